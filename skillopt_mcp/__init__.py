@@ -1,0 +1,3 @@
+"""skillopt-mcp: train the skill files of coding agents."""
+
+__version__ = "0.1.0"

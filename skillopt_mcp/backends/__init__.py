@@ -1,0 +1,1 @@
+"""Backends: who answers a call."""

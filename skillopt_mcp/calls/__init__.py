@@ -1,0 +1,1 @@
+"""Calls: every question to a model, asked once and answered once."""

@@ -1,0 +1,1 @@
+"""Command line: the operations as commands for a terminal."""

@@ -1,0 +1,71 @@
+"""Errors: the one tree of failures that a caller can act on.
+
+    SkillOptError                 every message names the value in quotes and what to do next
+    |-- BadInput                  a value that cannot be used: task, edit, judge, path, setting
+    |   `-- BadSkill              a folder that is not a readable skill
+    |-- NotFound                  a skill, candidate, version or run that the store does not know
+    |-- Refused                   an action that the evidence, the guard or a permission does not allow
+    |   `-- Stale                 the live file is not the one that the evidence was gathered against
+    |-- Busy                      another process is advancing this run
+    |-- BackendError              a backend that cannot be used at all: unknown, not configured, not authorised
+    `-- StoreError                the store cannot be opened, read or written
+        |-- NewerStore            written by a newer release
+        `-- UnsafeStore           on a network file system, or damaged
+
+A model's unusable reply is a value (`records.calls.Reply`), never one of these. `Waiting` is not a failure: it carries
+the calls that a deferred backend has not answered yet.
+"""
+
+from __future__ import annotations
+
+
+class SkillOptError(Exception):
+    """A failure with a message that a person or a model can act on."""
+
+
+class BadInput(SkillOptError):
+    """A value given by the caller cannot be used."""
+
+
+class BadSkill(BadInput):
+    """A path is not a readable skill folder."""
+
+
+class NotFound(SkillOptError):
+    """The store knows no such thing."""
+
+
+class Refused(SkillOptError):
+    """Evidence, guard or permission does not allow the action."""
+
+
+class Stale(Refused):
+    """The live file changed since the evidence was gathered."""
+
+
+class Busy(SkillOptError):
+    """Another process holds the lock of this run."""
+
+
+class BackendError(SkillOptError):
+    """A backend cannot be used at all; asking again will not help."""
+
+
+class StoreError(SkillOptError):
+    """The store cannot be opened, read or written."""
+
+
+class NewerStore(StoreError):
+    """The store was written by a newer release."""
+
+
+class UnsafeStore(StoreError):
+    """The store cannot be used safely where it is."""
+
+
+class Waiting(Exception):  # noqa: N818 - a state, not a failure
+    """Replies of a deferred backend are outstanding; run the same code again when they have come."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__(f"waiting for {len(keys)} replies")
+        self.keys = keys

@@ -1,0 +1,1 @@
+"""Gates: verdicts on evidence. Pure: the same evidence always gives the same verdict."""

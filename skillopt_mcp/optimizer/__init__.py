@@ -1,0 +1,1 @@
+"""Optimizer: the training loop over the six stages, and the promotion test."""

@@ -1,0 +1,1 @@
+"""Prompts: the instructions an optimizer is given, one Markdown file each."""

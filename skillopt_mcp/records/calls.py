@@ -1,0 +1,123 @@
+"""Calls: one question to a backend, asked once and answered once; the wall that every stage leans on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol
+
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Task
+
+Role = Literal["target", "optimizer", "judge"]
+Stage = Literal["rollout", "reflect", "merge", "rank"]
+Fault = Literal[
+    "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
+    "refusal", "truncated", "malformed", "empty", "internal",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A request to attempt one task with one version of the skill. The task's judge is not for the backend's eyes."""
+
+    files: SkillFiles
+    task: Task
+
+    @cached_property
+    def digest(self) -> str:
+        """Return what identifies the request: version and task are content-addressed, so their digests do."""
+        return f"{self.files.digest}:{self.task.digest}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request to reason: instructions (trusted, ours) and evidence (untrusted, fenced by the prompt).
+
+    `schema` names the reply model (`records.replies`), `refs` what the evidence was made of, for the ledger.
+    """
+
+    instructions: str
+    evidence: str
+    schema: str
+    refs: tuple[str, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the sha256 (hex) over instructions, evidence and schema name."""
+        return hashlib.sha256(
+            f"{self.schema}\0{self.instructions}\0{self.evidence}".encode("utf-8", "replace")
+        ).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question; `draw` says whose chance this is, so the same draw is never asked twice."""
+
+    role: Role
+    stage: Stage
+    request: Rollout | Question
+    draw: str
+
+    def key(self, fingerprint: str) -> bytes:
+        """Return the 32 bytes that name the call when `fingerprint` names the backend: equal keys are one call."""
+        parts = "\0".join((self.role, fingerprint, self.stage, self.request.digest, self.draw))
+        return hashlib.sha256(parts.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a transcript: `role` is system, user, assistant or tool; `name` a tool's name."""
+
+    role: str
+    content: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a call used: tokens, money in US dollars (None when the price is unknown), latency in milliseconds."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: float | None = None
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong."""
+
+    text: str
+    messages: tuple[Message, ...] = ()
+    usage: Usage = Usage()
+    fault: Fault | None = None
+    id: int = 0
+
+    @property
+    def missing(self) -> bool:
+        """Return whether the backend gave no usable answer, after all retries."""
+        return self.fault is not None
+
+
+class Ask(Protocol):
+    """The one way to a model. Replies come in the order of the calls; a stored reply is returned as it was.
+
+    Raises Waiting when a deferred backend has not answered, BackendError when a backend cannot be used at all.
+    """
+
+    def __call__(self, calls: Sequence[Call], /) -> list[Reply]: ...
+
+
+def messages_json(messages: Sequence[Message]) -> str:
+    """Return messages as compact JSON: a list of [role, content] or [role, content, name]."""
+    rows = [[m.role, m.content, m.name] if m.name else [m.role, m.content] for m in messages]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_messages(text: str) -> tuple[Message, ...]:
+    """Return the messages of a text written by `messages_json`."""
+    return tuple(Message(*row) for row in json.loads(text)) if text else ()

@@ -1,0 +1,59 @@
+"""Edits: bounded changes to a skill, as a model proposes them and as the edit engine reports on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
+
+Op = Literal["append", "insert_after", "replace", "delete", "set_description"]
+UnmatchedReason = Literal["not_found", "ambiguous", "protected", "overlap", "no_change", "invalid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change: `target` is the exact anchor text (for insert_after, replace, delete), `content` the new text.
+
+    `sources` names the trajectories that the edit came from; `support` counts them (recomputed, never a model's claim).
+    """
+
+    op: Op
+    target: str | None = None
+    content: str | None = None
+    path: str = MAIN_FILE
+    sources: tuple[str, ...] = ()
+    from_failure: bool = True
+
+    @property
+    def support(self) -> int:
+        """Return from how many trajectories the edit came."""
+        return len(self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Edits that belong together, and why."""
+
+    edits: tuple[Edit, ...]
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EditReport:
+    """What became of the edit at `index` of a patch; `detail` says what to change when it is unmatched."""
+
+    index: int
+    op: Op
+    path: str
+    status: Literal["applied", "unmatched"]
+    reason: UnmatchedReason | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of a patch: the new files (equal to the parent's when nothing applied) and one report per edit."""
+
+    files: SkillFiles
+    reports: tuple[EditReport, ...]

@@ -1,0 +1,78 @@
+"""Evidence: trials, pairs of them, and the verdicts that gates reach on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_mcp.records.calls import Message, Reply
+from skillopt_mcp.records.tasks import Task
+
+SearchVerdict = Literal["accept_best", "accept", "reject"]
+ConfirmVerdict = Literal["accept", "reject", "undecided"]
+Metric = Literal["hard", "soft", "mixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One rollout kept as evidence. `hard` and `soft` are None when the reply was missing: that is not a zero."""
+
+    version: str
+    task: Task
+    draw: str
+    reply: Reply
+    hard: bool | None
+    soft: float | None
+    reason: str = ""
+    hint: str = ""
+
+    @property
+    def missing(self) -> bool:
+        """Return whether the trial has no score."""
+        return self.hard is None
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Mean scores over the `n` trials that have one, and how many were missing. With n = 0 both means are 0.0."""
+
+    hard: float
+    soft: float
+    n: int
+    n_missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What happened in one attempt, whether a rollout or a real session: what reflection reads.
+
+    `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `hint` never quotes a reference answer.
+    """
+
+    id: str
+    prompt: str
+    answer: str
+    messages: tuple[Message, ...]
+    hard: bool | None
+    soft: float | None
+    hint: str
+    source: Literal["rollout", "session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The verdict of the promotion gate, and everything it stands on.
+
+    `wealth` is the e-process at the end (accept at >= 1/alpha); `n_pairs` the pairs it used, `n_expected` the pairs that
+    are still expected to reach a verdict (None when no estimate can be made); means are of the counted pairs.
+    """
+
+    verdict: ConfirmVerdict
+    reason: str
+    n_pairs: int
+    n_expected: int | None
+    alpha: float
+    wealth: float
+    base_mean: float
+    candidate_mean: float
+    n_missing: int = 0

@@ -1,0 +1,88 @@
+"""Skills: the files of one skill at one moment, and the named snapshots of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+MAIN_FILE = "SKILL.md"
+Origin = Literal["recorded", "edited", "promoted", "rolled_back"]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """One file of a skill: its path inside the folder (posix, relative), its bytes, and whether it may be run."""
+
+    path: str
+    content: bytes
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class SkillFiles:
+    """All files of a skill, ordered by path; equal files give the same `digest`."""
+
+    files: tuple[SkillFile, ...] = field()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: file.path)))
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the sha256 (hex) that names this content: over path, run bit and sha256 of every file, in path order."""
+        whole = hashlib.sha256()
+        for file in self.files:
+            whole.update(f"{file.path}\0{int(file.executable)}\0{hashlib.sha256(file.content).hexdigest()}\n".encode())
+        return whole.hexdigest()
+
+    def get(self, path: str) -> SkillFile | None:
+        """Return the file at `path`, or None."""
+        return next((file for file in self.files if file.path == path), None)
+
+    @cached_property
+    def main(self) -> bytes:
+        """Return the bytes of SKILL.md (empty when the skill has none)."""
+        file = self.get(MAIN_FILE)
+        return file.content if file else b""
+
+    @cached_property
+    def text(self) -> str:
+        """Return all text files as one string, SKILL.md first: what a model is shown of the skill."""
+        others = [file for file in self.files if file.path != MAIN_FILE and b"\0" not in file.content]
+        parts = [self.main.decode("utf-8", "replace")]
+        parts += [f"\n\n=== {file.path} ===\n{file.content.decode('utf-8', 'replace')}" for file in others]
+        return "".join(parts)
+
+    def replaced(self, *files: SkillFile) -> SkillFiles:
+        """Return a copy with `files` added, or put in the place of those with the same path."""
+        new = {file.path: file for file in (*self.files, *files)}
+        return SkillFiles(tuple(new.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A tracked skill: `path` is its folder, resolved when it was first seen; `root_id` the skill root it lies in."""
+
+    id: int
+    name: str
+    path: str
+    live_version: str
+    best_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """An immutable snapshot; `id` is the digest of its files, unique within a skill."""
+
+    id: str
+    skill_id: int
+    parent_id: str | None
+    origin: Origin
+    created_at: str
+
+
+def short(version_id: str) -> str:
+    """Return the first 12 characters of a digest: enough to name a version to a person."""
+    return version_id[:12]

@@ -1,0 +1,1 @@
+"""Server: the operations as MCP tools over stdio."""

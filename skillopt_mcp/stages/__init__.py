@@ -1,0 +1,1 @@
+"""Stages: the six parts of a training step, each a function of records."""
