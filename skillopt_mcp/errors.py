@@ -63,7 +63,7 @@ class UnsafeStore(StoreError):
     """The store cannot be used safely where it is."""
 
 
-class Waiting(Exception):  # noqa: N818 - a state, not a failure
+class Waiting(Exception):
     """Replies of a deferred backend are outstanding; run the same code again when they have come."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ class Mean:
 class Trajectory:
     """What happened in one attempt, whether a rollout or a real session: what reflection reads.
 
-    `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `hint` never quotes a reference answer.
+    `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `hint` never quotes a reference.
     """
 
     id: str
@@ -63,8 +63,8 @@ class Trajectory:
 class Confirmation:
     """The verdict of the promotion gate, and everything it stands on.
 
-    `wealth` is the e-process at the end (accept at >= 1/alpha); `n_pairs` the pairs it used, `n_expected` the pairs that
-    are still expected to reach a verdict (None when no estimate can be made); means are of the counted pairs.
+    `wealth` is the e-process at the end (accept at >= 1/alpha); `n_pairs` the pairs it used, `n_expected` how many more
+    are expected to reach a verdict (None when no estimate can be made); means are of the counted pairs.
     """
 
     verdict: ConfirmVerdict

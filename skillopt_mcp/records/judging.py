@@ -23,7 +23,7 @@ class Exact(Spec):
 
 
 class Contains(Spec):
-    """The answer contains all (or, with `any`, at least one) of the texts in `expected`; soft is the share it contains."""
+    """The answer contains all (or, with `any`, at least one) of `expected`; soft is the share it contains."""
 
     kind: Literal["contains"]
     expected: str | list[str]
@@ -40,7 +40,7 @@ class Regex(Spec):
 
 
 class Numeric(Spec):
-    """The last number of the answer is within `tolerance` (absolute) or `relative` of `expected`; units and commas are stripped."""
+    """The answer's last number is within `tolerance` (or `relative`) of `expected`; units and commas are stripped."""
 
     kind: Literal["numeric"]
     expected: float
@@ -73,7 +73,7 @@ KINDS: tuple[str, ...] = ("exact", "contains", "regex", "numeric", "choice", "al
 class Score:
     """A judgement: `hard` passed or not, `soft` in [0, 1], and the reason in words.
 
-    `reason` may quote what was expected, so it is shown to people only; `hint` never quotes it and may go to an optimizer.
+    `reason` may quote what was expected, so only people see it; `hint` never quotes it and may go to an optimizer.
     """
 
     hard: bool

@@ -31,7 +31,7 @@ class SkillFiles:
 
     @cached_property
     def digest(self) -> str:
-        """Return the sha256 (hex) that names this content: over path, run bit and sha256 of every file, in path order."""
+        """Return the sha256 (hex) that names this content: over path, run bit and sha256 of every file, by path."""
         whole = hashlib.sha256()
         for file in self.files:
             whole.update(f"{file.path}\0{int(file.executable)}\0{hashlib.sha256(file.content).hexdigest()}\n".encode())
