@@ -60,11 +60,24 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Scores in [0, 1] of base and candidate on one drawn task; None where the rollout stayed missing."""
+
+    base: float | None
+    candidate: float | None
+
+    @property
+    def missing(self) -> bool:
+        """Return whether an arm has no score."""
+        return self.base is None or self.candidate is None
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmation:
     """The verdict of the promotion gate, and everything it stands on.
 
     `wealth` is the e-process at the end (accept at >= 1/alpha); `n_pairs` the pairs it used, `n_expected` how many more
-    are expected to reach a verdict (None when no estimate can be made); means are of the counted pairs.
+    are expected to reach a verdict (None when no estimate can be made); means are of the used pairs with both scores.
     """
 
     verdict: ConfirmVerdict

@@ -32,7 +32,7 @@ class Contains(Spec):
 
 
 class Regex(Spec):
-    """A linear-time (RE2) pattern is found in the answer (with `full`, matches all of it)."""
+    """A linear-time (RE2) pattern is found in the trimmed answer (with `full`, matches all of it)."""
 
     kind: Literal["regex"]
     pattern: str
@@ -40,7 +40,10 @@ class Regex(Spec):
 
 
 class Numeric(Spec):
-    """The answer's last number is within `tolerance` (or `relative`) of `expected`; units and commas are stripped."""
+    """The answer's last number is within `tolerance` (or `relative` x expected) of `expected`.
+
+    Currency signs, units, a percent sign and grouping commas are passed over; nothing is computed.
+    """
 
     kind: Literal["numeric"]
     expected: float
@@ -49,7 +52,7 @@ class Numeric(Spec):
 
 
 class Choice(Spec):
-    """The answer names exactly one of `options` (letters or texts), and it is `expected`."""
+    """The answer names exactly one of `options` (letters, texts, or texts by their letter A, B, ...): `expected`."""
 
     kind: Literal["choice"]
     expected: str

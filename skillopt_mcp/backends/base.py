@@ -1,0 +1,44 @@
+"""Base: the seam between calls and whoever answers them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from skillopt_mcp.records.calls import Call, Fault, Reply
+
+RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
+FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found"})
+
+
+class BackendFault(Exception):
+    """One failed attempt at one call. `retry_after` is how many seconds the backend asks to be left alone, if it does.
+
+    A fault in RETRYABLE may be tried again, one in FATAL ends the run, any other is recorded as missing at once.
+    """
+
+    def __init__(self, fault: Fault, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Backend(Protocol):
+    """Who answers for a role.
+
+    `name` is its spelling for people; `fingerprint` changes when equal calls may be answered otherwise, and no sooner;
+    a `deferred` backend answers later by another way, and is never asked to complete a call.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def deferred(self) -> bool: ...
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
+        ...

@@ -1,0 +1,36 @@
+"""Registry: the backends by name, each imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.errors import BackendError
+
+
+def open_backend(spec: str) -> Backend:
+    """Return the backend of a spec, "name:model". Raises BackendError when there is none, or it cannot be used."""
+    name, _, model = spec.strip().partition(":")
+    loader = _LOADERS.get(name)
+    if loader is None:
+        raise BackendError(f"unknown backend '{name}' in '{spec}'; use one of: {', '.join(BACKENDS)}")
+    return loader(model)
+
+
+def _simulated(model: str) -> Backend:
+    from skillopt_mcp.backends.simulated import open_simulated  # noqa: PLC0415
+
+    return open_simulated(model)
+
+
+def _scripted(model: str) -> Backend:
+    from skillopt_mcp.backends.scripted import open_scripted  # noqa: PLC0415
+
+    return open_scripted(model)
+
+
+_LOADERS: dict[str, Callable[[str], Backend]] = {
+    "simulated": _simulated,
+    "scripted": _scripted,
+}
+BACKENDS: tuple[str, ...] = tuple(_LOADERS)

@@ -1,0 +1,124 @@
+"""Scripted: a backend that answers what it was told to, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Call, Fault, Reply, Rollout, Stage
+
+Answer = str | Reply | BackendFault
+Replies = Callable[[Call], Answer] | Mapping[Stage, Sequence[Answer]]
+
+
+class Rule(BaseModel):
+    """An answer for the calls whose skill and task, or instructions and evidence, hold every text in `match`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    match: str | list[str] = ""
+    reply: str = ""
+    fault: Fault | None = None
+    retry_after: float | None = None
+
+    def matches(self, text: str) -> bool:
+        """Return whether the rule is meant for a call of this text."""
+        return all(part in text for part in ([self.match] if isinstance(self.match, str) else self.match))
+
+    def answer(self) -> Answer:
+        """Return what the rule answers with."""
+        return BackendFault(self.fault, self.reply or self.fault, self.retry_after) if self.fault else self.reply
+
+
+_SCRIPT: TypeAdapter[dict[Stage, list[str | Rule]]] = TypeAdapter(dict[Stage, list[str | Rule]])
+
+
+class Scripted:
+    """Answers by a function of the call, or per stage in the order given, where the last answer serves on.
+
+    `calls` keeps every call it was asked, retries among them.
+    """
+
+    deferred = False
+
+    def __init__(self, replies: Replies, latency_ms: float = 0.0, name: str = "scripted") -> None:
+        self.name = name
+        self.fingerprint = name
+        self.calls: list[Call] = []
+        self._answer = replies if callable(replies) else _in_order(replies)
+        self._latency_s = latency_ms / 1000
+
+    @property
+    def n_calls(self) -> int:
+        """Return how many calls it was asked, retries among them."""
+        return len(self.calls)
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the next answer. Raises BackendFault where the script says so, BackendError where it is silent."""
+        self.calls.append(call)
+        if self._latency_s > 0:
+            await asyncio.sleep(self._latency_s)
+        answer = self._answer(call)
+        if isinstance(answer, BackendFault):
+            raise BackendFault(answer.fault, answer.message, answer.retry_after)
+        return Reply(answer) if isinstance(answer, str) else answer
+
+
+def open_scripted(model: str) -> Scripted:
+    """Return the backend for a script file: a JSON object of stage -> list of reply texts, or of rules.
+
+    In a list of rules the first that matches answers. Raises BackendError when the file is not such a script.
+    """
+    try:
+        content = Path(model).read_bytes()
+        script = _SCRIPT.validate_json(content)
+    except OSError as error:
+        raise BackendError(f"script '{model}' cannot be read: {error.strerror}; write scripted:FILE.json") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise BackendError(f"script '{model}' is not usable: {where}: {first['msg']}") from error
+    backend = Scripted(_by_rules(script), name=f"scripted:{model}")
+    backend.fingerprint = f"scripted:{hashlib.sha256(content).hexdigest()[:16]}"
+    return backend
+
+
+def _in_order(replies: Mapping[Stage, Sequence[Answer]]) -> Callable[[Call], Answer]:
+    n_given: dict[Stage, int] = {}
+
+    def answer(call: Call) -> Answer:
+        answers = replies.get(call.stage, ())
+        if not answers:
+            raise BackendError(f"the script has no reply for stage '{call.stage}'; add one")
+        index = n_given.get(call.stage, 0)
+        n_given[call.stage] = index + 1
+        return answers[min(index, len(answers) - 1)]
+
+    return answer
+
+
+def _by_rules(script: Mapping[Stage, Sequence[str | Rule]]) -> Callable[[Call], Answer]:
+    texts: dict[Stage, list[Answer]] = {
+        stage: [entry for entry in entries if isinstance(entry, str)] for stage, entries in script.items()
+    }
+    in_order = _in_order(texts)
+
+    def answer(call: Call) -> Answer:
+        text = _text(call)
+        rules = (entry for entry in script.get(call.stage, ()) if isinstance(entry, Rule))
+        found = next((rule for rule in rules if rule.matches(text)), None)
+        return found.answer() if found else in_order(call)
+
+    return answer
+
+
+def _text(call: Call) -> str:
+    request = call.request
+    if isinstance(request, Rollout):
+        return f"{request.files.text}\n{request.task.prompt}"
+    return f"{request.instructions}\n{request.evidence}"

@@ -1,0 +1,156 @@
+"""World: the rules of the simulation, where tasks need lessons and a skill teaches some; what is true is known."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, get_args
+
+from skillopt_mcp.backends.catalogue import TOPICS, Topic
+from skillopt_mcp.records.judging import Exact, JudgeSpec, Numeric
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import NewTask, Task
+
+Kind = Literal["honest", "placebo"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NOISE = 0.1
+CHANCE = 0.5
+_NEEDS = re.compile(r"\(needs: ([a-z, ]+)\)")
+_TOPICS: dict[str, Topic] = {topic.name: topic for topic in TOPICS}
+_N_TAUGHT_AT_START = 2
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One world. In `honest`, a task whose topics are all taught passes but for `noise`, any other by `noise` alone.
+
+    In `placebo` no text helps: every task passes by chance. A task that names no topic does so in both.
+    """
+
+    kind: Kind = "honest"
+    seed: int = 0
+    noise: float = NOISE
+
+    def pass_rate(self, taught: frozenset[str], topics: frozenset[str]) -> float:
+        """Return how probably a task that needs `topics` passes with a skill that teaches `taught`."""
+        if self.kind == "placebo" or not topics:
+            return CHANCE
+        return 1 - self.noise if topics <= taught else self.noise
+
+
+def topics_of(prompt: str) -> frozenset[str]:
+    """Return the names of the topics that a task prompt says it needs."""
+    match = _NEEDS.search(prompt)
+    return (
+        frozenset(name for part in match[1].split(",") if (name := part.strip()) in _TOPICS) if match else frozenset()
+    )
+
+
+def taught_by(text: str) -> frozenset[str]:
+    """Return the names of the topics whose lesson stands in a skill's text with no harmful line beside it."""
+    return frozenset(topic.name for topic in TOPICS if topic.lesson in text and topic.harmful not in text)
+
+
+def right_answer(seed: int, prompt: str) -> str:
+    """Return the right answer to a task: an amount that follows from seed and prompt alone, never from its judge."""
+    digest = hashlib.sha256(f"{seed}\0{prompt}".encode("utf-8", "surrogatepass")).digest()
+    return amount(100 + int.from_bytes(digest[:8], "big") % 900_000)
+
+
+def amount(cents: int) -> str:
+    """Return cents as an amount with two decimals."""
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def true_score(files: SkillFiles, tasks: Sequence[Task | NewTask], world: World | None = None) -> float:
+    """Return the expected pass rate of a skill over `tasks`, in [0, 1]: what estimates are measured against."""
+    rules, taught = world or World(), taught_by(files.text)
+    return sum(rules.pass_rate(taught, topics_of(task.prompt)) for task in tasks) / len(tasks)
+
+
+def make_skill(seed: int) -> SkillFiles:
+    """Return a bookkeeping skill that teaches two of the topics; which ones, the seed decides."""
+    first, second = Random(f"skill {seed}").sample(TOPICS, _N_TAUGHT_AT_START)
+    text = _SKILL.format(first=first.lesson, second=second.lesson)
+    return SkillFiles((SkillFile(MAIN_FILE, text.encode()),))
+
+
+def make_tasks(n: int, seed: int) -> list[NewTask]:
+    """Return `n` different tasks that need one or two topics each, all topics about equally often.
+
+    They are judged by the number that `right_answer` gives for the same seed.
+    """
+    random = Random(f"tasks {seed}")
+    number, deck, tasks = random.randrange(1_000, 5_000), list[Topic](), list[NewTask]()
+    for _ in range(n):
+        if not deck:
+            deck = random.sample(TOPICS, len(TOPICS))
+        topics = {deck.pop().name}
+        if random.random() < CHANCE:
+            topics.add(random.choice(TOPICS).name)
+        number += random.randrange(1, 9)
+        kind, template = random.choice(_TEMPLATES)
+        prompt = template.format(number=number, firm=random.choice(_FIRMS), needs=", ".join(sorted(topics)))
+        judge = _judge(right_answer(seed, prompt), exact=random.random() < CHANCE)
+        tasks.append(NewTask(prompt, judge, name=f"{kind}-{number}", tags=(kind,)))
+    return tasks
+
+
+def _judge(answer: str, *, exact: bool) -> JudgeSpec:
+    if exact:
+        return Exact(kind="exact", expected=answer)
+    return Numeric(kind="numeric", expected=float(answer), tolerance=0.001)
+
+
+_FIRMS = ("Halden Timber", "Orsini & Figli", "Pacific Fasteners", "Brandt Optik", "Nilsen Marine", "Calder Mills")
+_TEMPLATES: tuple[tuple[str, str], ...] = (
+    (
+        "invoice",
+        "Invoice {number} from {firm} (needs: {needs}). Work out the amount due and answer with the number only.",
+    ),
+    (
+        "statement",
+        "{firm} sent statement {number} (needs: {needs}). What is the closing balance? Answer with the number only.",
+    ),
+    (
+        "expenses",
+        "Expense report {number} for the trip to {firm} (needs: {needs}). How much is to be reimbursed? Number only.",
+    ),
+    (
+        "ledger",
+        "Ledger page {number}, account {firm} (needs: {needs}). Give the sum of the open items, the number only.",
+    ),
+)
+_SKILL = """\
+---
+name: ledger-clerk
+description: Work out amounts from invoices, statements, expense reports and ledger pages. Use for any question about \
+what is due, open or to be reimbursed.
+---
+
+# Ledger clerk
+
+Find the amount that is asked for, and nothing else.
+
+## Reading the document
+
+- Find the document number first, and stay on that document.
+- {first}
+
+## Working it out
+
+- Write the calculation down before giving its result.
+- {second}
+
+```python
+lines = [(3, 19.90), (1, 240.00)]
+due = sum(quantity * price for quantity, price in lines)
+```
+
+## Answering
+
+- Give the amount with two decimals and no currency sign.
+"""

@@ -1,0 +1,205 @@
+"""Front matter: the YAML block on top of a SKILL.md, read strictly, and one value of it rewritten in place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import yaml
+
+from skillopt_mcp.documents.lines import BOM
+from skillopt_mcp.limits import (
+    DESCRIPTION_CHARACTERS,
+    FRONT_MATTER_BYTES,
+    FRONT_MATTER_DEPTH,
+    FRONT_MATTER_LINES,
+)
+
+Value = str | list["Value"] | dict[str, "Value"]
+
+_OPENING = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*(?:\r\n|\n|\r)")
+_CLOSING = re.compile(rb"(?:(?<=[\r\n]))---[ \t]*(?:\r\n|\n|\r|\Z)")
+_LINE_BREAKS = re.compile(r"[ \t]*[\r\n\x85\u2028\u2029][\s]*")
+# A plain scalar that every YAML reader takes for this very string: it has a space, so it is no number, null or boolean.
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9.]* [A-Za-z0-9 ,.'()/;_-]*[A-Za-z0-9.)]")
+_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]')
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """A block that could be read: `end` is the offset after its closing line, offsets count bytes of the document.
+
+    `fields` holds every key with its value as JSON. `value_start` and `value_end` enclose the description's value as
+    it is written, and are None when there is no description that is a text.
+    """
+
+    end: int
+    fields: tuple[tuple[str, str], ...]
+    name: str | None
+    description: str | None
+    value_start: int | None
+    value_end: int | None
+    plain: bool
+
+
+class _Opaque(Exception):
+    """The block is none that this reader accepts."""
+
+
+def block_end(content: bytes) -> int | None:
+    """Return the offset after the closing line of a leading `---` block, readable or not; None without one."""
+    opening = _OPENING.match(content)
+    if not opening:
+        return None
+    closing = _CLOSING.search(content, opening.end())
+    return closing.end() if closing else None
+
+
+def read(content: bytes) -> FrontMatter | None:
+    """Return the front matter of a document, or None when it is absent or not plain, small, safe YAML (opaque)."""
+    if not content.startswith((b"---", BOM)):
+        return None
+    window = content[: FRONT_MATTER_BYTES + len(BOM)]
+    end = block_end(window)
+    # A closing line that the window cut short is no closing line.
+    if end is None or (end == len(window) < len(content) and window[-1:] not in b"\r\n"):
+        return None
+    return _read(content[: end + 1 if content[end - 1 : end + 1] == b"\r\n" else end])
+
+
+def one_line(description: str) -> str:
+    """Return a description without its line breaks: each becomes a space, those at both ends nothing."""
+    return _LINE_BREAKS.sub(" ", description.strip())
+
+
+def refusal(front: FrontMatter | None, description: str) -> str:
+    """Return why `description` cannot be written into `front`, or an empty string when it can."""
+    if front is None:
+        return "the file has no front matter that can be read; a person must add `name` and `description` first"
+    if front.value_start is None:
+        return "the front matter has no `description` that is a text; a person must add it first"
+    n = len(one_line(description))
+    if not 1 <= n <= DESCRIPTION_CHARACTERS:
+        return f"a description has 1 to {DESCRIPTION_CHARACTERS} characters; this one has {n}"
+    return ""
+
+
+def scalar(front: FrontMatter, description: str) -> bytes:
+    """Return the bytes to put in the place of the description's value: one line, plain where it was and is safe."""
+    text = one_line(description)
+    written = text if front.plain and _PLAIN.fullmatch(text) else '"' + _ESCAPED.sub(_escape, text) + '"'
+    return (written if front.value_start != front.value_end else " " + written).encode()
+
+
+def set_description(content: bytes, description: str) -> bytes | None:
+    """Return `content` with only the description's value changed; None when `refusal` has a reason, or YAML would."""
+    front = read(content)
+    if front is None or front.value_start is None or front.value_end is None or refusal(front, description):
+        return None
+    new = content[: front.value_start] + scalar(front, description) + content[front.value_end :]
+    return new if _differs_in_description_alone(front, read(new), one_line(description)) else None
+
+
+def _differs_in_description_alone(old: FrontMatter, new: FrontMatter | None, description: str) -> bool:
+    if new is None or new.description != description or len(new.fields) != len(old.fields):
+        return False
+    pairs = zip(old.fields, new.fields, strict=True)
+    return all(before == after or before[0] == after[0] == "description" for before, after in pairs)
+
+
+@lru_cache(maxsize=128)
+def _read(block: bytes) -> FrontMatter | None:
+    try:
+        return _parsed(block)
+    # PyYAML lets a bad escape such as "\Uffffffff" out as the error of chr().
+    except (yaml.YAMLError, ValueError, OverflowError, _Opaque):
+        return None
+
+
+def _parsed(block: bytes) -> FrontMatter:
+    opening = _OPENING.match(block)
+    start = opening.end() if opening else 0
+    closing = _CLOSING.search(block, start)
+    inner = block[start : closing.start() if closing else None]
+    if len(block) > FRONT_MATTER_BYTES or len(inner.splitlines()) > FRONT_MATTER_LINES:
+        raise _Opaque
+    text = inner.decode()
+    fields, scalars = _root(yaml.parse(text, Loader=yaml.BaseLoader))
+    event = scalars.get("description")
+    value_start, value_end = _value_offsets(text, start, event) if event else (None, None)
+    name, description = fields.get("name"), fields.get("description")
+    return FrontMatter(
+        end=len(block),
+        fields=tuple((key, json.dumps(value, sort_keys=True)) for key, value in fields.items()),
+        name=name if isinstance(name, str) else None,
+        description=description if isinstance(description, str) else None,
+        value_start=value_start,
+        value_end=value_end,
+        plain=event is not None and event.style in (None, "") and not inner.lstrip().startswith(b"{"),
+    )
+
+
+def _value_offsets(text: str, start: int, event: yaml.ScalarEvent) -> tuple[int, int]:
+    if event.start_mark is None or event.end_mark is None:
+        raise _Opaque
+    written = text[event.start_mark.index : event.end_mark.index]
+    if event.style in ("|", ">"):
+        # The parser counts the line ending and the blank lines below a block scalar as part of it.
+        written = written.rstrip()
+    value_start = start + len(text[: event.start_mark.index].encode())
+    return value_start, value_start + len(written.encode())
+
+
+def _root(events: Iterator[yaml.Event]) -> tuple[dict[str, Value], dict[str, yaml.ScalarEvent]]:
+    next(events)
+    document = next(events)
+    if not isinstance(document, yaml.DocumentStartEvent) or document.explicit or document.version or document.tags:
+        raise _Opaque
+    if not isinstance(_checked(next(events)), yaml.MappingStartEvent):
+        raise _Opaque
+    fields, scalars = _mapping(events, 1)
+    if not isinstance(next(events), yaml.DocumentEndEvent) or not isinstance(next(events), yaml.StreamEndEvent):
+        raise _Opaque
+    return fields, scalars
+
+
+def _mapping(events: Iterator[yaml.Event], depth: int) -> tuple[dict[str, Value], dict[str, yaml.ScalarEvent]]:
+    fields: dict[str, Value] = {}
+    scalars: dict[str, yaml.ScalarEvent] = {}
+    while not isinstance(key := _checked(next(events)), yaml.MappingEndEvent):
+        if not isinstance(key, yaml.ScalarEvent) or key.value in fields or key.value == "<<":
+            raise _Opaque
+        event = _checked(next(events))
+        if isinstance(event, yaml.ScalarEvent):
+            scalars[key.value] = event
+        fields[key.value] = _value(event, events, depth)
+    return fields, scalars
+
+
+def _value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value:
+    if isinstance(event, yaml.ScalarEvent):
+        return str(event.value)
+    if depth >= FRONT_MATTER_DEPTH:
+        raise _Opaque
+    if isinstance(event, yaml.MappingStartEvent):
+        return _mapping(events, depth + 1)[0]
+    items: list[Value] = []
+    while not isinstance(item := _checked(next(events)), yaml.SequenceEndEvent):
+        items.append(_value(item, events, depth + 1))
+    return items
+
+
+def _checked(event: yaml.Event) -> yaml.Event:
+    if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
+        raise _Opaque
+    if isinstance(event, yaml.ScalarEvent):
+        event.value.encode()
+    return event
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found.group()
+    return "\\" + character if character in '"\\' else f"\\u{ord(character):04x}"

@@ -1,0 +1,196 @@
+"""Folders: skill folders on disk, read whole and without following a link."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.limits import FILE_BYTES, MIB, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK a pipe put in the place of a file would hang the server.
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PROMOTABLE_NAME = re.compile(r"[a-z0-9-]{1,64}")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def skill_folder(path: Path) -> Path:
+    """Return the resolved folder of a skill, given the folder or its SKILL.md. Raises BadSkill for a useless path."""
+    if _CONTROL.search(str(path)):
+        raise BadSkill(f"{quoted(str(path))} has control characters or is not text; rename the folder")
+    folder = path.parent if path.name == MAIN_FILE else path
+    return Path(os.path.realpath(folder))
+
+
+def skill_name(path: Path) -> str:
+    """Return the name of a skill: that of its folder. Raises BadSkill when the folder has none."""
+    name = skill_folder(path).name
+    if not name:
+        raise BadSkill(f"{quoted(str(path))} is not a skill folder; give the folder that holds {MAIN_FILE}")
+    return name
+
+
+def is_promotable_name(name: str) -> bool:
+    """Return whether hosts accept `name`: 1 to 64 of a-z, 0-9 and hyphen."""
+    return _PROMOTABLE_NAME.fullmatch(name) is not None
+
+
+def read_skill(path: Path) -> SkillFiles:
+    """Return all files of a skill, given its folder or its SKILL.md; dot files and __pycache__ are left out.
+
+    Raises BadSkill when the folder cannot be read, is too large, holds a link or a special file, or has no SKILL.md
+    that is UTF-8 text.
+    """
+    folder = skill_folder(path)
+    files: list[SkillFile] = []
+    n_bytes = 0
+    with _opened_folder(folder) as opened, _explained(folder):
+        for parent, entry, inner in _entries(opened, folder):
+            content, executable = _read_file(parent, entry.name, folder / inner)
+            n_bytes += len(content)
+            if n_bytes > SKILL_BYTES:
+                raise BadSkill(f"{quoted(str(folder))} is larger than {SKILL_BYTES // MIB} MiB; move large files out")
+            files.append(SkillFile(inner, content, executable))
+    skill = SkillFiles(tuple(files))
+    _check_main(skill, folder)
+    return skill
+
+
+def stamp(path: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
+    """Return path, size, mtime and ctime (ns), inode and mode of each file of a skill, without reading any.
+
+    Equal stamps mean an unchanged folder, but for a change within the same tick of the disk's clock (some ms): whoever
+    is about to write reads again. Raises BadSkill as `read_skill` does.
+    """
+    folder = skill_folder(path)
+    rows = []
+    with _opened_folder(folder) as opened, _explained(folder):
+        for _, entry, inner in _entries(opened, folder):
+            found = entry.stat(follow_symlinks=False)
+            times = (found.st_mtime_ns, found.st_ctime_ns)
+            rows.append((inner, found.st_size, *times, found.st_ino, found.st_mode))
+    return tuple(sorted(rows))
+
+
+def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Return the folders in which Claude Code and Codex look for skills, the project's first; they need not exist."""
+    claude = project / (environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    codex = project / (environ.get("CODEX_HOME") or home / ".codex")
+    owners = (project / ".claude", project / ".agents", project / ".codex", claude, codex, home / ".agents")
+    return list(dict.fromkeys(owner / "skills" for owner in owners))
+
+
+def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
+    """Return the folders right inside the roots that hold a SKILL.md, by root and name; each real folder once."""
+    found: dict[str, Path] = {}
+    for root in roots:
+        try:
+            names = sorted(os.listdir(root))
+        except OSError:
+            continue
+        for name in names:
+            folder = root / name
+            if not name.startswith(".") and not _CONTROL.search(name) and os.path.isfile(folder / MAIN_FILE):
+                found.setdefault(os.path.realpath(folder), folder)
+    return list(found.values())
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the system's errors about `path` into BadSkill."""
+    shown = quoted(str(path), 200)
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadSkill(f"{shown} does not exist; check the path") from None
+    except NotADirectoryError:
+        raise BadSkill(f"{shown} is not a folder; give the skill's folder or its {MAIN_FILE}") from None
+    except PermissionError:
+        raise BadSkill(f"{shown} cannot be read; give this user permission to read it") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BadSkill(f"{shown} is a link; put the file itself in its place") from None
+        raise BadSkill(f"{shown} cannot be read ({error.strerror}); check the path and the disk") from None
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[int]:
+    with _explained(folder):
+        opened = os.open(folder, _FOLDER_FLAGS)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _entries(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+    """Yield every file as (descriptor of its folder, entry, path inside the skill)."""
+    for n_before, (parent, entry, inner) in enumerate(_walked(opened, folder, "")):
+        if n_before == SKILL_FILES:
+            raise BadSkill(
+                f"{quoted(str(folder))} has more than {SKILL_FILES} files; move those that are not the skill's"
+            )
+        yield parent, entry, inner
+
+
+def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+    with os.scandir(opened) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name == "__pycache__":
+                continue
+            inner = prefix + entry.name
+            shown = quoted(str(folder / inner), 200)
+            if _CONTROL.search(entry.name) or "\\" in entry.name:
+                raise BadSkill(f"{shown} has control characters, a backslash or no text as its name; rename it")
+            if entry.is_symlink():
+                raise BadSkill(f"{shown} is a link; put the file itself in its place")
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walked_below(opened, entry.name, folder, inner)
+            elif entry.is_file(follow_symlinks=False):
+                yield opened, entry, inner
+            else:
+                raise BadSkill(f"{shown} is not a regular file; remove it from the skill")
+
+
+def _walked_below(parent: int, name: str, folder: Path, inner: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
+    if inner.count("/") + 1 >= SKILL_DEPTH:
+        raise BadSkill(f"{quoted(str(folder / inner), 200)} is nested too deep; {SKILL_DEPTH} levels are the most")
+    with _explained(folder / inner):
+        opened = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+    try:
+        yield from _walked(opened, folder, f"{inner}/")
+    finally:
+        os.close(opened)
+
+
+def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
+    shown = quoted(str(path), 200)
+    with _explained(path), os.fdopen(os.open(name, _FILE_FLAGS, dir_fd=parent), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise BadSkill(f"{shown} is not a regular file; remove it from the skill")
+        content = file.read(FILE_BYTES + 1)
+    if len(content) > FILE_BYTES:
+        raise BadSkill(f"{shown} is larger than {FILE_BYTES // MIB} MiB; move it out of the skill")
+    return content, bool(mode & stat.S_IXUSR)
+
+
+def _check_main(skill: SkillFiles, folder: Path) -> None:
+    shown = quoted(str(folder / MAIN_FILE), 200)
+    main = skill.get(MAIN_FILE)
+    if main is None:
+        raise BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}; write one, or give the folder that has it")
+    if b"\0" in main.content:
+        raise BadSkill(f"{shown} has a NUL byte, so it is no text; save it as UTF-8 text")
+    try:
+        main.content.decode()
+    except UnicodeDecodeError as error:
+        raise BadSkill(f"{shown} is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None

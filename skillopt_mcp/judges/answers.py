@@ -1,0 +1,51 @@
+"""Answers: the part of an answer that judges look at, in the form in which they compare it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Enough for any final answer; keeps every judge within milliseconds on an answer of many megabytes.
+LOOKED_AT = 100_000
+ENDING = 20_000
+# Ordering a run of combining marks takes time quadratic in its length, and real text has none as long as this.
+_MARKS = re.compile(rb"[^\0]{32}")
+
+
+def looked_at(answer: str, limit: int = LOOKED_AT) -> str:
+    """Return the last `limit` characters of the trimmed answer: the conclusion stands at the end."""
+    return answer.strip()[-limit:]
+
+
+def is_whole(answer: str) -> bool:
+    """Return whether `looked_at` shows all of the answer."""
+    return len(answer.strip()) <= LOOKED_AT
+
+
+def comparable(text: str, *, case_sensitive: bool = False) -> str:
+    """Return the text in Unicode NFC, case folded unless `case_sensitive`: equal texts then have equal characters."""
+    if text.isascii():
+        return text if case_sensitive else text.lower()
+    composed = _composed(text)
+    return composed if case_sensitive else _composed(composed.casefold())
+
+
+def quoted(text: str, limit: int = 80) -> str:
+    """Return the text in double quotes, on one line, cut to `limit` characters and safe to encode, for a message."""
+    line = " ".join(text[: 4 * limit].split()).encode("utf-8", "replace").decode()
+    return f'"{line[:limit]}..."' if len(line) > limit or len(text) > 4 * limit else f'"{line}"'
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether the text can be stored as UTF-8: one with a lone surrogate cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _composed(text: str) -> str:
+    if _MARKS.search(bytes(map(unicodedata.combining, text))):
+        return text
+    return unicodedata.normalize("NFC", text)

@@ -1,0 +1,129 @@
+"""Evaluating: run or resume the promotion test of a candidate against the live version."""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import TimeoutError as WaitedTooLong
+
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.errors import Busy, Refused
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.results import Arm, Evaluated
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import FEW_TASKS, Test, open_test, run_test, standing
+from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.records.skills import short
+
+SIMULATED = "simulated"
+
+
+def evaluate_candidate(
+    workspace: Workspace, candidate_id: str, wait_s: float | None = None, notify: Notify = silent,
+    rule: ConfirmRule | None = None,
+) -> Evaluated:  # fmt: skip
+    """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end).
+
+    The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once a
+    verdict is reached it stands, and nothing more is spent. Raises Refused when the live file is no longer the one that
+    the candidate was made from, BackendError when no target is set.
+    """
+    candidate = workspace.store.candidates.get_candidate(candidate_id)
+    skill = workspace.store.skills.get_skill(candidate.skill_id)
+    tracked = workspace.skill(skill.path)
+    if tracked.live_version != candidate.base_version:
+        raise Refused(
+            f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
+            f"{short(candidate.base_version)}: propose the edits again"
+        )
+    test = prepare(workspace, candidate, rule or ConfirmRule())
+    verdict = standing(test, workspace.store)
+    if verdict.verdict != "undecided":
+        return _evaluated(candidate, test, verdict)
+    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test))
+    job.watch(notify)
+    try:
+        verdict = job.result.result(timeout=wait_s)
+    except WaitedTooLong:
+        return _running(candidate, test, standing(test, workspace.store), job.progress)
+    except BaseException:
+        if job.result.done():
+            workspace.jobs.drop(test.row.id)
+        raise
+    workspace.jobs.drop(test.row.id)
+    return _evaluated(candidate, test, verdict)
+
+
+def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Test:
+    """Return the opened promotion test of a candidate. Raises BadInput when the skill has no held-out task."""
+    store = workspace.store
+    base = store.skills.get_files(candidate.skill_id, candidate.base_version)
+    files = store.skills.get_files(candidate.skill_id, candidate.version_id)
+    tasks = store.tasks.list_tasks(candidate.skill_id)
+    return open_test(store, (base, files), tasks, workspace.backend("target").fingerprint, rule)
+
+
+def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation:
+    lock = lock_run(workspace.store.locks_path, test.row.id)
+    if lock is None:
+        raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
+    try:
+        with Asker(workspace.store, {"target": workspace.backend("target")}, test.row.id) as ask:
+            return run_test(test, workspace.store, ask, notify)
+    finally:
+        lock.release()
+
+
+def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: Progress | None) -> Evaluated:
+    result = _evaluated(candidate, test, so_far)
+    stage = f" ({progress.n_done} of at most {progress.n_total} pairs)" if progress else ""
+    return result.model_copy(
+        update={
+            "status": "running",
+            "verdict": None,
+            "reason": f"the test is under way{stage}",
+            "next_step": f"Call evaluate_candidate with candidate_id {candidate.id} again; it goes on meanwhile.",
+        }
+    )
+
+
+def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
+    few = len(test.tasks) < FEW_TASKS
+    backend = test.row.backend
+    simulated = " This is a SIMULATION: it says nothing about a real model." if is_simulated(backend) else ""
+    return Evaluated(
+        status="verdict",
+        candidate_id=candidate.id,
+        verdict=verdict.verdict,
+        base=Arm(version=short(candidate.base_version), mean=round(verdict.base_mean, 4), n=_n(verdict)),
+        candidate=Arm(version=short(candidate.version_id), mean=round(verdict.candidate_mean, 4), n=_n(verdict)),
+        pairs_done=verdict.n_pairs,
+        pairs_expected=verdict.n_expected,
+        alpha=round(verdict.alpha, 6),
+        claim=f"on these {len(test.tasks)} held-out tasks{' (val and test together)' if few else ''}",
+        reason=verdict.reason + simulated,
+        backend=backend,
+        next_step=_next_step(candidate, verdict),
+    )
+
+
+def is_simulated(backend: str) -> bool:
+    """Return whether a backend's fingerprint is that of a simulation (or of a script): no evidence of a real model."""
+    return backend.startswith((SIMULATED, "scripted"))
+
+
+def _n(verdict: Confirmation) -> int:
+    return verdict.n_pairs - verdict.n_missing
+
+
+def _next_step(candidate: Candidate, verdict: Confirmation) -> str:
+    if verdict.verdict == "accept":
+        return f"Call promote_skill with candidate_id {candidate.id}."
+    if verdict.verdict == "reject":
+        return "This candidate brings no useful gain. Propose other edits."
+    return (
+        f"Undecided: call evaluate_candidate with candidate_id {candidate.id} again to draw more pairs (they are paid "
+        "for), add held-out tasks, or propose a stronger edit."
+    )

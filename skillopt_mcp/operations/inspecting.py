@@ -1,0 +1,136 @@
+"""Inspecting: one candidate, run, test, trajectory, version or skill in detail, a page at a time.
+
+Prompts, answers and per-task results of held-out tasks are shown nowhere here.
+"""
+
+from __future__ import annotations
+
+from skillopt_mcp import limits
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.operations.results import Inspected
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.runs import StepRecord
+from skillopt_mcp.records.skills import short
+
+
+def inspect(workspace: Workspace, id: str, cursor: str | None = None) -> Inspected:
+    """Return what the store holds of one thing, named by its id or a skill's name. Raises NotFound, BadInput."""
+    kind, text = _described(workspace, id)
+    if cursor is not None and not cursor.isdecimal():
+        raise BadInput(f"unknown cursor '{cursor}': use the one that the last page gave, or none")
+    start = int(cursor or 0)
+    end = start + limits.RESULT_CHARACTERS
+    more = end < len(text)
+    return Inspected(
+        id=id,
+        kind=kind,
+        text=text[start:end],
+        cursor=str(end) if more else None,
+        next_step=f"{len(text) - end:,} more characters: pass the cursor." if more else "",
+    )
+
+
+def _described(workspace: Workspace, id: str) -> tuple[str, str]:
+    if id.startswith("c-"):
+        return "candidate", _candidate(workspace, id)
+    if id.startswith("r-"):
+        return "run", describe_run(workspace, id)
+    if id.startswith("trajectory:"):
+        return "trajectory", _trajectory(workspace, id)
+    name, _, version = id.partition("@")
+    if version:
+        return "version", _version(workspace, name, version)
+    return "skill", _skill(workspace, name)
+
+
+def _candidate(workspace: Workspace, id: str) -> str:
+    store = workspace.store
+    candidate = store.candidates.get_candidate(id)
+    skill = store.skills.get_skill(candidate.skill_id)
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    lines = [
+        f"candidate {id} of skill '{skill.name}' (from {candidate.origin}{f' {candidate.run_id}' if candidate.run_id else ''})",
+        f"base {short(candidate.base_version)} -> version {short(candidate.version_id)}",
+        f"verdict: {f'{decision.verdict} ({decision.reason})' if decision else 'none yet'}",
+        f"reasoning: {candidate.reasoning or '-'}",
+        *(f"guard: {finding}" for finding in candidate.findings),
+    ]
+    for edit, report in store.candidates.list_edits(id):
+        what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {len(edit.sources)} trajectories")
+    base = store.skills.get_files(skill.id, candidate.base_version)
+    new = store.skills.get_files(skill.id, candidate.version_id)
+    return "\n".join([*lines, "", unified_diff(base, new, skill.name)])
+
+
+def describe_run(workspace: Workspace, id: str) -> str:
+    """Return a run as text: its state, its step table, and what it used per role and stage."""
+    store = workspace.store
+    run = store.runs.get_run(id)
+    lines = [
+        f"run {id}: {run.status}; base {short(run.base_version)}; target {run.target}; optimizer {run.optimizer}",
+        f"config: {run.config}",
+        f"{len(run.tasks)} tasks, {len(run.sessions)} recorded trajectories",
+        "",
+        "step epoch budget edits train  candidate current best   verdict",
+        *(_step(step) for step in store.runs.list_steps(id)),
+        "",
+        "role      stage    calls missing repeated tokens_in tokens_out usd",
+    ]
+    for row in store.calls.ledger(id):
+        usd = "?" if row.usd is None else f"{row.usd:.4f}"
+        lines.append(
+            f"{row.role:<9} {row.stage:<8} {row.n_calls:>5} {row.n_missing:>7} {row.n_repeated:>8} "
+            f"{row.tokens_in:>9} {row.tokens_out:>10} {usd}"
+        )
+    return "\n".join(lines)
+
+
+def _step(step: StepRecord) -> str:
+    candidate = "     -" if step.candidate is None else f"{step.candidate:6.3f}"
+    notes = "".join(f"\n     {note}" for note in (*step.unmatched, *step.unusable))
+    return (
+        f"{step.n:>4} {step.epoch:>5} {step.budget:>6} {step.n_applied:>5} {step.train.hard:5.3f}  {candidate}    "
+        f"{step.current:5.3f}   {step.best:5.3f}  {step.verdict}{notes}"
+    )
+
+
+def _trajectory(workspace: Workspace, id: str) -> str:
+    number = id.partition(":")[2]
+    found = workspace.store.tasks.get_trajectory(int(number)) if number.isdecimal() and len(number) < 19 else None
+    if found is None:
+        raise NotFound(f"the store has no '{id}': ids of trajectories come from record_trajectory")
+    _, trajectory = found
+    score = "unscored" if trajectory.hard is None else f"hard {int(trajectory.hard)}, soft {trajectory.soft}"
+    messages = [f"[{message.role}] {message.content}" for message in trajectory.messages]
+    return "\n".join([f"{id} ({score})", f"task: {trajectory.prompt}", *messages, f"answer: {trajectory.answer}",
+                      f"reason: {trajectory.hint}"])  # fmt: skip
+
+
+def _version(workspace: Workspace, name: str, version: str) -> str:
+    skill = workspace.skill(name)
+    found = workspace.store.skills.get_version(skill.id, version)
+    files = workspace.store.skills.get_files(skill.id, found.id)
+    parent = short(found.parent_id) if found.parent_id else "none"
+    head = f"version {found.id} of '{skill.name}' ({found.origin} {found.created_at}, parent {parent})"
+    return f"{head}\n\n{files.text}"
+
+
+def _skill(workspace: Workspace, name: str) -> str:
+    store = workspace.store
+    skill = workspace.skill(name)
+    counts = store.tasks.count_tasks(skill.id)
+    permission = store.skills.get_permission(skill.id)
+    lines = [
+        f"skill '{skill.name}' at {skill.path}",
+        f"live version {short(skill.live_version)}; see it with {skill.name}@{short(skill.live_version)}",
+        f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}",
+        f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
+    ]
+    for candidate in store.candidates.list_candidates(skill.id)[-20:]:
+        decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+        lines.append(f"candidate {candidate.id}: {decision.verdict if decision else 'not evaluated'}")
+    lines += [f"run {run.id}: {run.status}" for run in store.runs.list_runs(skill.id)[-20:]]
+    return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""Jobs: long work that goes on in the background of a server, which calls attach to for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.records.evidence import Confirmation
+
+Work = Callable[[Notify], Confirmation]
+
+
+class Job:
+    """One piece of work in a thread of its own; the thread never keeps the process alive."""
+
+    def __init__(self, name: str, work: Work) -> None:
+        self.progress: Progress | None = None
+        self.result: Future[Confirmation] = Future()
+        self._watcher: Notify = silent
+        threading.Thread(target=self._run, args=[work], name=name, daemon=True).start()
+
+    def _run(self, work: Work) -> None:
+        try:
+            self.result.set_result(work(self._notify))
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits for the result
+            self.result.set_exception(error)
+
+    def _notify(self, progress: Progress) -> None:
+        self.progress = progress
+        self._watcher(progress)
+
+    def watch(self, watcher: Notify) -> None:
+        """Tell `watcher` what happens from now on, in the thread of the work."""
+        self._watcher = watcher
+
+
+class Jobs:
+    """The jobs of a process, one per name at a time."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+
+    def attach(self, name: str, work: Work) -> Job:
+        """Return the job of that name, started when it is not under way; a finished one is handed out once more."""
+        with self._lock:
+            job = self._jobs.get(name)
+            if job is None:
+                job = self._jobs[name] = Job(name, work)
+            return job
+
+    def drop(self, name: str) -> None:
+        """Forget a finished job, so that the next `attach` starts afresh."""
+        with self._lock:
+            self._jobs.pop(name, None)

@@ -1,0 +1,87 @@
+"""Listing: which skills there are, what has been gathered for each, and what to do next."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.folders import find_skill_folders
+from skillopt_mcp.operations.recording import ENOUGH_TO_PROPOSE
+from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.skills import Skill, short
+
+PAGE = 15
+
+
+def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
+    """Return tracked skills first, then those found in skill folders, a page at a time. Raises BadInput on a bad cursor."""
+    if cursor is not None and not cursor.isdecimal():
+        raise BadInput(f"unknown cursor '{cursor}': use the one that the last page gave, or none")
+    start = int(cursor or 0)
+    tracked = workspace.store.skills.list_skills()
+    known = {skill.path for skill in tracked}
+    found = [Path(os.path.realpath(path)) for path in find_skill_folders(workspace.roots())]
+    untracked = [path for path in dict.fromkeys(found) if str(path) not in known]
+    here: list[Skill | Path] = [*tracked, *untracked]
+    page = here[start : start + PAGE]
+    more = start + PAGE < len(here)
+    return SkillList(
+        skills=[_tracked(workspace, each) if isinstance(each, Skill) else _untracked(each) for each in page],
+        cursor=str(start + PAGE) if more else None,
+        next_step=f"{len(here) - start - PAGE} more: pass the cursor." if more else _next_step(here),
+    )
+
+
+def _next_step(here: list[Skill | Path]) -> str:
+    if not here:
+        return "No skill was found. Record an attempt with the path of a skill folder to begin."
+    return "Record attempts with record_trajectory; each skill's next step stands beside it."
+
+
+def _untracked(path: Path) -> SkillRow:
+    return SkillRow(
+        name=path.name, path=str(path), tracked=False, promotable=True, next_step="record_trajectory tracks it"
+    )
+
+
+def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
+    store = workspace.store
+    counts = store.tasks.count_tasks(skill.id)
+    total, new = store.tasks.count_trajectories(skill.id)
+    candidates = [
+        each for each in store.candidates.list_candidates(skill.id) if each.base_version == skill.live_version
+    ]
+    undecided = [each for each in candidates if _verdict(workspace, each) in ("", "undecided")]
+    accepted = [each for each in candidates if _verdict(workspace, each) == "accept"]
+    return SkillRow(
+        name=skill.name,
+        path=skill.path,
+        tracked=True,
+        live_version=short(skill.live_version),
+        best_version=short(skill.best_version) if skill.best_version else None,
+        splits=SplitCounts(**counts),
+        n_trajectories=total,
+        n_new=new,
+        open_candidates=len(undecided) + len(accepted),
+        promotable=workspace.root_of(skill) is not None,
+        next_step=_advice(accepted, undecided, new, sum(counts.values())),
+    )
+
+
+def _advice(accepted: list[Candidate], undecided: list[Candidate], n_new: int, n_tasks: int) -> str:
+    if accepted:
+        return f"promote_skill {accepted[-1].id}"
+    if undecided:
+        return f"evaluate_candidate {undecided[-1].id}" if n_tasks else "add_tasks, then evaluate the candidate"
+    if n_new >= ENOUGH_TO_PROPOSE:
+        return "propose_edits"
+    return "record_trajectory" if n_tasks else "add_tasks"
+
+
+def _verdict(workspace: Workspace, candidate: Candidate) -> str:
+    decision = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    return decision.verdict if decision else ""

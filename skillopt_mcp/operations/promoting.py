@@ -1,0 +1,187 @@
+"""Promoting: the only two operations that write a user's file, and both can be undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+from skillopt_mcp import limits
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
+from skillopt_mcp.errors import BadInput, Busy, Refused
+from skillopt_mcp.livefiles import replace_files
+from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.recovery import settle
+from skillopt_mcp.operations.results import Promoted
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.candidates import Promotion, PromotionKind
+from skillopt_mcp.records.skills import Skill, SkillFiles, short
+from skillopt_mcp.store.decisions import ConfirmationRow
+
+Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
+
+
+class Consent(Enum):
+    """Who agrees to a change of a live file. A tool call can only ever rest on a standing permission."""
+
+    STANDING = "standing permission"
+    PERSON = "a person at a terminal"
+    PERSON_SIMULATED = "a person at a terminal, on evidence from a simulation"
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of a live skill that is asked for."""
+
+    skill: Skill
+    kind: PromotionKind
+    from_version: str
+    to_version: str
+    candidate_id: str | None = None
+    verdict: str = ""
+
+
+def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> Promoted:
+    """Write an accepted candidate over the live skill, if nothing changed there since and somebody agreed.
+
+    Calls no model. Every status but `promoted` leaves the file untouched; `reason` and `next_step` say why.
+    """
+    store = workspace.store
+    candidate = store.candidates.get_candidate(candidate_id)
+    skill = workspace.skill(store.skills.get_skill(candidate.skill_id).path)
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    verdict = decision.verdict if decision else "none"
+    change = _Change(skill, "promote", candidate.base_version, candidate.version_id, candidate.id, verdict)
+    if skill.live_version == candidate.version_id:
+        return _answer(workspace, change, "refused", "the candidate is what is live already")
+    if skill.live_version != candidate.base_version:
+        return _stale(workspace, change)
+    if decision is None or verdict == "reject":
+        why = "it was not evaluated against the live version" if decision is None else decision.reason
+        return _answer(workspace, change, "refused", why, f"Call evaluate_candidate with candidate_id {candidate.id}.")
+    if verdict != "accept":
+        return _answer(
+            workspace,
+            change,
+            "undecided",
+            decision.reason,
+            f"Call evaluate_candidate with candidate_id {candidate.id}.",
+        )
+    if candidate.findings and consent is Consent.STANDING:
+        return _answer(
+            workspace, change, "held", "; ".join(candidate.findings),
+            f"A person has to look at it at a terminal: skillopt-mcp promote {candidate.id}",
+        )  # fmt: skip
+    tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
+    test = next(test for test in tests if test.id == decision.scope)
+    return _with_consent(workspace, change, consent, test)
+
+
+def rollback_skill(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Promoted:
+    """Write an earlier version over the live skill: the one before the last change, or the one that is named.
+
+    Refused as stale when the live file is not what the last promotion or rollback left: a person's edit is kept.
+    """
+    store = workspace.store
+    tracked = workspace.skill(skill)
+    changes = store.promotions.list_promotions(tracked.id)
+    if version:
+        target = store.skills.get_version(tracked.id, version).id
+    elif changes:
+        target = changes[0].from_version
+    else:
+        raise BadInput(f"'{tracked.name}' was never promoted: there is nothing to roll back; or name a version")
+    change = _Change(tracked, "rollback", tracked.live_version, target)
+    if target == tracked.live_version:
+        return _answer(workspace, change, "refused", f"version {short(target)} is live already")
+    if changes and changes[0].to_version != tracked.live_version:
+        return _stale(workspace, change)
+    return _with_consent(workspace, change, consent, None)
+
+
+def _with_consent(workspace: Workspace, change: _Change, consent: Consent, test: ConfirmationRow | None) -> Promoted:
+    simulated = test is not None and is_simulated(test.backend)
+    command = f"promote {change.candidate_id}" if change.kind == "promote" else f"rollback {change.skill.name}"
+    if consent is Consent.STANDING:
+        permission = workspace.store.skills.get_permission(change.skill.id)
+        if permission is None or (simulated and not permission.simulated):
+            why = "no person has agreed to this change" if permission is None else "the evidence is from a simulation"
+            return _answer(
+                workspace, change, "needs_approval", why,
+                f"Ask the person to run: skillopt-mcp {command} (or once: skillopt-mcp skills permit {change.skill.name})",
+            )  # fmt: skip
+    elif simulated and consent is not Consent.PERSON_SIMULATED:
+        return _answer(
+            workspace, change, "refused", "the evidence is from a simulation and says nothing about a real model",
+            f"Evaluate with a real target, or insist: skillopt-mcp {command} --simulated",
+        )  # fmt: skip
+    if workspace.root_of(change.skill) is None:
+        return _answer(
+            workspace, change, "refused", f"'{change.skill.path}' lies in no skill folder that may be written",
+            f"A person can allow it: skillopt-mcp skills add-root '{Path(change.skill.path).parent}'",
+        )  # fmt: skip
+    return _write(workspace, change, consent)
+
+
+def _write(workspace: Workspace, change: _Change, consent: Consent) -> Promoted:
+    store, skill = workspace.store, change.skill
+    lock = lock_run(store.locks_path, f"skill-{skill.id}")
+    if lock is None:
+        raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
+    try:
+        before = workspace.live(skill)
+        if before.digest != change.from_version:
+            return _stale(workspace, change)
+        after = store.skills.get_files(skill.id, change.to_version)
+        journal = store.promotions.begin(
+            Promotion(0, skill.id, change.kind, change.candidate_id, change.from_version, change.to_version, "pending",
+                      change.verdict, consent.value, "")
+        )  # fmt: skip
+        try:
+            replace_files(Path(skill.path), before, after)
+        finally:
+            settle(store, journal)
+        written = workspace.live(skill)
+    finally:
+        lock.release()
+        workspace.forget(skill)
+    if written != after:
+        raise Refused(f"'{skill.path}' was changed by somebody else while it was written: see skillopt-mcp history")
+    done: Status = "promoted" if change.kind == "promote" else "rolled_back"
+    return _answer(
+        workspace, change, done, "", f"It is live. To undo it: rollback_skill with skill {skill.name}.", before
+    )
+
+
+def _stale(workspace: Workspace, change: _Change) -> Promoted:
+    live = short(workspace.skill(change.skill.path).live_version)
+    return _answer(
+        workspace, change, "stale", f"the live file is version {live}, which is not the one this change was made for",
+        "Somebody edited the file. Their edit is kept: propose the edits again on top of it.",
+    )  # fmt: skip
+
+
+def _answer(
+    workspace: Workspace,
+    change: _Change,
+    status: Status,
+    reason: str,
+    next_step: str = "",
+    before: SkillFiles | None = None,
+) -> Promoted:
+    store, skill = workspace.store, change.skill
+    old = before or store.skills.get_files(skill.id, change.from_version)
+    new = store.skills.get_files(skill.id, change.to_version)
+    return Promoted(
+        status=status,
+        skill=skill.name,
+        skill_path=skill.path,
+        version=short(change.to_version),
+        previous_version=short(change.from_version),
+        diff=truncate_middle(unified_diff(old, new, skill.name), limits.RESULT_CHARACTERS),
+        reason=reason,
+        next_step=next_step,
+    )

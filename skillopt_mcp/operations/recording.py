@@ -1,0 +1,97 @@
+"""Recording: keep what happened in one attempt of a real session."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt_mcp import limits
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.results import Recorded
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Message, messages_json
+from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.tasks import NewTrajectory
+
+ENOUGH_TO_PROPOSE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a caller tells of one attempt; `messages` as {role, content, name?}, `index` its place in the session."""
+
+    task: str
+    hard: bool | None = None
+    soft: float | None = None
+    reason: str | None = None
+    answer: str | None = None
+    messages: Sequence[object] | None = None
+    session_id: str | None = None
+    index: int | None = None
+
+
+def record_trajectory(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
+    """Store an attempt, once per (session_id, index). Raises BadInput, NotFound, BadSkill; then nothing is stored."""
+    new = _checked(recording)
+    tracked = workspace.skill(skill)
+    trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
+    return Recorded(
+        trajectory_id=f"trajectory:{trajectory_id}",
+        skill=tracked.name,
+        version=short(tracked.live_version),
+        n_new=n_new,
+        duplicate=not added,
+        next_step=_next_step(n_new, added=added),
+    )
+
+
+def _next_step(n_new: int, *, added: bool) -> str:
+    if not added:
+        return "This session_id and index were recorded before; the first record stays. Use the next index."
+    if n_new < ENOUGH_TO_PROPOSE:
+        return "Record the next attempt. Once several show the same mistake, call propose_edits."
+    return f"{n_new} attempts are new: call propose_edits with edits against the mistakes they share."
+
+
+def _checked(recording: Recording) -> NewTrajectory:
+    if not recording.task.strip():
+        raise BadInput("task is empty: say what was asked of the agent")
+    if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
+        raise BadInput(f"soft '{recording.soft}' is no score: use a number from 0 to 1")
+    if recording.index is not None and recording.index < 0:
+        raise BadInput(f"index '{recording.index}' is negative: count the attempts of a session from 0")
+    hard = recording.hard if recording.hard is not None or recording.soft is None else recording.soft >= 1
+    messages = messages_json([_message(n, each) for n, each in enumerate(recording.messages or ())])
+    new = NewTrajectory(
+        prompt=_text(recording.task),
+        answer=_text(recording.answer),
+        hard=hard,
+        soft=recording.soft if recording.soft is not None or hard is None else float(hard),
+        reason=_text(recording.reason),
+        messages=_text(messages),
+        session_id=_text(recording.session_id) if recording.session_id is not None else None,
+        position=recording.index,
+    )
+    size = sum(len(text) for text in (new.prompt, new.answer, new.reason, new.messages))
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(
+            f"the trajectory has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: "
+            "leave out tool output, or record the attempt in parts"
+        )
+    return new
+
+
+def _message(n: int, value: object) -> Message:
+    if isinstance(value, str):
+        return Message("user", value)
+    if isinstance(value, Mapping):
+        role, content, name = value.get("role"), value.get("content"), value.get("name")
+        if isinstance(role, str) and isinstance(content, str) and (name is None or isinstance(name, str)):
+            return Message(role, content, name)
+    raise BadInput(f"message {n} is not {{role, content}} with texts: give each message as such an object")
+
+
+def _text(value: str | None) -> str:
+    """Return text that can be stored: lone surrogates become U+FFFD."""
+    return (value or "").encode("utf-8", "replace").decode("utf-8") if value and not value.isascii() else value or ""

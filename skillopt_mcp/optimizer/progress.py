@@ -1,0 +1,31 @@
+"""Progress: what a run tells whoever watches it; the only way that news leaves the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands. `n_done` of `n_total` steps, or pairs in the stage confirm; scores are the run's metric."""
+
+    stage: str
+    epoch: int
+    n_done: int
+    n_total: int
+    current: float | None = None
+    best: float | None = None
+    note: str = ""
+    candidate: float | None = None
+
+    def at(self, stage: str) -> Progress:
+        """Return the same standing at another stage."""
+        return replace(self, stage=stage)
+
+
+Notify = Callable[[Progress], None]
+
+
+def silent(_: Progress) -> None:
+    """Tell nobody."""

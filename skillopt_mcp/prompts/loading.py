@@ -1,0 +1,100 @@
+"""Loading: the prompts that ship with the package, a person's own in their place, and their placeholders filled."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+from skillopt_mcp.errors import BadInput
+
+_FOLDER = Path(__file__).parent
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_SHARED = "edit_rules"
+_KNOWN = frozenset({"budget"})
+_MAX_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The instructions of each stage, with only run-time placeholders left in them ({{budget}})."""
+
+    analyst_failure: str
+    analyst_success: str
+    merge: str
+    rank: str
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the sha256 (hex) of all texts: a run freezes it."""
+        return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()
+
+
+NAMES: tuple[str, ...] = tuple(field.name for field in fields(Prompts))
+
+
+def load_prompts(overrides: Path | None = None) -> Prompts:
+    """Return the shipped prompts, those in `overrides` (NAME.md) in their place.
+
+    Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
+    uses a placeholder that nothing fills.
+    """
+    found = _override_paths(overrides) if overrides is not None else {}
+    paths = {name: found.get(name, _FOLDER / f"{name}.md") for name in (*NAMES, _SHARED)}
+    texts = {name: _read(path) for name, path in paths.items()}
+    rules = texts.pop(_SHARED)
+    for name, text in [*texts.items(), (_SHARED, rules)]:
+        allowed = _KNOWN if name == _SHARED else _KNOWN | {_SHARED}
+        unknown = sorted(set(_PLACEHOLDER.findall(text)) - allowed)
+        if unknown:
+            raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
+    return Prompts(**{name: _with_rules(text, rules.strip()) for name, text in texts.items()})
+
+
+def fill(text: str, **values: object) -> str:
+    """Return `text` with each {{name}} replaced; values are not searched for placeholders.
+
+    Raises BadInput when a placeholder has no value.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise BadInput(f"prompt uses {{{{{match[1]}}}}}; known here: {', '.join(sorted(values)) or 'none'}")
+        return str(values[match[1]])
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def _with_rules(text: str, rules: str) -> str:
+    return _PLACEHOLDER.sub(lambda match: rules if match[1] == _SHARED else match[0], text)
+
+
+def _override_paths(folder: Path) -> dict[str, Path]:
+    known = (*NAMES, _SHARED)
+    try:
+        paths = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix == ".md"}
+    except OSError as error:
+        raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
+    for name, path in paths.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise BadInput(f"'{path}' names no prompt; did you mean '{near[0]}.md'? Known: {', '.join(known)}")
+    return paths
+
+
+def _read(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        if len(raw) > _MAX_BYTES:
+            raise BadInput(f"prompt '{path}' is longer than {_MAX_BYTES:,} bytes; shorten it")
+        text = raw.decode("utf-8")
+    except OSError as error:
+        raise BadInput(f"prompt '{path}' cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"prompt '{path}' is not UTF-8; save it as UTF-8") from error
+    if not text.strip():
+        raise BadInput(f"prompt '{path}' is empty; write it or remove it")
+    return text

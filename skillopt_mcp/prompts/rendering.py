@@ -1,0 +1,86 @@
+"""Rendering: records as the text that a model is shown, every piece of data inside a fence it cannot close."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from skillopt_mcp.records.calls import Message
+from skillopt_mcp.records.edits import Edit
+from skillopt_mcp.records.evidence import Trajectory
+
+TRAJECTORY_LIMIT = 12_000
+_BACKTICKS = re.compile(r"`{3,}")
+
+
+def fence(text: str, label: str = "") -> str:
+    """Return `text` in a code fence longer than any run of backticks in it, so that data cannot close its own fence."""
+    marks = "```"
+    if marks in text:
+        marks = "`" * (max(map(len, _BACKTICKS.findall(text))) + 1)
+    return f"{marks}{label}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{marks}"
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """Return `text` in at most `limit` characters: the middle goes, and a line says how much went."""
+    if len(text) <= limit:
+        return text
+    marker = f"\n[... {len(text) - limit:,} characters and more cut here ...]\n"
+    keep = limit - len(marker)
+    if keep <= 0:
+        return text[:limit]
+    head = keep // 2
+    return text[:head] + marker + text[len(text) - (keep - head) :]
+
+
+def render_evidence(skill: str, body: str) -> str:
+    """Return the evidence of one question: the skill's whole text (anchors are copied from it), then `body`."""
+    return f"## Skill\n\n{fence(skill, 'skill')}\n\n## Evidence\n\n{body}\n"
+
+
+def render_trajectories(trajectories: Sequence[Trajectory], limit: int = TRAJECTORY_LIMIT) -> str:
+    """Return numbered trajectories, the data of each cut to `limit` characters; their ids are not shown."""
+    if not trajectories:
+        return "There are no trajectories."
+    return "\n\n".join(_trajectory(number, each, limit) for number, each in enumerate(trajectories, start=1))
+
+
+def render_edits(edits: Sequence[Edit]) -> str:
+    """Return the edits as a fenced JSON list, numbered from 1: the numbers that merge and rank answer with."""
+    rows = [json.dumps(_edit(number, edit), ensure_ascii=False) for number, edit in enumerate(edits, start=1)]
+    return fence("[\n" + ",\n".join(rows) + "\n]", "json")
+
+
+def _trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
+    prompt = cut_middle(trajectory.prompt, limit // 4)
+    answer = cut_middle(trajectory.answer, limit // 4)
+    hint = cut_middle(trajectory.hint, limit // 8)
+    room = limit - len(prompt) - len(answer) - len(hint)
+    transcript = cut_middle("\n\n".join(map(_message, trajectory.messages)), room)
+    parts = [f"### Trajectory {number} ({_outcome(trajectory)})", fence(prompt, "task")]
+    parts += [fence(text, label) for label, text in (("transcript", transcript), ("answer", answer)) if text]
+    if hint:
+        parts.append("What the judge says:\n" + fence(hint, "hint"))
+    return "\n".join(parts)
+
+
+def _outcome(trajectory: Trajectory) -> str:
+    if trajectory.hard is None:
+        return "unscored"
+    soft = "" if trajectory.soft is None else f", soft score {trajectory.soft:.2f}"
+    return f"{'succeeded' if trajectory.hard else 'failed'}{soft}"
+
+
+def _message(message: Message) -> str:
+    name = f" {message.name}" if message.name else ""
+    return f"[{message.role}{name}]\n{message.content}"
+
+
+def _edit(number: int, edit: Edit) -> dict[str, object]:
+    row: dict[str, object] = {"number": number, "op": edit.op, "path": edit.path}
+    if edit.target is not None:
+        row["target"] = edit.target
+    if edit.content is not None:
+        row["content"] = edit.content
+    return row | {"support": edit.support, "from": "failures" if edit.from_failure else "successes"}

@@ -1,0 +1,72 @@
+"""Candidates: a parent version and a patch, under test; the decisions on them; and the promotions that follow."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_mcp.records.edits import Edit, EditReport
+from skillopt_mcp.records.skills import SkillFiles
+
+CandidateOrigin = Literal["host", "step", "run"]
+PromotionKind = Literal["promote", "rollback"]
+PromotionState = Literal["pending", "done", "undone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version proposed to follow `base_version`; `findings` of the guard, when there are any, hold it for a person."""
+
+    id: str
+    skill_id: int
+    base_version: str
+    version_id: str
+    origin: CandidateOrigin
+    reasoning: str
+    findings: tuple[str, ...] = ()
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewCandidate:
+    """A candidate on its way into the store, with the files it consists of and the edits that led to it."""
+
+    candidate: Candidate
+    files: SkillFiles
+    edits: tuple[tuple[Edit, EditReport], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A gate's verdict; `inputs` (json) is all that it recomputes from, `scope` the run and step or the confirmation."""
+
+    skill_id: int
+    gate: str
+    base_version: str
+    version_id: str
+    scope: str
+    verdict: str
+    reason: str
+    inputs: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """One change of a live skill; pending while it happens."""
+
+    id: int
+    skill_id: int
+    kind: PromotionKind
+    candidate_id: str | None
+    from_version: str
+    to_version: str
+    state: PromotionState
+    verdict: str
+    consent: str
+    created_at: str
+
+
+def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:
+    """Return the id of a candidate: the same change to the same version of a skill is the same candidate."""
+    return "c-" + hashlib.sha256(f"{skill_id}:{base_version}:{version_id}".encode()).hexdigest()[:12]

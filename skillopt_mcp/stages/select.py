@@ -1,0 +1,44 @@
+"""Select: when there are more edits than the budget allows, the optimizer ranks them and the first ones stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.prompts.loading import Prompts, fill
+from skillopt_mcp.prompts.rendering import render_edits, render_evidence
+from skillopt_mcp.records.calls import Ask, Call, Question
+from skillopt_mcp.records.edits import Patch
+from skillopt_mcp.records.replies import RankReply
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.stages.asking import ask_parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The edits that stay, and why the ranking was not the model's when it was not."""
+
+    patch: Patch
+    unusable: tuple[str, ...] = ()
+
+
+def select(ask: Ask, files: SkillFiles, patch: Patch, budget: int, prompts: Prompts, *, draw: str) -> Selection:
+    """Return at most `budget` edits: the ranked ones, filled up by (from failures first, support) when too few are.
+
+    Nothing is asked when all edits fit; a budget of 0 leaves none.
+    """
+    pool = patch.edits
+    if budget < 1:
+        return Selection(Patch((), patch.reasoning))
+    if len(pool) <= budget:
+        return Selection(patch)
+    question = Question(
+        instructions=fill(prompts.rank, budget=budget),
+        evidence=render_evidence(files.text, render_edits(pool)),
+        schema="rank",
+    )
+    [parsed] = ask_parsed(ask, [Call("optimizer", "rank", question, draw)], RankReply)
+    ranked = [number - 1 for number in parsed.value.ranking if 1 <= number <= len(pool)] if parsed.value else []
+    fallback = sorted(range(len(pool)), key=lambda n: (not pool[n].from_failure, -pool[n].support, n))
+    kept = list(dict.fromkeys([*ranked, *fallback]))[:budget]
+    unusable = () if parsed.value else (f"rank: {parsed.problem}",)
+    return Selection(Patch(tuple(pool[n] for n in kept), patch.reasoning), unusable)

@@ -1,0 +1,119 @@
+"""Candidates at rest, with their edits and the trials that speak of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, NewCandidate
+from skillopt_mcp.records.edits import Edit, EditReport, Op, UnmatchedReason
+from skillopt_mcp.records.evidence import Trial
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.skills import add_version
+
+_CANDIDATE = "select id, skill_id, base_version, version_id, origin, reasoning, findings, run_id from candidate"
+
+
+class Candidates:
+    """Tables candidate and edit."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def add_candidate(self, new: NewCandidate) -> Candidate:
+        """Store a candidate with its version and edits; the same change again is the candidate that is there."""
+        with self._pool.write() as connection:
+            insert_candidate(connection, new)
+        return self.get_candidate(new.candidate.id)
+
+    def get_candidate(self, candidate_id: str) -> Candidate:
+        """Return a candidate. Raises NotFound."""
+        row = self._pool.row(f"{_CANDIDATE} where id = ?", [candidate_id])
+        if row is None:
+            raise NotFound(f"the store has no candidate '{candidate_id}': make one with propose_edits or replay")
+        return _candidate(row)
+
+    def list_candidates(self, skill_id: int) -> list[Candidate]:
+        """Return the candidates of a skill that may be promoted one day (not those of single steps), newest last."""
+        rows = self._pool.rows(
+            f"{_CANDIDATE} where skill_id = ? and origin in ('host', 'run') order by rowid", [skill_id]
+        )
+        return [_candidate(row) for row in rows]
+
+    def list_edits(self, candidate_id: str) -> list[tuple[Edit, EditReport]]:
+        """Return the edits of a candidate with what became of each."""
+        rows = self._pool.rows(
+            "select n, op, path, target, content, status, reason, detail, sources from edit"
+            " where candidate_id = ? order by n",
+            [candidate_id],
+        )
+        return [_edit(row) for row in rows]
+
+
+def insert_candidate(connection: Connection, new: NewCandidate) -> None:
+    """Store a candidate within the caller's transaction."""
+    made = new.candidate
+    add_version(connection, made.skill_id, new.files, parent_id=made.base_version, origin="edited")
+    cursor = connection.execute(
+        "insert into candidate(id, skill_id, base_version, version_id, origin, run_id, reasoning, findings)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+        [made.id, made.skill_id, made.base_version, made.version_id, made.origin, made.run_id, made.reasoning,
+         json.dumps(made.findings)],
+    )  # fmt: skip
+    if not cursor.rowcount:
+        if made.origin != "step":  # what was one step of a run may be proposed, or come out best, in its own right
+            connection.execute(
+                "update candidate set origin = ? where id = ? and origin = 'step'", [made.origin, made.id]
+            )
+        return
+    connection.executemany(
+        "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (made.id, report.index, edit.op, edit.path, edit.target, edit.content, report.status, report.reason,
+             report.detail, json.dumps(edit.sources))
+            for edit, report in new.edits
+        ],
+    )  # fmt: skip
+
+
+def insert_trials(connection: Connection, scope: str, trials: Sequence[Trial]) -> None:
+    """Store trials within the caller's transaction; a trial that is there stays as it is."""
+    connection.executemany(
+        "insert or ignore into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (scope, trial.version, trial.task.id, trial.draw, trial.reply.id,
+             None if trial.hard is None else int(trial.hard), trial.soft, trial.reason)
+            for trial in trials
+        ],
+    )  # fmt: skip
+
+
+def _candidate(row: Row) -> Candidate:
+    candidate_id, skill_id, base, version, origin, reasoning, findings, run_id = row
+    return Candidate(
+        id=str(candidate_id),
+        skill_id=cast(int, skill_id),
+        base_version=str(base),
+        version_id=str(version),
+        origin=cast(CandidateOrigin, origin),
+        reasoning=str(reasoning),
+        findings=tuple(json.loads(str(findings))),
+        run_id=cast(str | None, run_id),
+    )
+
+
+def _edit(row: Row) -> tuple[Edit, EditReport]:
+    n, op, path, target, content, status, reason, detail, sources = row
+    edit = Edit(
+        cast(Op, op), cast(str | None, target), cast(str | None, content), str(path), tuple(json.loads(str(sources)))
+    )
+    report = EditReport(
+        cast(int, n), cast(Op, op), str(path), "applied" if status == "applied" else "unmatched",
+        cast(UnmatchedReason | None, reason), str(detail),
+    )  # fmt: skip
+    return edit, report

@@ -1,0 +1,120 @@
+"""Decisions at rest: the verdicts of gates, and the promotion tests with their pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.records.evidence import Pair, Trial
+from skillopt_mcp.store.candidates import insert_trials
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.pool import Pool, Row
+
+_CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks from confirmation"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationRow:
+    """One promotion test: the `j`-th of its skill, at its own share `alpha` of the lifetime error budget."""
+
+    id: str
+    skill_id: int
+    base_version: str
+    version_id: str
+    j: int
+    alpha: float
+    backend: str
+    tasks: tuple[int, ...]
+
+
+class Decisions:
+    """Tables confirmation, pair and decision."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def open_confirmation(self, new: ConfirmationRow, alpha_for: Callable[[int], float]) -> ConfirmationRow:
+        """Return the promotion test of this base, candidate and backend, opened as the skill's next one if it is new.
+
+        `j` and `alpha` of `new` are ignored: they come from the count of tests opened, and from `alpha_for`.
+        """
+        identity = [new.skill_id, new.base_version, new.version_id, new.backend]
+        where = "where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
+        with self._pool.write() as connection:
+            row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
+            if row is None:
+                j = connection.execute(
+                    "select coalesce(max(j), 0) + 1 from confirmation where skill_id = ?", [new.skill_id]
+                ).fetchone()[0]
+                connection.execute(
+                    "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks)"
+                    " values (?, ?, ?, ?, ?, ?, ?, ?)",
+                    [new.id, new.skill_id, new.base_version, new.version_id, j, alpha_for(j), new.backend,
+                     json.dumps(new.tasks)],
+                )  # fmt: skip
+                row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
+        return _confirmation(row)
+
+    def list_confirmations(self, skill_id: int, base_version: str, version_id: str) -> list[ConfirmationRow]:
+        """Return the promotion tests of a candidate against a base, newest first."""
+        rows = self._pool.rows(
+            f"{_CONFIRMATION} where skill_id = ? and base_version = ? and version_id = ? order by j desc",
+            [skill_id, base_version, version_id],
+        )
+        return [_confirmation(row) for row in rows]
+
+    def add_pairs(
+        self, confirmation_id: str, first: int, pairs: Sequence[tuple[int, Pair]], trials: Sequence[Trial]
+    ) -> None:
+        """Store pairs (task id, scores) numbered from `first`, with the trials they were made of."""
+        with self._pool.write() as connection:
+            insert_trials(connection, confirmation_id, trials)
+            connection.executemany(
+                "insert or ignore into pair(confirmation_id, n, task_id, base, candidate) values (?, ?, ?, ?, ?)",
+                [
+                    (confirmation_id, first + i, task_id, pair.base, pair.candidate)
+                    for i, (task_id, pair) in enumerate(pairs)
+                ],
+            )
+
+    def list_pairs(self, confirmation_id: str) -> list[Pair]:
+        """Return the pairs of a promotion test, in drawn order."""
+        rows = self._pool.rows(
+            "select base, candidate from pair where confirmation_id = ? order by n", [confirmation_id]
+        )
+        return [Pair(cast(float | None, base), cast(float | None, candidate)) for base, candidate in rows]
+
+    def add_decision(self, decision: Decision) -> None:
+        """Store a verdict; the same verdict on the same inputs is stored once."""
+        with self._pool.write() as connection:
+            insert_decision(connection, decision)
+
+    def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
+        """Return the newest decision of a gate on a version against a base."""
+        row = self._pool.row(
+            "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
+            " where skill_id = ? and gate = ? and base_version = ? and version_id = ? order by id desc limit 1",
+            [skill_id, gate, base_version, version_id],
+        )
+        return Decision(cast(int, row[0]), *(str(value) for value in row[1:])) if row else None
+
+
+def insert_decision(connection: Connection, decision: Decision) -> None:
+    """Store a verdict within the caller's transaction."""
+    connection.execute(
+        "insert or ignore into decision(skill_id, gate, base_version, version_id, scope, verdict, reason, inputs)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?)",
+        [decision.skill_id, decision.gate, decision.base_version, decision.version_id, decision.scope,
+         decision.verdict, decision.reason, decision.inputs],
+    )  # fmt: skip
+
+
+def _confirmation(row: Row) -> ConfirmationRow:
+    confirmation_id, skill_id, base, version, j, alpha, backend, tasks = row
+    return ConfirmationRow(
+        str(confirmation_id), cast(int, skill_id), str(base), str(version), cast(int, j), cast(float, alpha),
+        str(backend), tuple(json.loads(str(tasks))),
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Driver: the one place that imports SQLite, judges whether it is safe, and says how a connection is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from skillopt_mcp.errors import StoreError, UnsafeStore
+
+BUSY_TIMEOUT_S = 30
+NETWORK_FILE_SYSTEMS = frozenset(  # as /proc/self/mountinfo spells them
+    ["nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "9p", "v9fs", "virtiofs", "vboxsf", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.rclone", "fuse.glusterfs", "fuse.s3fs", "davfs", "fuse.davfs2", "beegfs", "gpfs", "prl_fs", "fuse.vmhgfs-fuse", "drvfs"]
+)
+_SETTINGS = (
+    "pragma synchronous = full",
+    "pragma journal_size_limit = 67108864",
+    "pragma trusted_schema = off",
+    "pragma cell_size_check = on",
+    "pragma mmap_size = 0",
+    "pragma secure_delete = on",
+)
+
+
+class Cursor(Protocol):
+    """What we use of a cursor."""
+
+    @property
+    def rowcount(self) -> int: ...
+    @property
+    def lastrowid(self) -> int | None: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """What we use of a connection, whichever library it comes from."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, sql: str, values: Sequence[object] = ..., /) -> Cursor: ...
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> Cursor: ...
+    def close(self) -> None: ...
+
+
+@cache
+def sqlite() -> ModuleType:
+    """Return the driver that sqlite-utils chose (pysqlite3 where it is installed); loaded on first use."""
+    import sqlite_utils.utils  # noqa: PLC0415
+
+    module: ModuleType = vars(sqlite_utils.utils)["sqlite3"]
+    return module
+
+
+def is_safe_for_wal(version: tuple[int, ...]) -> bool:
+    """Return whether a SQLite of this version is free of the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6).
+
+    Two processes that write and checkpoint at one instant can lose a commit: https://sqlite.org/wal.html#walresetbug
+    """
+    if version >= (3, 51, 3):
+        return True
+    return (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+def sqlite_version() -> tuple[int, ...]:
+    """Return the version of the SQLite that is linked."""
+    return tuple(int(part) for part in str(sqlite().sqlite_version).split("."))
+
+
+def connect(path: Path) -> Connection:
+    """Return a connection with the settings that every connection has. Raises StoreError when it cannot be opened."""
+    with storage_errors(path):
+        connection: Connection = sqlite().connect(
+            str(path), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        return connection
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn every failure of SQLite into a StoreError that says what to do."""
+    try:
+        yield
+    except sqlite().Error as error:
+        raise _explained(error, path) from error
+
+
+def _explained(error: Exception, path: Path) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith("SQLITE_READONLY"):
+        return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StoreError(f"the store '{path}' cannot be opened: check the folder's permissions, or use --store")
+    if name.startswith("SQLITE_FULL"):
+        return StoreError(f"the disk of the store '{path}' is full: free some space; nothing was lost")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
+    return StoreError(f"the store '{path}' failed: {error}")
+
+
+def refuse_network_file_system(path: Path) -> None:
+    """Raise UnsafeStore when `path` lies on a file system whose locks or shared memory cannot be trusted."""
+    kind = _file_system(path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise UnsafeStore(
+            f"the store '{path}' lies on a network file system ('{kind}'), where SQLite can lose data: "
+            "name a local folder with --store or SKILLOPT_STORE"
+        )
+
+
+def _file_system(path: Path) -> str:
+    mounts = Path("/proc/self/mountinfo")
+    if not mounts.exists():
+        return ""
+    real = os.path.realpath(path.parent)
+    best, kind = "", ""
+    for line in mounts.read_text("utf-8", "replace").splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split(" ")[4].replace("\\040", " ")
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, right.split(" ")[0]
+    return kind

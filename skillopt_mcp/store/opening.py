@@ -1,0 +1,41 @@
+"""Opening: the store as one object, a room per family of tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from skillopt_mcp.store.calls import Calls
+from skillopt_mcp.store.candidates import Candidates
+from skillopt_mcp.store.decisions import Decisions
+from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.promotions import Promotions
+from skillopt_mcp.store.runs import Runs
+from skillopt_mcp.store.skills import Skills
+from skillopt_mcp.store.tasks import Tasks
+
+
+class Store:
+    """An open store. Raises StoreError and its kinds when it cannot be opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.locks_path = path.with_name(path.name + ".locks")
+        self._pool = Pool(path)
+        self.skills = Skills(self._pool)
+        self.tasks = Tasks(self._pool)
+        self.calls = Calls(self._pool)
+        self.runs = Runs(self._pool)
+        self.candidates = Candidates(self._pool)
+        self.decisions = Decisions(self._pool)
+        self.promotions = Promotions(self._pool)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()

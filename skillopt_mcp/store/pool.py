@@ -1,0 +1,104 @@
+"""Pool: connections to one store file, and the only ways to read and write it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillopt_mcp.errors import StoreError
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.migrating import migrate
+
+Value = str | int | float | bytes | None
+Row = tuple[Value, ...]
+
+
+class Pool:
+    """Connections that are lent for one operation each, so that none is ever shared by two threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the store at `path`, made and migrated when needed. Raises StoreError and its kinds."""
+        self.path = path
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+        driver.refuse_network_file_system(path)
+        _make_private(path)
+        connection = driver.connect(path)
+        try:
+            migrate(connection, path)
+            connection.execute("pragma foreign_keys = on")
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    @contextmanager
+    def _lent(self) -> Iterator[Connection]:
+        if self._closed or os.getpid() != self._pid:
+            raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = driver.connect(self.path)
+            connection.execute("pragma foreign_keys = on")
+        try:
+            yield connection
+        finally:
+            with self._lock:
+                if self._closed:
+                    connection.close()
+                else:
+                    self._idle.append(connection)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised."""
+        with driver.storage_errors(self.path), self._lent() as connection:
+            connection.execute("begin immediate")
+            try:
+                yield connection
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Return all rows of one select, fetched before the connection goes back."""
+        with driver.storage_errors(self.path), self._lent() as connection:
+            found: list[Row] = connection.execute(sql, values).fetchall()
+            return found
+
+    def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
+        """Return the first row of one select, or None."""
+        with driver.storage_errors(self.path), self._lent() as connection:
+            found: Row | None = connection.execute(sql, values).fetchone()
+            return found
+
+    def close(self) -> None:
+        """Close every idle connection; the lent ones are closed when they come back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+
+def _make_private(path: Path) -> None:
+    """Make the store's folder (0700) and file (0600) when they are not there; SQLite gives its side files the same."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if path.is_dir():
+            raise StoreError(f"'{path}' is a folder: name a file with --store") from None
+    except OSError as error:
+        raise StoreError(
+            f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"
+        ) from error

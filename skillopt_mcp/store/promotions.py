@@ -1,0 +1,70 @@
+"""Promotions at rest: the journal of a change while it happens, the history of the live file afterwards."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from skillopt_mcp.records.candidates import Promotion, PromotionKind, PromotionState
+from skillopt_mcp.store.pool import Pool, Row
+
+_PROMOTION = (
+    "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, consent, created_at"
+    " from promotion"
+)
+
+
+class Promotions:
+    """Table promotion."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def begin(self, new: Promotion) -> Promotion:
+        """Write the journal row of a change that is about to happen; `id`, `state` and time of `new` are ignored."""
+        with self._pool.write() as connection:
+            cursor = connection.execute(
+                "insert into promotion(skill_id, kind, candidate_id, from_version, to_version, state, verdict, consent)"
+                " values (?, ?, ?, ?, ?, 'pending', ?, ?)",
+                [new.skill_id, new.kind, new.candidate_id, new.from_version, new.to_version, new.verdict, new.consent],
+            )
+            row = connection.execute(f"{_PROMOTION} where id = ?", [cursor.lastrowid]).fetchone()
+        return _promotion(row)
+
+    def finish(self, promotion: Promotion) -> None:
+        """Note that the files hold the new version, which is now live and best."""
+        with self._pool.write() as connection:
+            connection.execute("update promotion set state = 'done' where id = ?", [promotion.id])
+            connection.execute(
+                "update skill set live_version = ?, best_version = ? where id = ?",
+                [promotion.to_version, promotion.to_version, promotion.skill_id],
+            )
+
+    def undo(self, promotion: Promotion) -> None:
+        """Note that the change did not happen."""
+        with self._pool.write() as connection:
+            connection.execute("update promotion set state = 'undone' where id = ?", [promotion.id])
+
+    def list_pending(self) -> list[Promotion]:
+        """Return the changes that were begun and neither finished nor undone."""
+        return [_promotion(row) for row in self._pool.rows(f"{_PROMOTION} where state = 'pending' order by id")]
+
+    def list_promotions(self, skill_id: int) -> list[Promotion]:
+        """Return the changes of a skill that happened, newest first."""
+        rows = self._pool.rows(f"{_PROMOTION} where skill_id = ? and state = 'done' order by id desc", [skill_id])
+        return [_promotion(row) for row in rows]
+
+
+def _promotion(row: Row) -> Promotion:
+    promotion_id, skill_id, kind, candidate, from_version, to_version, state, verdict, consent, created = row
+    return Promotion(
+        id=cast(int, promotion_id),
+        skill_id=cast(int, skill_id),
+        kind=cast(PromotionKind, kind),
+        candidate_id=cast(str | None, candidate),
+        from_version=str(from_version),
+        to_version=str(to_version),
+        state=cast(PromotionState, state),
+        verdict=str(verdict),
+        consent=str(consent),
+        created_at=str(created),
+    )

@@ -1,0 +1,164 @@
+"""Skills at rest: skills, their versions, and the contents of their files."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.pool import Pool, Row
+
+_SKILL = "select id, name, path, live_version, best_version from skill"
+_COMPRESS_FROM = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A standing permission: who gave it, and whether evidence from a simulation is enough."""
+
+    granted_by: str
+    simulated: bool
+
+
+class Skills:
+    """Tables skill, skill_root, permission, version, version_file, blob."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def find_skill(self, name_or_path: str) -> Skill | None:
+        """Return the tracked skill at a resolved folder path, or the only one of that name; None when there is none.
+
+        Raises NotFound when several tracked skills share the name: the path tells them apart.
+        """
+        rows = self._pool.rows(f"{_SKILL} where path = ? or name = ? order by path = ? desc, id", [name_or_path] * 3)
+        if not rows:
+            return None
+        skills = [_skill(row) for row in rows]
+        if len(skills) > 1 and skills[0].path != name_or_path:
+            paths = ", ".join(f"'{skill.path}'" for skill in skills)
+            raise NotFound(f"{len(skills)} tracked skills are named '{name_or_path}': use the path, one of {paths}")
+        return skills[0]
+
+    def get_skill(self, skill_id: int) -> Skill:
+        """Return the skill with this id."""
+        row = self._pool.row(f"{_SKILL} where id = ?", [skill_id])
+        if row is None:
+            raise NotFound(f"the store has no skill {skill_id}: run list_skills")
+        return _skill(row)
+
+    def list_skills(self) -> list[Skill]:
+        """Return every tracked skill, by name."""
+        return [_skill(row) for row in self._pool.rows(f"{_SKILL} order by name, path")]
+
+    def track(self, name: str, path: str, files: SkillFiles) -> Skill:
+        """Return the skill at `path`, added if it is new, with `files` stored as its live version."""
+        with self._pool.write() as connection:
+            row = connection.execute(f"{_SKILL} where path = ?", [path]).fetchone()
+            if row is None:
+                cursor = connection.execute(
+                    "insert into skill(name, path, live_version) values (?, ?, ?)", [name, path, files.digest]
+                )
+                skill_id, parent = int(cursor.lastrowid or 0), None
+            else:
+                skill_id, parent = _skill(row).id, _skill(row).live_version
+                connection.execute("update skill set live_version = ? where id = ?", [files.digest, skill_id])
+            add_version(connection, skill_id, files, parent_id=parent, origin="recorded")
+            return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
+
+    def get_version(self, skill_id: int, version_id: str) -> Version:
+        """Return a version by its id or by an unambiguous beginning of it (8 characters or more)."""
+        rows = self._pool.rows(
+            "select id, skill_id, parent_id, origin, created_at from version"
+            " where skill_id = ? and id >= ? and id < ? limit 2",
+            [skill_id, version_id, version_id + "g"],
+        )
+        if len(rows) != 1 or len(version_id) < 8:
+            raise NotFound(f"the skill has no single version '{version_id}': see the history of the skill")
+        version, skill, parent, origin, created = rows[0]
+        return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
+
+    def get_files(self, skill_id: int, version_id: str) -> SkillFiles:
+        """Return the files of a version, byte for byte. Raises NotFound when the store has no such version."""
+        rows = self._pool.rows(
+            "select f.path, b.content, b.encoding, f.executable from version_file f join blob b on b.sha256 = f.sha256"
+            " where f.skill_id = ? and f.version_id = ?",
+            [skill_id, version_id],
+        )
+        if not rows:
+            raise NotFound(f"the store has no version '{version_id}' of this skill")
+        return SkillFiles(tuple(_file(row) for row in rows))
+
+    def add_root(self, path: str) -> None:
+        """Register a skill root that a person named; it is already resolved."""
+        with self._pool.write() as connection:
+            connection.execute("insert or ignore into skill_root(path) values (?)", [path])
+
+    def list_roots(self) -> list[str]:
+        """Return the registered skill roots."""
+        return [str(row[0]) for row in self._pool.rows("select path from skill_root order by path")]
+
+    def grant_permission(self, skill_id: int, granted_by: str, *, simulated: bool = False) -> None:
+        """Keep a person's standing permission to promote this skill's clean, accepted candidates.
+
+        Only with `simulated` does it cover verdicts that rest on a simulation.
+        """
+        with self._pool.write() as connection:
+            connection.execute(
+                "insert or replace into permission(skill_id, granted_by, simulated) values (?, ?, ?)",
+                [skill_id, granted_by, int(simulated)],
+            )
+
+    def revoke_permission(self, skill_id: int) -> None:
+        """Take the standing permission back."""
+        with self._pool.write() as connection:
+            connection.execute("delete from permission where skill_id = ?", [skill_id])
+
+    def get_permission(self, skill_id: int) -> Permission | None:
+        """Return the standing permission, or None."""
+        row = self._pool.row("select granted_by, simulated from permission where skill_id = ?", [skill_id])
+        return Permission(str(row[0]), bool(row[1])) if row else None
+
+
+def add_version(
+    connection: Connection,
+    skill_id: int,
+    files: SkillFiles,
+    *,
+    parent_id: str | None,
+    origin: Literal["recorded", "edited"],
+) -> None:
+    """Store `files` as a version within the caller's transaction; a version that is there stays as it is."""
+    cursor = connection.execute(
+        "insert or ignore into version(skill_id, id, parent_id, origin) values (?, ?, ?, ?)",
+        [skill_id, files.digest, parent_id, origin],
+    )
+    if not cursor.rowcount:
+        return
+    for file in files.files:
+        digest = hashlib.sha256(file.content).hexdigest()
+        packed = zlib.compress(file.content) if len(file.content) >= _COMPRESS_FROM else file.content
+        encoding, content = ("zlib", packed) if len(packed) < len(file.content) else ("raw", file.content)
+        connection.execute(
+            "insert or ignore into blob(sha256, size, encoding, content) values (?, ?, ?, ?)",
+            [digest, len(file.content), encoding, content],
+        )
+        connection.execute(
+            "insert into version_file(skill_id, version_id, path, sha256, executable) values (?, ?, ?, ?, ?)",
+            [skill_id, files.digest, file.path, digest, int(file.executable)],
+        )
+
+
+def _skill(row: Row) -> Skill:
+    skill_id, name, path, live, best = row
+    return Skill(cast(int, skill_id), str(name), str(path), str(live), cast(str | None, best))
+
+
+def _file(row: Row) -> SkillFile:
+    path, content, encoding, executable = row
+    raw = cast(bytes, content)
+    return SkillFile(str(path), zlib.decompress(raw) if encoding == "zlib" else raw, bool(executable))

@@ -1,0 +1,264 @@
+"""The simulated backend: honest about its world, deterministic, blind to judges."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from skillopt_mcp.backends.catalogue import PLACEBOS, TOPICS
+from skillopt_mcp.backends.simulated import Simulated, open_simulated
+from skillopt_mcp.backends.world import World, make_skill, make_tasks, right_answer, taught_by, topics_of, true_score
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.prompts.loading import fill, load_prompts
+from skillopt_mcp.prompts.parsing import parse_reply
+from skillopt_mcp.prompts.rendering import render_edits, render_evidence, render_trajectories
+from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, messages_json
+from skillopt_mcp.records.edits import Edit
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.judging import Contains
+from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import NewTask, Task
+
+SKILL = make_skill(7)
+
+
+def stored(tasks: list[NewTask]) -> list[Task]:
+    return [Task(i, 1, task.name or "", task.prompt, task.judge, "train", task.digest) for i, task in enumerate(tasks)]
+
+
+def ask(backend: Simulated, files: SkillFiles, task: Task, draw: str) -> Reply:
+    return asyncio.run(backend.complete(Call("target", "rollout", Rollout(files, task), draw)))
+
+
+def with_lines(files: SkillFiles, *lines: str) -> SkillFiles:
+    text = files.main + "".join(f"\n- {line}\n" for line in lines).encode()
+    return files.replaced(SkillFile(MAIN_FILE, text))
+
+
+def n_passed(backend: Simulated, files: SkillFiles, tasks: list[Task], n_draws: int) -> int:
+    async def run() -> int:
+        passed = 0
+        for n in range(n_draws):
+            task = tasks[n % len(tasks)]
+            reply = await backend.complete(Call("target", "rollout", Rollout(files, task), f"run:{n}"))
+            passed += reply.text == right_answer(7, task.prompt)
+        return passed
+
+    return asyncio.run(run())
+
+
+def reason(backend: Simulated, question: Question, draw: str = "run:1") -> str:
+    stage = {"patch": "reflect", "merge": "merge", "rank": "rank"}[question.schema]
+    return asyncio.run(backend.complete(Call("optimizer", stage, question, draw))).text  # type: ignore[arg-type]
+
+
+def attempts(prompts: list[str], *, hard: bool) -> list[Trajectory]:
+    return [Trajectory(f"trial:{i}", p, "1.00", (), hard, float(hard), "", "rollout") for i, p in enumerate(prompts)]
+
+
+def reflection(files: SkillFiles, prompts: list[str], *, hard: bool = False, budget: int = 4) -> Question:
+    instructions = fill(load_prompts().analyst_failure, budget=budget)
+    evidence = render_evidence(files.text, render_trajectories(attempts(prompts, hard=hard)))
+    return Question(instructions, evidence, "patch")
+
+
+def proposed(backend: Simulated, question: Question, draw: str = "run:1") -> list[EditReply]:
+    reply = parse_reply(reason(backend, question, draw), PatchReply)
+    assert isinstance(reply, PatchReply)
+    return reply.edits
+
+
+@pytest.mark.parametrize("kind", ["honest", "placebo"])
+@pytest.mark.parametrize("n_lessons", [0, 6, 10])
+def test_the_pass_rate_over_two_thousand_draws_is_the_true_score(kind: str, n_lessons: int) -> None:
+    files = with_lines(SKILL, *(topic.lesson for topic in TOPICS[:n_lessons]))
+    tasks = stored(make_tasks(40, seed=7))
+    expected = true_score(files, tasks, World(kind, 7, 0.1))  # type: ignore[arg-type]
+    rate = n_passed(open_simulated(f"{kind},seed=7"), files, tasks, 2_000) / 2_000
+    assert abs(rate - expected) < 0.04
+
+
+def test_without_noise_exactly_the_taught_tasks_pass() -> None:
+    backend = open_simulated("honest,seed=7,noise=0")
+    for task in stored(make_tasks(30, seed=7)):
+        taught = topics_of(task.prompt) <= taught_by(SKILL.text)
+        assert (ask(backend, SKILL, task, "d").text == right_answer(7, task.prompt)) == taught
+
+
+def test_the_target_never_reads_the_judge() -> None:
+    class Blind(Task):
+        @property
+        def judge(self) -> object:  # type: ignore[override]
+            raise AssertionError("the target looked at the judge")
+
+    backend = open_simulated("honest,seed=7")
+    for task in stored(make_tasks(20, seed=7)):
+        other = replace(task, judge=Contains(kind="contains", expected="no such answer"), digest="0" * 64)
+        blind = object.__new__(Blind)
+        for name in ("prompt", "digest", "files"):
+            object.__setattr__(blind, name, getattr(task, name))
+        answers = {ask(open_simulated("honest,seed=7"), SKILL, each, "d").text for each in (task, other, blind)}
+        assert answers == {ask(backend, SKILL, task, "d").text}
+
+
+def test_equal_calls_are_answered_equally_and_other_draws_versions_and_seeds_are_not() -> None:
+    tasks = stored(make_tasks(40, seed=7))
+
+    def answers(spec: str, files: SkillFiles, draw: str) -> list[str]:
+        return [ask(open_simulated(spec), files, task, draw).text for task in tasks]
+
+    first = answers("placebo,seed=7", SKILL, "a")
+    assert answers("placebo,seed=7,latency_ms=0.01", SKILL, "a") == first
+    assert answers("placebo,seed=7", SKILL, "b") != first
+    assert answers("placebo,seed=7", with_lines(SKILL, "A line."), "a") != first
+    assert answers("placebo,seed=8", SKILL, "a") != first
+
+
+def test_a_draw_of_one_version_says_nothing_about_the_same_draw_of_another() -> None:
+    backend, tasks = open_simulated("placebo,seed=7"), stored(make_tasks(10, seed=7))
+    other = with_lines(SKILL, "A line.")
+    pairs = [
+        [ask(backend, files, task, f"d{n}").text == right_answer(7, task.prompt) for files in (SKILL, other)]
+        for n in range(100)
+        for task in tasks
+    ]
+    assert abs(sum(a == b for a, b in pairs) / len(pairs) - 0.5) < 0.07
+
+
+def test_a_prompt_that_names_no_topic_is_answered_by_chance() -> None:
+    tasks = stored([NewTask("What is due?", Contains(kind="contains", expected="x"))])
+    assert 850 < n_passed(open_simulated("honest,seed=7"), SKILL, tasks, 2_000) < 1_150
+
+
+@pytest.mark.parametrize("size", [512, 4_096, 300_000])
+def test_a_transcript_has_the_size_that_was_asked_for(size: int) -> None:
+    backend = open_simulated(f"honest,seed=7,trajectory_bytes={size}")
+    for task in stored(make_tasks(20, seed=7)):
+        reply = ask(backend, SKILL, task, "d")
+        assert len(messages_json(reply.messages)) == size
+        assert reply.messages[0].content == task.prompt
+        assert reply.messages[1].content.endswith(reply.text)
+
+
+def test_no_latency_means_no_suspension() -> None:
+    call = Call("target", "rollout", Rollout(SKILL, stored(make_tasks(1, seed=7))[0]), "d")
+    with pytest.raises(StopIteration):
+        open_simulated("honest").complete(call).send(None)
+
+
+def test_name_and_fingerprint_say_that_it_is_a_simulation_and_latency_changes_neither() -> None:
+    backend = open_simulated("honest,seed=7,latency_ms=20")
+    full = "simulated:honest,seed=7,noise=0.1,helpful=0.6,harmful=0.1,trajectory_bytes=0"
+    assert (backend.name, backend.fingerprint) == ("simulated:honest,seed=7", full)
+    assert open_simulated("").name == "simulated:honest"
+    assert open_simulated("honest,noise=0.10,seed=7").fingerprint == full
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ("cheating", "'cheating'"),
+        ("honest,sed=1", "'sed=1'"),
+        ("honest,seed", "'seed'"),
+        ("honest,seed=1,seed=2", "'seed=2'"),
+        ("honest,world=placebo", "'world=placebo'"),
+        ("honest,noise=0.6", "'noise=0.6'"),
+        ("honest,noise=nan", "'noise=nan'"),
+        ("honest,seed=x", "'seed=x'"),
+        ("honest,seed=-1", "'seed=-1'"),
+        ("honest,trajectory_bytes=99999999999", "'trajectory_bytes=99999999999'"),
+        ("honest,helpful=0.8,harmful=0.3", "helpful and harmful"),
+    ],
+)
+def test_a_bad_spec_is_refused_by_its_value(spec: str, named: str) -> None:
+    with pytest.raises(BackendError, match=named):
+        open_simulated(spec)
+
+
+def test_reflection_teaches_what_the_failed_tasks_needed() -> None:
+    backend = open_simulated("honest,seed=7,helpful=1,harmful=0")
+    edits = proposed(backend, reflection(SkillFiles((SkillFile(MAIN_FILE, b""),)), ["(needs: vat, dates)"]))
+    lessons = {topic.lesson for topic in TOPICS if topic.name in ("vat", "dates")}
+    assert {edit.content for edit in edits} == {f"- {lesson}" for lesson in lessons}
+    assert {edit.op for edit in edits} == {"append"}
+
+
+def test_reflection_keeps_to_its_budget_and_to_the_shares_of_help_and_harm() -> None:
+    backend = open_simulated("honest,seed=7")
+    prompts = [task.prompt for task in make_tasks(20, seed=7)]
+    edits = [edit for n in range(100) for edit in proposed(backend, reflection(SKILL, prompts), f"run:{n}")]
+    contents = [str(edit.content).strip().removeprefix("- ") for edit in edits]
+    assert len(edits) == 400
+    assert abs(sum(content in {topic.lesson for topic in TOPICS} for content in contents) / 400 - 0.6) < 0.1
+    assert abs(sum(content in {topic.harmful for topic in TOPICS} for content in contents) / 400 - 0.1) < 0.06
+    assert abs(sum(content in PLACEBOS for content in contents) / 400 - 0.3) < 0.1
+    assert {edit.op for edit in edits} == {"append", "insert_after"}
+    assert all(SKILL.text.count(edit.target) == 1 for edit in edits if edit.target)
+    assert not any(content in SKILL.text for content in contents)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 3])
+def test_no_more_edits_than_the_budget_are_proposed(budget: int) -> None:
+    question = reflection(SKILL, [task.prompt for task in make_tasks(20, seed=7)], budget=budget)
+    backend = open_simulated("honest,seed=7")
+    assert {len(proposed(backend, question, f"run:{n}")) for n in range(10)} == {budget}
+
+
+def test_a_harmful_line_is_deleted_when_its_topic_fails() -> None:
+    spoilt = with_lines(SKILL, *(topic.lesson for topic in TOPICS), TOPICS[3].harmful)
+    backend = open_simulated("honest,seed=7,helpful=1,harmful=0")
+    edits = proposed(backend, reflection(spoilt, [f"(needs: {TOPICS[3].name})"]))
+    assert edits == [EditReply(op="delete", target=f"\n- {TOPICS[3].harmful}")]
+
+
+def test_successes_rarely_call_for_an_edit() -> None:
+    question = reflection(SKILL, [task.prompt for task in make_tasks(20, seed=7)], hard=True)
+    backend = open_simulated("honest,seed=7")
+    assert {len(proposed(backend, question, f"run:{n}")) for n in range(20)} == {0, 1}
+
+
+def test_merging_puts_equal_lessons_together_failures_first() -> None:
+    edits = [
+        Edit("append", content="- kept as it is", from_failure=False),
+        Edit("append", content=f"- {TOPICS[0].lesson}", from_failure=False),
+        Edit("insert_after", target="an anchor", content=f"- {TOPICS[0].lesson}\n"),
+        Edit("insert_after", target="an anchor", content="- another\n"),
+        Edit("delete", target="old"),
+        Edit("delete", target="old"),
+    ]
+    question = Question("", render_evidence("# A skill\n```json\n[]\n```\n", render_edits(edits)), "merge")
+    merged = parse_reply(reason(open_simulated("honest"), question), MergeReply)
+    assert isinstance(merged, MergeReply)
+    assert merged.edits == [
+        EditReply(op="insert_after", target="an anchor", content=f"- {TOPICS[0].lesson}\n"),
+        EditReply(op="append", content="- another"),
+        EditReply(op="delete", target="old"),
+        EditReply(op="append", content="- kept as it is"),
+    ]
+    assert merged.merged_from == [[2, 3], [4], [5, 6], [1]]
+
+
+def test_ranking_is_better_than_chance_and_not_perfect() -> None:
+    lines = [PLACEBOS[0], TOPICS[0].harmful, TOPICS[1].lesson]
+    edits = render_edits([Edit("append", content=f"- {line}") for line in lines])
+    question = Question("", render_evidence("# A skill\n", edits), "rank")
+    firsts = []
+    for n in range(200):
+        reply = parse_reply(reason(open_simulated("honest"), question, f"run:{n}"), RankReply)
+        assert isinstance(reply, RankReply)
+        assert sorted(reply.ranking) == [1, 2, 3]
+        firsts.append(reply.ranking[0])
+    assert 110 < firsts.count(3) < 190
+
+
+def test_an_unknown_schema_is_an_error_that_names_it() -> None:
+    question = Question("", "", "poem")
+    with pytest.raises(BackendError, match="'poem'"):
+        asyncio.run(open_simulated("honest").complete(Call("optimizer", "reflect", question, "d")))
+
+
+def test_evidence_without_skill_or_trajectories_gives_a_valid_reply() -> None:
+    assert isinstance(parse_reply(reason(open_simulated("honest"), Question("", "", "patch")), PatchReply), PatchReply)
+    assert json.loads(reason(open_simulated("honest"), Question("", "", "rank"))[8:-4])["ranking"] == []

@@ -1,0 +1,128 @@
+"""Real hosts: run the Claude Code and Codex command lines in a scrubbed home, against a scripted model on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from fake_anthropic import Messages
+from fake_openai import Responses
+from scripted_model import Json, Script, serving
+
+TIMEOUT_S = 180
+_PROMPT = "Use the skillopt tools."
+
+
+@dataclass(frozen=True)
+class Session:
+    """One finished session of a host: what it printed, and what the model was asked."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    requests: list[Json]
+
+    def results(self) -> list[Json]:
+        """Return the tool results that the model saw last."""
+        request = self.requests[-1]
+        api = Messages if "messages" in request else Responses
+        return api.results(api.__new__(api), request)
+
+
+def run_claude(binary: str, place: Path, server: list[str], script: Script) -> Session:
+    """Run Claude Code in `place`/project with one MCP server and a script as its model."""
+    home, project = _folders(place)
+    config = place / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"skillopt": {"command": server[0], "args": server[1:]}}}))
+    with serving(Messages, script) as model:
+        settings = {
+            "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}",
+            "ANTHROPIC_API_KEY": "sk-ant-loopback-only",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "DISABLE_AUTOUPDATER": "1",
+        }
+        command = [binary, "-p", _PROMPT, "--model", "claude-sonnet-4-5", "--mcp-config", str(config)]
+        command += ["--strict-mcp-config", "--allowedTools", "mcp__skillopt"]
+        command += ["--output-format", "stream-json", "--verbose"]
+        return _finished(_run(command, project, home, settings), model.requests)
+
+
+def run_codex(binary: str, place: Path, server: list[str], script: Script) -> Session:
+    """Run Codex in `place`/project, its sandbox on, with one MCP server and a script as its model."""
+    home, project = _folders(place)
+    with serving(Responses, script) as model:
+        (home / ".codex").mkdir(exist_ok=True)
+        (home / ".codex" / "config.toml").write_text(_CODEX_CONFIG + _codex_server(server, model.port))
+        settings = {"CODEX_HOME": str(home / ".codex"), "LOOPBACK_KEY": "loopback-only"}
+        command = [binary, "exec", "--json", "--skip-git-repo-check", _PROMPT]
+        return _finished(_run(command, project, home, settings), model.requests)
+
+
+def host_environment(home: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Return an environment with nothing of the caller's in it but the search path."""
+    plain = {"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb", "LANG": "C.UTF-8"}
+    return {**plain, "NO_PROXY": "127.0.0.1,localhost", **settings}
+
+
+def _folders(place: Path) -> tuple[Path, Path]:
+    home, project = place / "home", place / "project"
+    home.mkdir(parents=True, exist_ok=True)
+    project.mkdir(exist_ok=True)
+    return home, project
+
+
+def _run(command: list[str], cwd: Path, home: Path, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = host_environment(home, settings)
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def _finished(done: subprocess.CompletedProcess[str], requests: list[Json]) -> Session:
+    return Session(done.returncode, done.stdout, done.stderr, requests)
+
+
+_CODEX_CONFIG = """\
+model = "gpt-5-codex"
+model_provider = "loopback"
+approval_policy = "never"
+sandbox_mode = "workspace-write"
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+"""
+
+
+def _codex_server(server: list[str], port: int) -> str:
+    return f"""\
+[model_providers.loopback]
+name = "loopback"
+base_url = "http://127.0.0.1:{port}/v1"
+env_key = "LOOPBACK_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+
+[mcp_servers.skillopt]
+command = {json.dumps(server[0])}
+args = {json.dumps(server[1:])}
+required = true
+
+[mcp_servers.skillopt.tools.promote_skill]
+approval_mode = "approve"
+"""

@@ -1,0 +1,121 @@
+"""Scripted model: a loopback HTTP server that plays a model whose next turn follows from the tool results so far."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call of a tool of the server "skillopt"."""
+
+    tool: str
+    arguments: Json
+
+
+Turn = list[ToolCall | str]
+Script = Callable[[list[Json]], Turn]
+
+
+@dataclass
+class Model:
+    """Where the model listens, and what it was asked: the bodies of all requests that came with tools."""
+
+    port: int
+    requests: list[Json] = field(default_factory=list)
+
+
+class Api(BaseHTTPRequestHandler):
+    """What the APIs of two vendors share: a subclass says how a request is read and a turn is streamed."""
+
+    protocol_version = "HTTP/1.1"
+    script: Script
+    model: Model
+
+    def results(self, request: Json) -> list[Json]:
+        """Return the tool results that the request carries, oldest first."""
+        raise NotImplementedError
+
+    def events(self, request: Json, turn: Turn) -> Iterator[tuple[str, Json]]:
+        """Yield the server-sent events of a turn."""
+        raise NotImplementedError
+
+    def do_HEAD(self) -> None:
+        self._json(200, {})
+
+    def do_GET(self) -> None:
+        self._json(200, {"object": "list", "data": [], "models": [], "has_more": False})
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)))
+        path = self.path.partition("?")[0]
+        if not path.endswith(("/messages", "/responses")):
+            self._json(200, {"input_tokens": 1})
+            return
+        turn: Turn = ["ok"]
+        if request.get("tools"):
+            self.model.requests.append(request)
+            turn = self.script(self.results(request))
+        self._stream(self.events(request, turn))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def _json(self, code: int, value: Json) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(code)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _stream(self, events: Iterator[tuple[str, Json]]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for name, value in events:
+            self.wfile.write(f"event: {name}\ndata: {json.dumps({'type': name, **value})}\n\n".encode())
+            self.wfile.flush()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Pass over hosts that hang up in the middle of a stream."""
+
+
+@contextmanager
+def serving(api: type[Api], script: Script) -> Iterator[Model]:
+    """Serve a model on loopback while the block runs."""
+    with _Server(("127.0.0.1", 0), api) as server:
+        api.script, api.model = staticmethod(script), Model(server.server_port)  # type: ignore[assignment]
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield api.model
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def first_object(text: str) -> Json:
+    """Return the first JSON object in a text, or the text itself under "text"."""
+    start = text.find("{")
+    if start >= 0:
+        try:
+            value = json.JSONDecoder().raw_decode(text[start:])[0]
+        except ValueError:
+            return {"text": text}
+        if isinstance(value, dict):
+            return value
+    return {"text": text}

@@ -1,0 +1,88 @@
+"""Numbers: reading the last number of an answer and comparing it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.judges.numbers import last_number
+from skillopt_mcp.judges.scoring import score
+from skillopt_mcp.judges.specs import parse_judge
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ("$1,234.50", 1234.5),
+        ("12%", 12.0),
+        ("-3.5e2", -350.0),
+        ("−3.5 × 10^2", -350.0),
+        (r"2 \times 10^{5}", 200_000.0),
+        ("1.5*10^-3", 0.0015),
+        ("6.02E+23 per mol", 6.02e23),
+        ("-$5", -5.0),
+        ("$-5", -5.0),
+        ("€12", 12.0),
+        ("1\u202f234\u202f567 people", 1_234_567.0),
+        ("12,34", 34.0),
+        ("(3,5)", 5.0),
+        ("10-5", 5.0),
+        ("5–10", 10.0),
+        ("x=-5", -5.0),
+        ("**-7.**", -7.0),
+        ("- 5 apples", 5.0),
+        ("it is .5", 0.5),
+        (r"\boxed{42}", 42.0),
+        ("7 km2", 7.0),
+        ("9.8 m/s^2", 9.8),
+        ("5²", 5.0),
+        ("from 3 to 4, so 7.", 7.0),
+        ("1/2", 2.0),
+        ("+3", 3.0),
+        ("H2O", None),
+        ("no idea", None),
+        ("", None),
+    ],
+)
+def test_the_last_number_is_read_as_people_write_numbers(answer: str, number: float | None) -> None:
+    assert last_number(answer) == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.text(st.sampled_from(" =:,;\n$*("), max_size=5))
+def test_every_float_that_is_printed_is_read_back(number: float, before: str) -> None:
+    assert last_number(f"{before} {number!r}") == number
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_grouping_commas_change_nothing(number: int) -> None:
+    assert last_number(f"The total is {number:,} dollars.") == number
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer", "passes"),
+    [
+        ({"expected": 42}, "42.0", True),
+        ({"expected": 42}, "42.001", False),
+        ({"expected": 42, "tolerance": 0.01}, "42.001", True),
+        ({"expected": 200, "relative": 0.05}, "about 190", True),
+        ({"expected": 200, "relative": 0.05}, "about 189", False),
+        ({"expected": -200, "relative": 0.05}, "-209", True),
+        ({"expected": 1}, "1e999", False),
+    ],
+)
+def test_a_number_near_enough_passes(spec: dict[str, object], answer: str, passes: bool) -> None:
+    assert score(parse_judge({"kind": "numeric", **spec}), answer).hard is passes
+
+
+def test_hints_tell_no_number_from_a_wrong_one_and_nothing_more() -> None:
+    spec = parse_judge({"kind": "numeric", "expected": 42})
+    assert score(spec, "none").hint == "no number was found in the answer"
+    low, high = score(spec, "41"), score(spec, "4100")
+    assert low.hint == high.hint == "the last number of the answer is not the expected one"
+    assert low.reason == "last number 41, expected 42 within 1e-09"
+
+
+def test_a_number_before_the_end_of_a_very_long_answer_is_not_looked_for() -> None:
+    assert last_number("7 " + "word " * 1_000_000) is None
+    assert last_number("word " * 1_000_000 + "7") == 7.0

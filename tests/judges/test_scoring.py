@@ -1,0 +1,90 @@
+"""Scoring: what holds for every judge and every answer."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.scoring import score
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.judging import JudgeSpec, Score
+
+HINTS = {
+    "the answer does not equal the expected one",
+    "the answer lacks some of what is expected",
+    "the answer has nothing of what is expected",
+    "the answer does not match the expected pattern",
+    "no number was found in the answer",
+    "the last number of the answer is not the expected one",
+    "the answer names none of the options",
+    "the answer names more than one option",
+    "the answer names another option than the expected one",
+}
+ANSWERS = st.text(st.characters(), max_size=80) | st.from_regex(r"(Answer: |not |A |b\) |[-−$]?[0-9,.]{1,9}e?% ?){0,9}")
+WORDS = st.text(min_size=1, max_size=12)
+PATTERNS = st.sampled_from(["a", "^x+$", r"\d+", "(a|b)*c", r"\bé", "."])
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+LEAVES = st.one_of(
+    st.builds(lambda e, c: {"kind": "exact", "expected": e, "case_sensitive": c}, WORDS, st.booleans()),
+    st.builds(lambda e, a: {"kind": "contains", "expected": e, "any": a}, st.lists(WORDS, max_size=3), st.booleans()),
+    st.builds(lambda p, f: {"kind": "regex", "pattern": p, "full": f}, PATTERNS, st.booleans()),
+    st.builds(lambda e: {"kind": "numeric", "expected": e}, FLOATS),
+    st.builds(
+        lambda options: {"kind": "choice", "expected": options[0], "options": options},
+        st.lists(WORDS | st.sampled_from("ABCabc12"), min_size=2, max_size=5),
+    ),
+)
+VALUES = LEAVES | st.builds(lambda judges: {"kind": "all", "judges": judges}, st.lists(LEAVES, min_size=1, max_size=3))
+
+
+def spec_of(value: object) -> JudgeSpec:
+    """Return the spec of a generated value; what cannot be one is no case for these tests."""
+    try:
+        return parse_judge(value)
+    except BadInput:
+        assume(False)
+        raise
+
+
+@given(VALUES, ANSWERS)
+def test_every_answer_gets_a_score_within_bounds_and_a_hint_that_knows_nothing(value: object, answer: str) -> None:
+    given_score = score(spec_of(value), answer)
+    assert 0.0 <= given_score.soft <= 1.0
+    assert (given_score.soft == 1.0) is given_score.hard
+    assert set(filter(None, given_score.hint.split("; "))) <= HINTS
+    assert (given_score.hint == "") is given_score.hard
+    assert "\n" not in given_score.reason
+    given_score.reason.encode()
+
+
+@given(WORDS)
+def test_an_expected_text_passes_its_own_judges(text: str) -> None:
+    for kind in ("exact", "contains"):
+        assert score(spec_of({"kind": kind, "expected": text.strip()}), f" {text}\n").hard
+    assert score(spec_of({"kind": "choice", "expected": text, "options": [text, text + "!?x"]}), text).hard
+
+
+@given(FLOATS)
+def test_an_expected_number_passes_its_own_judge(number: float) -> None:
+    assert score(spec_of({"kind": "numeric", "expected": number}), f"It is {number!r}.").hard
+
+
+def test_all_passes_when_every_judge_passes_and_averages_soft() -> None:
+    spec = parse_judge(
+        {
+            "kind": "all",
+            "judges": [
+                {"kind": "contains", "expected": ["alpha", "beta"]},
+                {"kind": "numeric", "expected": 7},
+                {"kind": "all", "judges": [{"kind": "regex", "pattern": "^a"}]},
+            ],
+        }
+    )
+    assert score(spec, "alpha beta 7") == Score(hard=True, soft=1.0, reason="all 3 judges passed")
+    assert score(spec, "alpha 8") == Score(
+        hard=False,
+        soft=0.5,
+        reason='lacks "beta" (1 of 2 found); last number 8, expected 7 within 1e-09',
+        hint="the answer lacks some of what is expected; the last number of the answer is not the expected one",
+    )

@@ -1,0 +1,120 @@
+"""Parsing: whatever a model says comes back as a record or one line of text; nothing is raised."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.prompts.parsing import MAX_BYTES, parse_reply
+from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
+
+ONE = PatchReply(reasoning="r", edits=[EditReply(op="append", content="{x} `y`\n")])
+TWO = PatchReply(edits=[EditReply(op="delete", target="z")])
+FRAGMENTS = st.sampled_from(
+    [
+        '{"edits": [', '{"op": "append", "content": "', '{"ranking": [1, 2]}', '{"edits": []}', '"reasoning": ',
+        "NaN", "-Infinity", "1e999", "9" * 5_000, "null", "true", "\ud800", '"\\ud800"', "```json\n", "\n```", "\0",
+        "{", "}", "[", "]", '"', "\\", ",", ":", ' "', '{"', '{"a": ' * 300, "[" * 300, "{ }", "]}", '"}]}', "\n",
+    ]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.sampled_from(["edits", "op"]), inner),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Here {is} my answer: {{{}}} no, {}\nThanks.",
+        '<think>"edits" {{"a": </think>{}',
+        "[{}]",
+    ],
+)
+def test_the_object_is_found_wherever_it_stands(around: str) -> None:
+    text = around.replace("{}", ONE.model_dump_json())
+    assert parse_reply(text, PatchReply) == ONE
+
+
+def test_of_two_objects_the_last_valid_one_counts() -> None:
+    one, two = ONE.model_dump_json(), TWO.model_dump_json(exclude_none=True)
+    assert parse_reply(f"{one}\nBetter:\n{two}", PatchReply) == TWO
+    assert parse_reply(f'{one}\n{{"edits": "none"}}', PatchReply) == ONE
+    assert parse_reply(f'{one}\n{{"a": 1}}', PatchReply) == ONE
+
+
+def test_an_empty_list_of_edits_is_an_answer_but_no_list_is_none() -> None:
+    assert parse_reply('{"edits": []}', PatchReply) == PatchReply()
+    for text in ("{}", '{"reasoning": "nothing to do"}', '{"patch": {"edits": []}}', "nothing to do", ""):
+        assert parse_reply(text, PatchReply) == "the reply has no JSON object with 'edits'"
+
+
+def test_a_reply_that_breaks_off_is_never_taken_for_an_empty_one() -> None:
+    whole = ONE.model_copy(update={"edits": ONE.edits * 3}).model_dump_json()
+    for end in range(len(whole)):
+        assert isinstance(parse_reply(whole[:end], PatchReply), str)
+
+
+def test_the_reason_names_the_field_or_the_place() -> None:
+    wrong = '{"edits": [{"op": "append"}, {"op": "rewrite"}, {}]}'
+    assert str(parse_reply(wrong, PatchReply)).startswith("edits.1.op: Input should be 'append', 'insert_after'")
+    broken = parse_reply('Well: {"edits": [}', PatchReply)
+    assert broken == "the JSON object at character 6 is broken at character 17: Expecting value"
+
+
+def test_raw_line_breaks_inside_strings_are_forgiven() -> None:
+    reply = parse_reply('{"edits": [{"op": "append", "content": "a\n\tb"}]}', PatchReply)
+    assert reply == PatchReply(edits=[EditReply(op="append", content="a\n\tb")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"ranking": [' + "9" * 5_000 + "]}",
+        '{"ranking": [NaN]}',
+        '{"ranking": [1e999]}',
+        '{"ranking": "1"}',
+        '{"ranking": null}',
+        '{"ranking": [1], "reasoning": "\\ud800"}',
+        '{"ranking": [1], "reasoning": "\udfff"}',
+        '{"ranking": [1], "a": ' + '{"a":' * 100_000 + "1" + "}" * 100_001,
+        '{"ranking": [1], "a": ' + "[" * 100 + "]" * 100 + "}",
+        '{"ranking": [1], "a": "' + "x" * MAX_BYTES + '"}',
+        '{"ranking": [1], "a": "' + "\u00e9" * (MAX_BYTES // 2) + '"}',
+        '{"' * (MAX_BYTES // 2),
+        '{"a":' * (MAX_BYTES // 5),
+        '{"a":[' + "1," * (MAX_BYTES // 3),
+        "{ " * (MAX_BYTES // 2),
+    ],
+    ids=range(15),
+)
+def test_a_hostile_reply_is_one_short_line(text: str) -> None:
+    reason = parse_reply(text, RankReply)
+    assert isinstance(reason, str)
+    assert len(reason.splitlines()) == 1
+    assert len(reason) < 300
+
+
+def test_oversized_numbers_where_nobody_looks_do_no_harm() -> None:
+    text = '{"ranking": [2, 1], "batch_size": ' + "9" * 5_000 + ', "score": NaN}'
+    assert parse_reply(text, RankReply) == RankReply(ranking=[2, 1])
+
+
+@given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=12).map("".join), st.sampled_from([PatchReply, RankReply]))
+def test_nothing_that_a_model_writes_raises(text: str, model: type[PatchReply]) -> None:
+    reply = parse_reply(text, model)
+    assert isinstance(reply, (model, str))
+    if isinstance(reply, str):
+        assert "\n" not in reply
+    (reply if isinstance(reply, str) else reply.model_dump_json()).encode()
+
+
+@given(VALUES)
+def test_no_json_value_raises(value: object) -> None:
+    for key, model in (("edits", PatchReply), ("merged_from", MergeReply), ("ranking", RankReply)):
+        reply = parse_reply(json.dumps({key: value}), model)
+        assert isinstance(reply, str) or reply.model_dump_json()

@@ -1,0 +1,97 @@
+"""Rendering: data stays inside its fence, within its limit, and says nothing it should not."""
+
+import json
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.prompts.rendering import cut_middle, fence, render_edits, render_evidence, render_trajectories
+from skillopt_mcp.records.calls import Message
+from skillopt_mcp.records.edits import Edit
+from skillopt_mcp.records.evidence import Trajectory
+
+FENCED = st.text(st.sampled_from("`~ab\n\r \u2028"))
+
+
+def trajectory(**changes: object) -> Trajectory:
+    values: dict[str, object] = {
+        "id": "trial:1", "prompt": "Add up.", "answer": "12.00", "messages": (Message("tool", "3 rows", "read"),),
+        "hard": False, "soft": 0.25, "hint": "another number was expected", "source": "rollout",
+    }  # fmt: skip
+    return Trajectory(**(values | changes))  # type: ignore[arg-type]
+
+
+@given(FENCED)
+def test_data_cannot_close_its_own_fence(text: str) -> None:
+    opening, *inside, closing = fence(text, "data").split("\n")
+    assert opening == closing + "data"
+    assert not any(line.strip().startswith(closing) for part in inside for line in part.splitlines())
+    assert "\n".join(inside) == text.removesuffix("\n")
+
+
+@given(st.text(), st.integers(0, 200))
+def test_a_cut_text_keeps_its_limit_its_start_and_its_end(text: str, limit: int) -> None:
+    cut = cut_middle(text, limit)
+    assert len(cut) <= limit or cut == text
+    assert (cut == text) == (len(text) <= limit)
+
+
+def test_a_cut_says_that_the_middle_is_gone() -> None:
+    cut = cut_middle("a" * 500 + "b" * 500, 200)
+    assert re.fullmatch(r"a+\n\[\.\.\. 800 characters and more cut here \.\.\.\]\nb+", cut)
+    assert len(cut) == 200
+
+
+def test_a_trajectory_shows_outcome_and_parts_but_not_its_id() -> None:
+    assert render_trajectories([trajectory()]) == (
+        "### Trajectory 1 (failed, soft score 0.25)\n"
+        "```task\nAdd up.\n```\n"
+        "```transcript\n[tool read]\n3 rows\n```\n"
+        "```answer\n12.00\n```\n"
+        "What the judge says:\n```hint\nanother number was expected\n```"
+    )
+
+
+def test_outcomes_are_named_by_the_hard_score() -> None:
+    shown = render_trajectories([trajectory(hard=True, soft=1.0), trajectory(hard=None, soft=None), trajectory()])
+    assert re.findall(r"^### (.*)$", shown, re.MULTILINE) == [
+        "Trajectory 1 (succeeded, soft score 1.00)",
+        "Trajectory 2 (unscored)",
+        "Trajectory 3 (failed, soft score 0.25)",
+    ]
+
+
+def test_each_trajectory_is_cut_to_its_limit_wherever_it_is_long() -> None:
+    big = "x" * 50_000
+    long = trajectory(prompt=big, answer=big, hint=big, messages=(Message("user", big),))
+    assert len(render_trajectories([long], limit=12_000)) < 12_300
+    assert len(render_trajectories([trajectory(messages=(Message("user", big),))])) < 12_300
+    assert 23_500 < len(render_trajectories([long, long], limit=12_000)) < 24_600
+
+
+def test_no_trajectories_are_said_to_be_none() -> None:
+    assert render_trajectories([]) == "There are no trajectories."
+
+
+@given(st.lists(st.tuples(FENCED, FENCED), max_size=4))
+def test_edits_are_a_json_list_numbered_from_one(texts: list[tuple[str, str]]) -> None:
+    edits = [Edit("replace", target, content, sources=("trial:1", "trial:2")) for target, content in texts]
+    opening, *rows, closing = render_edits(edits).split("\n")
+    assert opening == closing + "json"
+    assert json.loads("\n".join(rows)) == [
+        {"number": n, "op": "replace", "path": "SKILL.md", "target": t, "content": c, "support": 2, "from": "failures"}
+        for n, (t, c) in enumerate(texts, start=1)
+    ]
+
+
+def test_an_edit_shows_only_the_fields_it_has() -> None:
+    rows = json.loads(render_edits([Edit("append", content="x", from_failure=False)]).split("\n", 1)[1][:-3])
+    assert rows == [
+        {"number": 1, "op": "append", "path": "SKILL.md", "content": "x", "support": 0, "from": "successes"}
+    ]
+
+
+def test_a_skill_with_code_stays_inside_its_fence() -> None:
+    shown = render_evidence("# Skill\n```python\nx\n```\n", "body")
+    assert shown == "## Skill\n\n````skill\n# Skill\n```python\nx\n```\n````\n\n## Evidence\n\nbody\n"

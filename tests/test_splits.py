@@ -1,0 +1,106 @@
+"""Splits: who is held out, and in which order an epoch goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.records.tasks import SPLITS, Split
+from skillopt_mcp.splits import EQUAL_SHARES, assign_split, batches, epoch_order
+
+SHARES = st.fixed_dictionaries({split: st.floats(0.01, 100) for split in SPLITS})
+KEYS = st.lists(st.text(max_size=8), min_size=3, max_size=120)
+
+
+def fill(keys: list[str], shares: dict[Split, float]) -> Counter[Split]:
+    """Return how many tasks each split has after the tasks `keys` came one by one."""
+    counts: Counter[Split] = Counter()
+    for key in keys:
+        counts[assign_split(counts, shares, key)] += 1
+    return counts
+
+
+@given(KEYS, SHARES)
+def test_no_split_stays_empty_once_there_are_three_tasks(keys: list[str], shares: dict[Split, float]) -> None:
+    assert all(fill(keys[:3], shares)[split] == 1 for split in SPLITS)
+
+
+@given(KEYS, SHARES)
+def test_shares_are_approached(keys: list[str], shares: dict[Split, float]) -> None:
+    counts, total = fill(keys, shares), sum(shares.values())
+    for split in SPLITS:
+        assert abs(counts[split] - len(keys) * shares[split] / total) <= len(SPLITS) - 1 + 1e-6
+
+
+@given(KEYS)
+def test_equal_shares_never_differ_by_more_than_one(keys: list[str]) -> None:
+    counts = fill(keys, EQUAL_SHARES)
+    assert max(counts[split] for split in SPLITS) - min(counts[split] for split in SPLITS) <= 1
+
+
+@given(KEYS, st.fixed_dictionaries({split: st.integers(0, 30) for split in SPLITS}))
+def test_the_split_furthest_below_its_share_comes_first(keys: list[str], counts: dict[Split, int]) -> None:
+    assert counts[assign_split(counts, EQUAL_SHARES, keys[0])] == min(counts.values())
+
+
+def test_the_scale_of_the_shares_does_not_matter() -> None:
+    keys = [f"task {n}" for n in range(100)]
+    assert fill(keys, {"train": 2, "val": 1, "test": 7}) == fill(keys, {"train": 0.2, "val": 0.1, "test": 0.7})
+    assert fill(keys, {"train": 2, "val": 1, "test": 7}) == {"train": 20, "val": 10, "test": 70}
+
+
+def test_a_tie_is_decided_by_the_key_and_always_the_same_way() -> None:
+    firsts = [assign_split({}, EQUAL_SHARES, f"task {n}") for n in range(300)]
+    assert firsts == [assign_split({}, EQUAL_SHARES, f"task {n}") for n in range(300)]
+    assert firsts[:6] == ["train", "test", "train", "train", "train", "val"]
+    assert min(Counter(firsts)[split] for split in SPLITS) > 60
+
+
+def test_a_split_without_a_share_gets_nothing() -> None:
+    counts = fill([str(n) for n in range(30)], {"train": 1.0, "val": 0.0, "test": 1.0})
+    assert counts == {"train": 15, "test": 15}
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({}, "no split has a share"),
+        ({"train": 0.0}, "no split has a share"),
+        ({"train": -1.0, "val": 1.0}, 'share "-1.0" of split "train"'),
+        ({"train": float("nan"), "val": 1.0}, 'share "nan" of split "train"'),
+        ({"dev": 1.0}, 'unknown split "dev"; use train, val, test'),
+    ],
+)
+def test_shares_that_cannot_be_used_are_refused(shares: dict[Split, float], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        assign_split({}, shares, "task")
+
+
+@given(st.integers(0, 200), st.integers(), st.integers(0, 100))
+def test_an_epoch_visits_every_task_once_in_the_same_order_each_time(n: int, seed: int, epoch: int) -> None:
+    order = epoch_order(n, seed, epoch)
+    assert sorted(order) == list(range(n))
+    assert order == epoch_order(n, seed, epoch)
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = {tuple(epoch_order(20, seed, epoch)) for seed in (0, 1, 12) for epoch in (1, 2, 21)}
+    assert len(orders) == 9
+    assert epoch_order(8, 42, 1) == [2, 5, 6, 4, 3, 1, 0, 7]
+
+
+@given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
+def test_batches_hold_everything_in_order_and_only_the_last_is_short(order: list[int], size: int) -> None:
+    cut = batches(order, size)
+    assert [position for batch in cut for position in batch] == order
+    assert all(len(batch) == size for batch in cut[:-1])
+    assert all(0 < len(batch) <= size for batch in cut)
+
+
+def test_a_batch_of_nothing_is_refused() -> None:
+    with pytest.raises(BadInput, match='batch size "0"'):
+        batches([1], 0)
