@@ -1,0 +1,1 @@
+"""Benchmarks: each one command that prints a ratio or a rate, measured, with `--json` for machines."""

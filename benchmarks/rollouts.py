@@ -1,0 +1,93 @@
+"""Rollouts: the CPU and the bytes that a stored rollout costs in `replay`, with a model that answers at once.
+
+    python benchmarks/rollouts.py [--steps N] [--json]
+
+A step is 80 rollouts of 4 KB (40 train, 40 val) with everything around them: calls, judging, reflection, merging, the
+edit engine, the gate and the commits. Figures are the medians over repeated runs on stores of their own; bytes are what
+the process handed to the disk (Linux: /proc/self/io, write_bytes) for one byte of transcript.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from skillopt_mcp.backends import world
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+
+BATCH = 40
+TRANSCRIPT = 4096
+ROLLOUTS_PER_STEP = 2 * BATCH
+
+
+def measure(n_steps: int, seed: int, folder: Path) -> tuple[float, float]:
+    """Return CPU seconds and written bytes of the training steps of one run, start-up and first-use costs apart."""
+    skill = folder / "skills" / "ledger-clerk"
+    skill.mkdir(parents=True)
+    for file in world.make_skill(seed).files:
+        (skill / file.path).write_bytes(file.content)
+    spec = f"simulated:honest,seed={seed},trajectory_bytes={TRANSCRIPT}"
+    with Workspace(folder / "store" / "skillopt.db", target=spec, optimizer=spec, project=folder) as workspace:
+        given = [
+            {"prompt": task.prompt, "judge": task.judge.model_dump(), "split": "train" if n < BATCH else "val"}
+            for n, task in enumerate(world.make_tasks(2 * BATCH + 1, seed))
+        ]
+        given[-1]["split"] = "test"
+        add_tasks(workspace, str(skill), [*given[:BATCH], *given[BATCH : 2 * BATCH], given[-1]])
+        ends: list[tuple[float, float]] = []
+
+        def note(progress: object) -> None:
+            if getattr(progress, "stage", "") == "step":
+                ends.append((time.process_time(), _written()))
+
+        run = start_run(workspace, str(skill), Config(epochs=n_steps + 1, batch=BATCH, max_pairs=8))
+        replay(workspace, run, note)
+    (cpu_first, bytes_first), (cpu_last, bytes_last) = ends[0], ends[-1]
+    return cpu_last - cpu_first, bytes_last - bytes_first
+
+
+def _written() -> float:
+    path = Path("/proc/self/io")
+    if not path.exists():
+        return float("nan")
+    return float(dict(line.split(": ") for line in path.read_text().splitlines())["write_bytes"])
+
+
+def main() -> int:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20, help="measured steps per run")
+    parser.add_argument("--runs", type=int, default=5, help="runs to take the median of")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    cpu, written = [], []
+    for seed in range(options.runs):
+        with tempfile.TemporaryDirectory() as folder:
+            seconds, size = measure(options.steps, seed, Path(folder))
+        cpu.append(seconds)
+        written.append(size)
+    per_step = statistics.median(cpu) / options.steps
+    payload = options.steps * ROLLOUTS_PER_STEP * TRANSCRIPT
+    figures = {
+        "cpu_us_per_rollout": round(per_step / ROLLOUTS_PER_STEP * 1e6, 1),
+        "cpu_ms_per_step": round(per_step * 1e3, 2),
+        "bytes_per_payload_byte": round(statistics.median(written) / payload, 2),
+    }
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        print(f"CPU per stored rollout   {figures['cpu_us_per_rollout']:>8} us   (target: 100 or less)")
+        print(f"CPU per step of 80       {figures['cpu_ms_per_step']:>8} ms   (target: 8 or less)")
+        print(f"bytes written / payload  {figures['bytes_per_payload_byte']:>8}      (target: 4 or less)")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
