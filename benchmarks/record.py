@@ -8,7 +8,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from stdio_host import BARE, StdioHost, ours
+from benchmarks.stdio_host import BARE, StdioHost, ours
 
 TARGET_RATIO = 1.5
 PAYLOAD_BYTES = 4096

@@ -46,7 +46,7 @@ _COMMAND = re2.compile("(?m)(?:" + "|".join(f"(?:{pattern})" for pattern in _COM
 _INLINE_BLOCK = re2.compile(r"!`[^`\n]+`")
 _FENCED_BLOCK = re2.compile(r"(?ms)^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
 _HOST = re2.compile(r"""(?i)\bhttps?://(?:[^\s/?#@"'<>]*@)?([^\s/?#"'<>`|)\]},;]+)""")
-_BASE64 = re2.compile(r"[A-Za-z0-9+/_-]{200,}|(?:[A-Za-z0-9+/]{60,}\s*\n[ \t]*){3,}[A-Za-z0-9+/]*")
+_BASE64 = re2.compile(r"[A-Za-z0-9+/_-]{200,}|(?:[A-Za-z0-9+/]{60,}\s*\n[ \t]*){3,}(?:[A-Za-z0-9+/]{20,}={0,2})?")
 _SECRET = re2.compile(
     r"\bsk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{20,}|\bgh[oprsu]_[A-Za-z0-9]{36}|\bgithub_pat_[A-Za-z0-9_]{22,}"
     r"|\bglpat-[A-Za-z0-9_-]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{35}|\bxox[abeprs]-[A-Za-z0-9-]{10,}"
@@ -157,8 +157,10 @@ def _total(counts: dict[str, Counter[str]]) -> Counter[str]:
 
 
 def _hidden(text: str) -> Iterator[str]:
-    # The character comes first; its surroundings make one that was put elsewhere a new one.
-    return (text[at] + text[max(at - 4, 0) : at + 5] for at in hidden_offsets(text))
+    # The character comes first; what is beside it on its line makes one that was put elsewhere a new one.
+    for at in hidden_offsets(text):
+        left = text[max(at - 4, 0) : at].rpartition("\n")[2]
+        yield text[at] + left + text[at : at + 5].partition("\n")[0]
 
 
 def _commands(text: str) -> Iterator[str]:

@@ -1,109 +1,203 @@
-"""Live files: the only code that writes a user's skill, so that a reader sees each file whole, old or new."""
+"""Live files: the only code that writes a user's skill, so that a reader sees each file whole, old or new.
+
+Nobody else's bytes are lost: a file is swapped with the new one in one step, and swapped back when what comes out is
+not what was expected to be there.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from skillopt_mcp.errors import Refused
+from skillopt_mcp.errors import Refused, Stale
+from skillopt_mcp.limits import FILE_BYTES
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.renaming import exchange, move_new
 
 TEMPORARY = ".skillopt-"
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+# The folders above need only be passed through, not read.
+_WAY = _FOLDER | getattr(os, "O_PATH", 0)
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def replace_files(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
-    """Turn the files of a skill from `before` into `after`: other files first, SKILL.md last.
+    """Turn the files of a skill from `before` into `after`: other files first, SKILL.md last, then what goes away.
 
-    Each file is written beside its place, synced and renamed over it. Raises Refused when a place is a link, is shared by
-    a hard link, or cannot be written; files changed up to then hold their new bytes, and recovery finishes or undoes them.
+    Each file is written beside its place, synced and swapped with it. Raises Stale when a file is not what `before`
+    says, Refused when a place is a link, is shared by a hard link, or cannot be written; files before it stay changed.
     """
-    changed = [file for file in after.files if before.get(file.path) != file]
-    removed = [file.path for file in before.files if after.get(file.path) is None]
-    for file in sorted(changed, key=lambda file: (file.path == MAIN_FILE, file.path)):
-        _write(folder, file, is_new=before.get(file.path) is None)
-    for path in removed:
-        _remove(folder, path)
+    changes = [(before.get(file.path), file) for file in after.files if before.get(file.path) != file]
+    gone = [file for file in before.files if after.get(file.path) is None]
+    for file in [*(old for old, _ in changes if old), *gone]:
+        with _opened(folder, file.path) as parent:
+            _status(parent, folder / file.path)
+    for old, new in sorted(changes, key=lambda change: (change[1].path == MAIN_FILE, change[1].path)):
+        _write(folder, old, new)
+    for file in gone:
+        _remove(folder, file)
 
 
-def sweep(folder: Path, files: SkillFiles) -> None:
-    """Remove temporary files that a killed process left beside the skill's files."""
-    for place in {folder, *(folder / Path(file.path).parent for file in files.files)}:
-        with suppress(OSError):
-            for stray in place.glob(f"{TEMPORARY}*"):
-                stray.unlink(missing_ok=True)
+def sweep(folder: Path, versions: Sequence[SkillFiles]) -> None:
+    """Remove temporary files that a killed process left beside the files of these versions.
+
+    One that holds neither a file of theirs nor the beginning of one is an edit that a person saved meanwhile: it stays.
+    """
+    contents = [file.content for files in versions for file in files.files]
+    for inner in {tuple(file.path.split("/")[:-1]) for files in versions for file in files.files}:
+        with suppress(OSError, Refused), _opened(folder, "/".join([*inner, MAIN_FILE])) as parent:
+            for name in os.listdir(parent):
+                found = _read(parent, name) if name.startswith(TEMPORARY) else None
+                if found and any(content.startswith(found[0]) for content in contents):
+                    os.unlink(name, dir_fd=parent)
 
 
-def _write(folder: Path, file: SkillFile, *, is_new: bool) -> None:
-    *parts, name = file.path.split("/")
-    place = folder / file.path
-    parent = _open_folder(folder, parts, make=is_new)
-    temporary = f"{TEMPORARY}{secrets.token_hex(6)}"
-    try:
-        mode = _mode_of(parent, name, place) or (0o755 if file.executable else 0o644)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
+def _write(folder: Path, old: SkillFile | None, new: SkillFile) -> None:
+    place = folder / new.path
+    with _opened(folder, new.path, make=old is None) as parent:
+        temporary = _temporary(parent, new, _status(parent, place) if old else None)
         try:
-            _write_all(descriptor, file.content)
-            os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            if old:
+                _swap(parent, temporary, place, (old, new))
+            elif not move_new(parent, temporary, place.name):
+                _rename_new(parent, temporary, place)
+        except OSError:
+            if _holds(parent, temporary, new):
+                os.unlink(temporary, dir_fd=parent)
+            raise
+        os.fsync(parent)
+
+
+def _swap(parent: int, temporary: str, place: Path, files: tuple[SkillFile, SkillFile]) -> None:
+    """Put the temporary file in the place of the old one; anything else that turns out to be there goes back."""
+    old, new = files
+    if not _holds(parent, place.name, old):
+        os.unlink(temporary, dir_fd=parent)
+        raise _stale(place)
+    if not exchange(parent, temporary, place.name):
+        os.rename(temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
+        return
+    if not _holds(parent, temporary, old):
+        exchange(parent, temporary, place.name)
+        if _holds(parent, temporary, new):  # else it is yet another edit, which stays beside its place
+            os.unlink(temporary, dir_fd=parent)
+        raise _stale(place)
+    os.unlink(temporary, dir_fd=parent)
+
+
+def _remove(folder: Path, file: SkillFile) -> None:
+    place = folder / file.path
+    with _opened(folder, file.path) as parent:
+        _status(parent, place)
+        temporary = f"{TEMPORARY}{secrets.token_hex(6)}"
+        os.rename(place.name, temporary, src_dir_fd=parent, dst_dir_fd=parent)
+        if not _holds(parent, temporary, file):
+            if not move_new(parent, temporary, place.name):
+                _rename_new(parent, temporary, place)
+            raise _stale(place)
+        os.unlink(temporary, dir_fd=parent)
+        os.fsync(parent)
+
+
+def _rename_new(parent: int, temporary: str, place: Path) -> None:
+    """Do in two steps what `move_new` does in one, where the system cannot."""
+    with suppress(FileNotFoundError):
+        os.stat(place.name, dir_fd=parent, follow_symlinks=False)
+        raise FileExistsError(0, "somebody made it meanwhile")
+    os.rename(temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+def _temporary(parent: int, file: SkillFile, replaced: os.stat_result | None) -> str:
+    """Return the name of a synced temporary file: the content of `file`, mode and owner of what it replaces."""
+    name = f"{TEMPORARY}{secrets.token_hex(6)}"
+    mode = stat.S_IMODE(replaced.st_mode) if replaced else 0o644
+    # Who may read it may run it, and nobody else.
+    mode = mode | (mode & 0o444) >> 2 if file.executable else mode & ~0o111
+    descriptor = os.open(name, _MAKE, 0o600, dir_fd=parent)
+    try:
+        _write_all(descriptor, file.content)
+        mine = os.fstat(descriptor)
+        if replaced and (mine.st_uid, mine.st_gid) != (replaced.st_uid, replaced.st_gid):
+            os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    except BaseException:
+        os.unlink(name, dir_fd=parent)
+        raise
+    finally:
+        os.close(descriptor)
+    return name
+
+
+def _status(parent: int, place: Path) -> os.stat_result:
+    """Return the status of the file to replace. Raises Refused when it may not be replaced, Stale when it is gone."""
+    try:
+        status = os.stat(place.name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        raise _stale(place) from None
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused(f"'{place}' is a link or no regular file: put the file itself in its place")
+    if status.st_nlink > 1:
+        raise Refused(f"'{place}' has {status.st_nlink} hard links: make it a copy of its own, for they would part")
+    return status
+
+
+def _holds(parent: int, name: str, file: SkillFile) -> bool:
+    """Return whether the name stands for a regular file with the content and run bit of `file`."""
+    return _read(parent, name) == (file.content, file.executable)
+
+
+def _read(parent: int, name: str) -> tuple[bytes, bool] | None:
+    """Return content and run bit of a regular file, None when there is none to read."""
+    try:
+        with os.fdopen(os.open(name, _READ, dir_fd=parent), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            return (file.read(FILE_BYTES + 1), bool(mode & stat.S_IXUSR)) if stat.S_ISREG(mode) else None
+    except OSError:
+        return None
+
+
+@contextmanager
+def _opened(folder: Path, path: str, *, make: bool = False) -> Iterator[int]:
+    """Lend a descriptor of the folder that holds a skill's file, reached without following any link.
+
+    With `make`, folders inside the skill are made. Raises Refused for whatever the system refuses meanwhile.
+    """
+    place = folder / path
+    try:
+        descriptor = os.open(folder.anchor, _WAY)
+        above = folder.parts[1:-1]
+        for n, part in enumerate((*folder.parts[1:], *path.split("/")[:-1])):
+            descriptor = _inner(descriptor, part, _WAY if n < len(above) else _FOLDER, make=make and n > len(above))
+        try:
+            yield descriptor
         finally:
             os.close(descriptor)
-        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-        os.fsync(parent)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=parent)
-        raise Refused(f"'{place}' cannot be written ({error.strerror}): the file was left as it was") from error
+        raise Refused(
+            f"'{place}' cannot be written ({error.strerror}): check it and its folders, links are not followed"
+        ) from error
+
+
+def _inner(parent: int, name: str, flags: int, *, make: bool) -> int:
+    """Return a descriptor of a folder inside `parent`, which is closed."""
+    try:
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=parent)
+                os.fsync(parent)
+        return os.open(name, flags, dir_fd=parent)
     finally:
         os.close(parent)
 
 
-def _remove(folder: Path, path: str) -> None:
-    *parts, name = path.split("/")
-    parent = _open_folder(folder, parts, make=False)
-    try:
-        os.unlink(name, dir_fd=parent)
-        os.fsync(parent)
-    except OSError as error:
-        raise Refused(f"'{folder / path}' cannot be removed ({error.strerror})") from error
-    finally:
-        os.close(parent)
-
-
-def _open_folder(folder: Path, parts: Sequence[str], *, make: bool) -> int:
-    """Return a descriptor of folder/parts, every part opened without following a link."""
-    where = folder
-    try:
-        descriptor = os.open(folder, _DIRECTORY)
-        for part in parts:
-            where = where / part
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(part, 0o755, dir_fd=descriptor)
-            inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-    except OSError as error:
-        raise Refused(f"'{where}' cannot be opened as a folder without a link ({error.strerror})") from error
-    return descriptor
-
-
-def _mode_of(parent: int, name: str, place: Path) -> int | None:
-    """Return the permissions of the file to replace; None when it is new. Raises Refused when it may not be replaced."""
-    try:
-        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"'{place}' is a link or no regular file: promotion replaces regular files only")
-    if status.st_nlink > 1:
-        raise Refused(f"'{place}' has {status.st_nlink} hard links: replacing it would split them, so it is left alone")
-    return status.st_mode & 0o7777
+def _stale(place: Path) -> Stale:
+    return Stale(f"'{place}' was changed by somebody else meanwhile: their version is kept")
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from skillopt_mcp.records.calls import Call, Fault, Reply
+from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
-FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found"})
+FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
 
 class BackendFault(Exception):
     """One failed attempt at one call. `retry_after` is how many seconds the backend asks to be left alone, if it does.
 
     A fault in RETRYABLE may be tried again, one in FATAL ends the run, any other is recorded as missing at once.
+    `usage` is what the attempt cost all the same: an answer that was cut off is paid.
     """
 
-    def __init__(self, fault: Fault, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, fault: Fault, message: str, retry_after: float | None = None, usage: Usage | None = None
+    ) -> None:
         super().__init__(message)
         self.fault = fault
         self.message = message
         self.retry_after = retry_after
+        self.usage = usage
 
 
 class Backend(Protocol):

@@ -29,8 +29,22 @@ def _scripted(model: str) -> Backend:
     return open_scripted(model)
 
 
+def _openai(model: str) -> Backend:
+    from skillopt_mcp.backends.api.openai import open_openai  # noqa: PLC0415
+
+    return open_openai(model)
+
+
+def _anthropic(model: str) -> Backend:
+    from skillopt_mcp.backends.api.anthropic import open_anthropic  # noqa: PLC0415
+
+    return open_anthropic(model)
+
+
 _LOADERS: dict[str, Callable[[str], Backend]] = {
     "simulated": _simulated,
     "scripted": _scripted,
+    "openai": _openai,
+    "anthropic": _anthropic,
 }
 BACKENDS: tuple[str, ...] = tuple(_LOADERS)

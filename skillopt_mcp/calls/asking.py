@@ -1,8 +1,8 @@
 """Asking: every question to a model goes through here; it is asked once, answered once, and kept.
 
-The slots are few and hold one call each from its claim to the commit of its reply, so a kill at any moment costs at most
-as many repeated sends as there are slots. One transaction commits the replies that came and claims the calls that go
-out next.
+The slots are few and hold one call each from its claim to the commit of its reply, so a kill at any moment costs at
+most as many repeated sends as there are slots. One transaction commits the replies that came and claims the calls that
+go out next.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, Backend, BackendFault
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.records.calls import Call, Message, Reply, Role, Usage, storable
 from skillopt_mcp.store.calls import Attempt, Claim
 from skillopt_mcp.store.opening import Store
 
@@ -30,9 +29,8 @@ POLL_S = 0.05
 OnReply = Callable[[Call, Reply], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """A call without a reply yet; `claim` once this process may send it."""
+class _Open(NamedTuple):
+    """A call without a reply yet."""
 
     key: bytes
     call: Call
@@ -51,6 +49,8 @@ class Asker:
         n_slots: int = 8,
         on_reply: OnReply | None = None,
     ) -> None:
+        if n_slots < 1:
+            raise BadInput(f"{n_slots} slots send nothing: use 1 or more")
         self._store, self._backends, self._scope = store, backends, scope
         self._n_slots, self._on_reply = n_slots, on_reply
         self._runner = asyncio.Runner()
@@ -104,8 +104,8 @@ class _Round:
         try:
             while self._todo or self._sending or self._foreign or done:
                 await self._settle(done)
-                done = await self._wait()
                 self._look_at_foreign()
+                done = await self._wait()
         finally:
             await self._stop(done)
         return self._replies
@@ -123,8 +123,8 @@ class _Round:
             claims = await asyncio.to_thread(self._store.calls.settle, *arguments)
         else:  # nothing runs meanwhile: a thread would only cost
             claims = self._store.calls.settle(*arguments)
-        for item, call_id, reply in done:
-            self._keep(item, replace(reply, id=call_id))
+        for item, _, reply in done:
+            self._keep(item, reply)
         done.clear()
         for item, claim in zip(batch, claims, strict=True):
             if claim.owner == self._owner.name:
@@ -143,7 +143,7 @@ class _Round:
 
     async def _wait(self) -> list[tuple[_Open, int, Reply]]:
         if not self._sending:
-            if self._foreign:
+            if self._foreign and not self._todo:
                 await asyncio.sleep(POLL_S)
             return []
         timeout = POLL_S if self._foreign else None
@@ -186,24 +186,33 @@ class _Round:
 
     async def _complete(self, item: _Open, call_id: int) -> Reply:
         """Send one call until it is answered or given up. Raises BackendError when asking again cannot help."""
-        started = time.perf_counter()
         for attempt in range(1, MAX_ATTEMPTS + 1):
+            started = time.perf_counter()
             try:
                 reply = await item.backend.complete(item.call)
             except BackendFault as fault:
-                self._attempts.append(Attempt(call_id, fault.fault, str(fault)))
+                detail = storable(str(fault))
+                self._attempts.append(Attempt(call_id, fault.fault, detail))
                 if fault.fault in FATAL:
                     raise BackendError(f"backend '{item.backend.name}': {fault}") from fault
                 if fault.fault not in RETRYABLE or attempt == MAX_ATTEMPTS:
-                    return Reply(text=str(fault), fault=fault.fault)
+                    return Reply(text=detail, fault=fault.fault, id=call_id)
                 await asyncio.sleep(_back_off_s(attempt, fault.retry_after, item.key))
                 continue
-            usage = replace(reply.usage, latency_ms=(time.perf_counter() - started) * 1000)
-            return replace(reply, usage=usage)
+            return _kept(reply, call_id, latency_ms=(time.perf_counter() - started) * 1000)
         raise AssertionError("unreachable")
 
 
+def _kept(reply: Reply, call_id: int, *, latency_ms: float) -> Reply:
+    """Return the reply exactly as the store will give it back."""
+    messages = tuple(
+        Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in reply.messages
+    )
+    usage = Usage(reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.usd, latency_ms)
+    return Reply(storable(reply.text), messages, usage, reply.fault, call_id)
+
+
 def _back_off_s(attempt: int, retry_after: float | None, key: bytes) -> float:
-    """Return how long to wait: what the server asked for, else doubling with jitter (by key, so that callers spread)."""
+    """Return how long to wait: what the server asked for, else doubling, with a jitter by key that spreads callers."""
     jitter = 0.5 + random.Random(key + bytes([attempt])).random()
     return max(retry_after or 0.0, min(MAX_BACK_OFF_S, BACK_OFF_S * 2.0 ** (attempt - 1)) * jitter)

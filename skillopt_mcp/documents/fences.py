@@ -9,6 +9,7 @@ _OPENING = re.compile(rb"(`{3,})[^`]*$|(~{3,})")
 _ITEM = re.compile(rb"(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t])")
 _NESTED = re.compile(rb"(?:\A|[\r\n])[ \t>*+.)0-9-]+(?:```|~~~)")
 _CODE_INDENT = 4
+_LIST_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def _entered(line: _Line, items: list[int]) -> _Line:
     """Return the line after its list markers; `items` then holds the columns where the open items' text begins."""
     while items and line.column < items[-1]:
         items.pop()
-    while (marker := _ITEM.match(line.text)) and line.column - (items[-1] if items else 0) < _CODE_INDENT:
+    while len(items) < _LIST_DEPTH and (marker := _ITEM.match(line.text)):
+        if line.column - (items[-1] if items else 0) >= _CODE_INDENT:
+            break
         rest = line.text[marker.end() :]
         text = rest.lstrip(b" \t")
         gap = len(rest) - len(text)

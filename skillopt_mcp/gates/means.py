@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Protocol
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.evidence import Mean, Metric, Trial
+from skillopt_mcp.records.evidence import Mean, Metric
 
 
-def mean_score(trials: Iterable[Trial]) -> Mean:
+class Scored(Protocol):
+    """What has a score: a trial, or what is kept of one. Both are None where it is missing."""
+
+    @property
+    def hard(self) -> bool | None: ...
+
+    @property
+    def soft(self) -> float | None: ...
+
+
+def mean_score(trials: Iterable[Scored]) -> Mean:
     """Return the mean hard and soft scores in [0, 1]; missing trials are counted and left out of both."""
     trials = list(trials)
     scored = [(float(trial.hard), trial.soft) for trial in trials if trial.hard is not None]

@@ -1,19 +1,40 @@
-"""Combined: the judge that asks several judges and wants all of them to pass."""
+"""Combined: judges that ask several judges, and want all of them to pass, or enough of their mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from skillopt_mcp.records.judging import Score
+from skillopt_mcp.records.judging import Score, Unscored
 
 
-def combine_all(scores: Sequence[Score]) -> Score:
-    """Return one score of several: passed when all passed, soft their mean, the words those of what failed."""
-    failed = [score for score in scores if not score.hard]
-    return Score(
-        hard=not failed,
-        soft=min(1.0, max(0.0, fmean(score.soft for score in scores))),
-        reason="; ".join(score.reason for score in failed) or f"all {len(scores)} judges passed",
-        hint="; ".join(dict.fromkeys(score.hint for score in failed)),
-    )
+def combine_all(scores: Sequence[Score | Unscored]) -> Score | Unscored:
+    """Return one score of several: passed when all passed, soft their mean; none when one has none."""
+    return _combined(scores, [1.0] * len(scores), None)
+
+
+def combine_weighted(
+    scores: Sequence[Score | Unscored], weights: Sequence[float], threshold: float
+) -> Score | Unscored:
+    """Return one score of several: soft is the weighted mean, passed from the threshold on; none when one has none."""
+    return _combined(scores, weights, threshold)
+
+
+def _combined(
+    scores: Sequence[Score | Unscored], weights: Sequence[float], threshold: float | None
+) -> Score | Unscored:
+    known = [score for score in scores if isinstance(score, Score)]
+    if len(known) < len(scores):
+        return Unscored("; ".join(score.reason for score in scores if isinstance(score, Unscored)))
+    failed = [score for score in known if not score.hard]
+    # Divided first: a sum of huge weights would be infinite.
+    largest = max(weights)
+    shares = [weight / largest for weight in weights]
+    soft = sum(share * score.soft for share, score in zip(shares, known, strict=True)) / sum(shares)
+    # Rounding must not turn a part that failed by a hair into a full mark, nor a full one into less.
+    soft = 1.0 if all(score.soft == 1.0 for score in known) else min(soft, 1.0)
+    hard = not failed if threshold is None else soft >= threshold
+    told = "; ".join(score.reason for score in failed) or f"all {len(known)} judges passed"
+    if threshold is not None:
+        told = f"weighted mean {soft:.3f}, {threshold:g} passes: {told}"
+    hints = "; ".join(dict.fromkeys(score.hint for score in failed if score.hint))
+    return Score(hard, soft, told, "" if hard else hints or "the answer is not good enough in all respects together")

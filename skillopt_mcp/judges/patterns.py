@@ -31,7 +31,7 @@ def score_regex(spec: Regex, answer: str) -> Score:
 
     Of an answer longer than 100,000 characters the end is searched, and none so long matches in full.
     """
-    pattern = _compiled(spec.pattern)
+    pattern = compiled(spec.pattern)
     text = looked_at(answer).encode("utf-8", "replace")
     matched = is_whole(answer) and pattern.fullmatch(text) if spec.full else pattern.search(text)
     if matched:
@@ -53,14 +53,14 @@ def check_pattern(spec: Regex) -> None:
             f"regex judge: pattern {quoted(spec.pattern, 20)} has {len(spec.pattern)} characters; "
             f"give at most {MAX_PATTERN_CHARS}"
         )
-    if _compiled(spec.pattern).programsize > _MAX_PROGRAM:
+    if compiled(spec.pattern).programsize > _MAX_PROGRAM:
         raise BadInput(
             f"regex judge: pattern {quoted(spec.pattern)} is too large once expanded; use smaller repetitions"
         )
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Pattern:
+def compiled(pattern: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True

@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import ValidationError
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import quoted
+from skillopt_mcp.judges.checks import check_command
 from skillopt_mcp.judges.choices import check_choice
+from skillopt_mcp.judges.json_values import check_json
 from skillopt_mcp.judges.numbers import check_numeric
+from skillopt_mcp.judges.overlap import check_overlap
 from skillopt_mcp.judges.patterns import check_pattern
+from skillopt_mcp.judges.rubric import check_rubric
+from skillopt_mcp.judges.shapes import check_heading, check_length
+from skillopt_mcp.judges.tables import check_table
 from skillopt_mcp.judges.text import check_texts
-from skillopt_mcp.records.judging import KINDS, All, Choice, Contains, Exact, JudgeSpec, Numeric, Regex, parse_spec
+from skillopt_mcp.judges.tools import check_tool_called
+from skillopt_mcp.records.judging import (
+    F1,
+    KINDS,
+    All,
+    Anls,
+    Choice,
+    Command,
+    Contains,
+    Exact,
+    Heading,
+    Json,
+    JudgeSpec,
+    Leaf,
+    Length,
+    Numeric,
+    Part,
+    Regex,
+    Rubric,
+    Table,
+    ToolCalled,
+    Weighted,
+    parse_spec,
+)  # fmt: skip
 
 MAX_JUDGES = 20
 MAX_DEPTH = 5
@@ -32,6 +63,19 @@ def parse_judge(value: object) -> JudgeSpec:
 def check_spec(spec: JudgeSpec) -> None:
     """Raise BadInput when the spec could never judge sensibly: nothing expected, a broken pattern, and so on."""
     match spec:
+        case All() | Weighted():
+            if not spec.judges:
+                raise BadInput(f'{spec.kind} judge: "judges" is empty; give at least one judge')
+            for judge in spec.judges:
+                check_spec(judge.judge if isinstance(judge, Part) else judge)
+            if isinstance(spec, Weighted) and not all(math.isfinite(part.weight) for part in spec.judges):
+                raise BadInput("weighted judge: a weight is not a finite number; give one")
+        case _:
+            _check_leaf(spec)
+
+
+def _check_leaf(spec: Leaf) -> None:
+    match spec:
         case Exact() | Contains():
             check_texts(spec)
         case Regex():
@@ -40,11 +84,22 @@ def check_spec(spec: JudgeSpec) -> None:
             check_numeric(spec)
         case Choice():
             check_choice(spec)
-        case All():
-            if not spec.judges:
-                raise BadInput('all judge: "judges" is empty; give at least one judge')
-            for judge in spec.judges:
-                check_spec(judge)
+        case F1() | Anls():
+            check_overlap(spec)
+        case Json():
+            check_json(spec)
+        case Table():
+            check_table(spec)
+        case ToolCalled():
+            check_tool_called(spec)
+        case Length():
+            check_length(spec)
+        case Heading():
+            check_heading(spec)
+        case Rubric():
+            check_rubric(spec)
+        case Command():
+            check_command(spec)
 
 
 def _check_shape(value: object) -> None:
@@ -63,10 +118,14 @@ def _inner_judges(value: object) -> list[object]:
     kind = value.get("kind")
     if kind is None:
         raise BadInput(f'the judge has no "kind"; {_KNOWN}')
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise BadInput(f"unknown judge kind {_shown(kind)}; {_KNOWN}")
     judges = value.get("judges")
-    return judges if kind == "all" and isinstance(judges, list) else []
+    if not isinstance(judges, list) or kind not in ("all", "weighted"):
+        return []
+    if kind == "all":
+        return judges
+    return [part["judge"] for part in judges if isinstance(part, dict) and "judge" in part]
 
 
 def _one_line(error: ValidationError) -> str:

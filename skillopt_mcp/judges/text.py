@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import comparable, is_encodable, is_whole, looked_at, quoted
-from skillopt_mcp.records.judging import Contains, Exact, Score
+from skillopt_mcp.records.judging import F1, Anls, Contains, Exact, Heading, Score
 
 MAX_EXPECTED = 100
 MAX_EXPECTED_CHARS = 20_000
@@ -13,10 +13,10 @@ MAX_EXPECTED_CHARS = 20_000
 def score_exact(spec: Exact, answer: str) -> Score:
     """Return whether the trimmed answer equals one of the expected texts."""
     given = comparable(looked_at(answer), case_sensitive=spec.case_sensitive)
-    for expected in _listed(spec.expected):
+    for expected in listed(spec.expected):
         if is_whole(answer) and given == comparable(expected.strip(), case_sensitive=spec.case_sensitive):
             return Score(hard=True, soft=1.0, reason=f"equals {quoted(expected)}")
-    wanted = " or ".join(quoted(expected) for expected in _listed(spec.expected)[:3])
+    wanted = " or ".join(quoted(expected) for expected in listed(spec.expected)[:3])
     return Score(
         hard=False,
         soft=0.0,
@@ -28,7 +28,7 @@ def score_exact(spec: Exact, answer: str) -> Score:
 def score_contains(spec: Contains, answer: str) -> Score:
     """Return whether the answer contains the expected texts; soft is the share of them that it contains."""
     given = comparable(looked_at(answer), case_sensitive=spec.case_sensitive)
-    expected = _listed(spec.expected)
+    expected = listed(spec.expected)
     lacking = [text for text in expected if comparable(text, case_sensitive=spec.case_sensitive) not in given]
     n_found = len(expected) - len(lacking)
     if spec.any and n_found:
@@ -43,9 +43,9 @@ def score_contains(spec: Contains, answer: str) -> Score:
     )
 
 
-def check_texts(spec: Exact | Contains) -> None:
+def check_texts(spec: Exact | Contains | F1 | Anls | Heading) -> None:
     """Raise BadInput when there is nothing to compare with, or too much."""
-    expected = _listed(spec.expected)
+    expected = listed(spec.expected)
     if not expected:
         raise BadInput(f'{spec.kind} judge: "expected" is an empty list; give at least one text')
     if len(expected) > MAX_EXPECTED:
@@ -64,5 +64,6 @@ def check_texts(spec: Exact | Contains) -> None:
             )
 
 
-def _listed(expected: str | list[str]) -> list[str]:
+def listed(expected: str | list[str]) -> list[str]:
+    """Return the expected texts as a list."""
     return [expected] if isinstance(expected, str) else expected

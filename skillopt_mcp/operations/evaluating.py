@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from concurrent.futures import TimeoutError as WaitedTooLong
+from collections.abc import Sequence
+from concurrent.futures import wait
 
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import FEW_TASKS, Test, open_test, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
@@ -26,34 +30,31 @@ def evaluate_candidate(
 ) -> Evaluated:  # fmt: skip
     """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end).
 
-    The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once a
-    verdict is reached it stands, and nothing more is spent. Raises Refused when the live file is no longer the one that
-    the candidate was made from, BackendError when no target is set.
+    The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once
+    a verdict is reached it stands, and nothing more is spent. Raises Refused when the live file is no longer the one
+    that the candidate was made from, BackendError when no target is set.
     """
-    candidate = workspace.store.candidates.get_candidate(candidate_id)
+    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
     skill = workspace.store.skills.get_skill(candidate.skill_id)
     tracked = workspace.skill(skill.path)
+    if tracked.live_version == candidate.version_id:
+        raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
     if tracked.live_version != candidate.base_version:
         raise Refused(
             f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again"
         )
     test = prepare(workspace, candidate, rule or ConfirmRule())
-    verdict = standing(test, workspace.store)
-    if verdict.verdict != "undecided":
-        return _evaluated(candidate, test, verdict)
+    if standing(test, workspace.store).verdict != "undecided":
+        # Noted again: a process may have died between its last pair and the note of the verdict.
+        return _evaluated(candidate, test, run_test(test, workspace.store, _nothing_to_ask))
     job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test))
     job.watch(notify)
-    try:
-        verdict = job.result.result(timeout=wait_s)
-    except WaitedTooLong:
+    wait([job.result], wait_s)
+    if not job.result.done():
         return _running(candidate, test, standing(test, workspace.store), job.progress)
-    except BaseException:
-        if job.result.done():
-            workspace.jobs.drop(test.row.id)
-        raise
-    workspace.jobs.drop(test.row.id)
-    return _evaluated(candidate, test, verdict)
+    workspace.jobs.drop(test.row.id, job)
+    return _evaluated(candidate, test, job.result.result())
 
 
 def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Test:
@@ -63,6 +64,10 @@ def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Te
     files = store.skills.get_files(candidate.skill_id, candidate.version_id)
     tasks = store.tasks.list_tasks(candidate.skill_id)
     return open_test(store, (base, files), tasks, workspace.backend("target").fingerprint, rule)
+
+
+def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
+    raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
 def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation:
@@ -92,7 +97,12 @@ def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: P
 def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
     few = len(test.tasks) < FEW_TASKS
     backend = test.row.backend
-    simulated = " This is a SIMULATION: it says nothing about a real model." if is_simulated(backend) else ""
+    missing = (
+        f"; {verdict.n_missing} of {verdict.n_pairs} pairs stayed without a reply, which counts against the candidate"
+        if verdict.n_missing
+        else ""
+    )
+    simulated = ". This is a SIMULATION: it says nothing about a real model" if is_simulated(backend) else ""
     return Evaluated(
         status="verdict",
         candidate_id=candidate.id,
@@ -103,8 +113,8 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
         pairs_expected=verdict.n_expected,
         alpha=round(verdict.alpha, 6),
         claim=f"on these {len(test.tasks)} held-out tasks{' (val and test together)' if few else ''}",
-        reason=verdict.reason + simulated,
-        backend=backend,
+        reason=f"{verdict.reason}{missing}{simulated}",
+        backend=shortened(backend, 300),
         next_step=_next_step(candidate, verdict),
     )
 
@@ -121,6 +131,8 @@ def _n(verdict: Confirmation) -> int:
 def _next_step(candidate: Candidate, verdict: Confirmation) -> str:
     if verdict.verdict == "accept":
         return f"Call promote_skill with candidate_id {candidate.id}."
+    if verdict.n_missing > verdict.n_pairs // 2:
+        return "Most replies were missing: see that the target works, then propose the change again in other words."
     if verdict.verdict == "reject":
         return "This candidate brings no useful gain. Propose other edits."
     return (

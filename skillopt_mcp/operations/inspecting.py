@@ -5,23 +5,29 @@ Prompts, answers and per-task results of held-out tasks are shown nowhere here.
 
 from __future__ import annotations
 
-from skillopt_mcp import limits
+import re
+
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.paging import page_end, page_start
 from skillopt_mcp.operations.results import Inspected
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.runs import StepRecord
 from skillopt_mcp.records.skills import short
 
+_CANDIDATE = re.compile("c-[0-9a-f]{12}")
+_RUN = re.compile("r-[0-9a-f]{12}")
+_VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
+
 
 def inspect(workspace: Workspace, id: str, cursor: str | None = None) -> Inspected:
     """Return what the store holds of one thing, named by its id or a skill's name. Raises NotFound, BadInput."""
-    kind, text = _described(workspace, id)
-    if cursor is not None and not cursor.isdecimal():
-        raise BadInput(f"unknown cursor '{cursor}': use the one that the last page gave, or none")
-    start = int(cursor or 0)
-    end = start + limits.RESULT_CHARACTERS
+    start = page_start(cursor)
+    kind, text = _described(workspace, known(id))
+    end = page_end(text, start)
     more = end < len(text)
     return Inspected(
         id=id,
@@ -33,16 +39,17 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None) -> Inspect
 
 
 def _described(workspace: Workspace, id: str) -> tuple[str, str]:
-    if id.startswith("c-"):
+    # A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
+    if _CANDIDATE.fullmatch(id):
         return "candidate", _candidate(workspace, id)
-    if id.startswith("r-"):
+    if _RUN.fullmatch(id):
         return "run", describe_run(workspace, id)
     if id.startswith("trajectory:"):
         return "trajectory", _trajectory(workspace, id)
-    name, _, version = id.partition("@")
+    version = _VERSION.fullmatch(id)
     if version:
-        return "version", _version(workspace, name, version)
-    return "skill", _skill(workspace, name)
+        return "version", _version(workspace, version[1], version[2])
+    return "skill", _skill(workspace, id)
 
 
 def _candidate(workspace: Workspace, id: str) -> str:
@@ -51,7 +58,7 @@ def _candidate(workspace: Workspace, id: str) -> str:
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     lines = [
-        f"candidate {id} of skill '{skill.name}' (from {candidate.origin}{f' {candidate.run_id}' if candidate.run_id else ''})",
+        f"candidate {id} of skill '{skill.name}' (from {' '.join(filter(None, (candidate.origin, candidate.run_id)))})",
         f"base {short(candidate.base_version)} -> version {short(candidate.version_id)}",
         f"verdict: {f'{decision.verdict} ({decision.reason})' if decision else 'none yet'}",
         f"reasoning: {candidate.reasoning or '-'}",
@@ -99,10 +106,13 @@ def _step(step: StepRecord) -> str:
 
 def _trajectory(workspace: Workspace, id: str) -> str:
     number = id.partition(":")[2]
-    found = workspace.store.tasks.get_trajectory(int(number)) if number.isdecimal() and len(number) < 19 else None
+    plain = number.isascii() and number.isdecimal() and len(number) < 19
+    found = workspace.store.tasks.get_trajectory(int(number)) if plain else None
     if found is None:
-        raise NotFound(f"the store has no '{id}': ids of trajectories come from record_trajectory")
-    _, trajectory = found
+        raise NotFound(f"the store has no {quoted(id)}: ids of trajectories come from record_trajectory")
+    skill_id, trajectory = found
+    if workspace.store.tasks.is_held_out(skill_id, trajectory.prompt):
+        return f"{id} attempted a held-out task: what was asked, answered and scored is not shown"
     score = "unscored" if trajectory.hard is None else f"hard {int(trajectory.hard)}, soft {trajectory.soft}"
     messages = [f"[{message.role}] {message.content}" for message in trajectory.messages]
     return "\n".join([f"{id} ({score})", f"task: {trajectory.prompt}", *messages, f"answer: {trajectory.answer}",

@@ -51,7 +51,8 @@ class Jobs:
                 job = self._jobs[name] = Job(name, work)
             return job
 
-    def drop(self, name: str) -> None:
-        """Forget a finished job, so that the next `attach` starts afresh."""
+    def drop(self, name: str, job: Job) -> None:
+        """Forget a finished job, so that the next `attach` starts afresh; another one of that name goes on."""
         with self._lock:
-            self._jobs.pop(name, None)
+            if self._jobs.get(name) is job:
+                del self._jobs[name]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.folders import find_skill_folders
+from skillopt_mcp.operations.paging import page_start, shortened
 from skillopt_mcp.operations.recording import ENOUGH_TO_PROPOSE
 from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.workspace import Workspace
@@ -15,24 +16,29 @@ from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.skills import Skill, short
 
 PAGE = 15
+PAGE_BYTES = 9_000
 
 
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
-    """Return tracked skills first, then those found in skill folders, a page at a time. Raises BadInput on a bad cursor."""
-    if cursor is not None and not cursor.isdecimal():
-        raise BadInput(f"unknown cursor '{cursor}': use the one that the last page gave, or none")
-    start = int(cursor or 0)
+    """Return tracked skills, then those found in skill folders, a page at a time. Raises BadInput on a bad cursor."""
+    start = page_start(cursor)
     tracked = workspace.store.skills.list_skills()
     known = {skill.path for skill in tracked}
     found = [Path(os.path.realpath(path)) for path in find_skill_folders(workspace.roots())]
     untracked = [path for path in dict.fromkeys(found) if str(path) not in known]
     here: list[Skill | Path] = [*tracked, *untracked]
-    page = here[start : start + PAGE]
-    more = start + PAGE < len(here)
+    rows, room = list[SkillRow](), PAGE_BYTES
+    for each in here[start : start + PAGE]:
+        row = _tracked(workspace, each) if isinstance(each, Skill) else _untracked(each)
+        room -= len(row.model_dump_json().encode())
+        if rows and room < 0:
+            break
+        rows.append(row)
+    n_left = max(len(here) - start - len(rows), 0)
     return SkillList(
-        skills=[_tracked(workspace, each) if isinstance(each, Skill) else _untracked(each) for each in page],
-        cursor=str(start + PAGE) if more else None,
-        next_step=f"{len(here) - start - PAGE} more: pass the cursor." if more else _next_step(here),
+        skills=rows,
+        cursor=str(start + len(rows)) if n_left else None,
+        next_step=f"{n_left} more: pass the cursor." if n_left else _next_step(here),
     )
 
 
@@ -50,13 +56,16 @@ def _untracked(path: Path) -> SkillRow:
 
 def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
     store = workspace.store
+    try:
+        skill = workspace.skill(skill.path)
+    except BadSkill as error:
+        return SkillRow(name=skill.name, path=skill.path, tracked=True, next_step=shortened(str(error), 300))
     counts = store.tasks.count_tasks(skill.id)
     total, new = store.tasks.count_trajectories(skill.id)
-    candidates = [
-        each for each in store.candidates.list_candidates(skill.id) if each.base_version == skill.live_version
-    ]
-    undecided = [each for each in candidates if _verdict(workspace, each) in ("", "undecided")]
-    accepted = [each for each in candidates if _verdict(workspace, each) == "accept"]
+    current = [each for each in store.candidates.list_candidates(skill.id) if each.base_version == skill.live_version]
+    verdicts = [(each, _verdict(workspace, each)) for each in current]
+    undecided = [each for each, verdict in verdicts if verdict in ("", "undecided")]
+    accepted = [each for each, verdict in verdicts if verdict == "accept"]
     return SkillRow(
         name=skill.name,
         path=skill.path,

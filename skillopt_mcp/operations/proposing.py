@@ -6,18 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 from skillopt_mcp import limits
-from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.guard import findings
+from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import EditOutcome, Proposed
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.edits import Applied, Edit, Op, Patch
+from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
 
 _FIELDS = ("op", "target", "content", "path")
 _OPS: tuple[str, ...] = get_args(Op)
+EDITS_BYTES = 7_000
+ROW_BYTES = 110
+DETAIL_BYTES = 250
+FINDINGS_SHOWN = 4
 
 
 def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
@@ -28,7 +35,8 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     """
     if not edits:
         raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
-    patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), _clean(reasoning))
+    patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
+    _check_size(patch)
     tracked = workspace.skill(skill)
     base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
     applied = apply_patch(base, patch)
@@ -37,15 +45,16 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     if applied.files != base:
         made = _kept(workspace, tracked.id, base, patch, applied, found)
         workspace.store.tasks.mark_seen(tracked.id)
-    return Proposed(
+    result = Proposed(
         status="no_change" if made is None else "held" if found else "candidate",
         skill=tracked.name,
         candidate_id=made.id if made else None,
-        diff=truncate_middle(unified_diff(base, applied.files, tracked.name), limits.RESULT_CHARACTERS),
-        edits=[_outcome(patch, applied, n) for n in range(len(patch.edits))][: limits.REJECTED_SHOWN],
-        findings=[truncate_middle(finding, 300) for finding in found[: limits.REJECTED_SHOWN]],
+        diff=unified_diff(base, applied.files, tracked.name),
+        edits=[_outcome(report, EDITS_BYTES // len(applied.reports)) for report in applied.reports],
+        findings=_shown(found),
         next_step=_next_step(made, found),
     )
+    return fitted(result, "diff")
 
 
 def _kept(
@@ -70,17 +79,32 @@ def _next_step(made: Candidate | None, found: tuple[str, ...]) -> str:
     return f"Call evaluate_candidate with candidate_id {made.id}; the file changes only after an accepting verdict."
 
 
-def _outcome(patch: Patch, applied: Applied, n: int) -> EditOutcome:
-    report = applied.reports[n]
-    detail = truncate_middle(report.detail, 300)
+def _check_size(patch: Patch) -> None:
+    size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(
+            f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
+        )
+
+
+def _outcome(report: EditReport, n_bytes: int) -> EditOutcome:
+    """Return the report in about `n_bytes` of JSON."""
+    room = max(n_bytes - ROW_BYTES, 0)
     return EditOutcome(
         index=report.index,
-        op=patch.edits[n].op,
-        path=report.path,
+        op=report.op,
+        path=shortened(report.path, max(room // 3, len(MAIN_FILE))),
         status=report.status,
         reason=report.reason,
-        detail=detail,
+        detail=shortened(report.detail, min(room, DETAIL_BYTES)),
     )
+
+
+def _shown(found: tuple[str, ...]) -> list[str]:
+    """Return as many findings as there is room for, and how many more there are."""
+    some = found[:FINDINGS_SHOWN]
+    more = [f"and {len(found) - len(some)} more: inspect the candidate"] if len(found) > len(some) else []
+    return [*(shortened(finding, DETAIL_BYTES) for finding in some), *more]
 
 
 def _edit(n: int, value: object) -> Edit:
@@ -88,18 +112,14 @@ def _edit(n: int, value: object) -> Edit:
         raise BadInput(f"edit {n} is not an object {{op, target?, content?, path?}}")
     unknown = sorted(str(key) for key in value if key not in _FIELDS)
     if unknown:
-        raise BadInput(f"edit {n} has an unknown field '{unknown[0]}': an edit has {', '.join(_FIELDS)}")
+        raise BadInput(f"edit {n} has an unknown field {quoted(unknown[0])}: an edit has {', '.join(_FIELDS)}")
     op = value.get("op")
     if op not in _OPS:
-        raise BadInput(f"edit {n} has an unknown op '{op}': use one of {', '.join(_OPS)}")
+        raise BadInput(f"edit {n} has an unknown op {quoted(str(op))}: use one of {', '.join(_OPS)}")
     texts = {}
     for name in ("target", "content", "path"):
         text = value.get(name)
         if text is not None and not isinstance(text, str):
             raise BadInput(f"edit {n}: {name} must be a text")
-        texts[name] = None if text is None else _clean(text)
+        texts[name] = None if text is None else storable(text)
     return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt_mcp import limits
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.results import Recorded
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.calls import Message, messages_json
+from skillopt_mcp.records.calls import Message, messages_json, storable
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.tasks import NewTrajectory
 
 ENOUGH_TO_PROPOSE = 3
+LARGEST_INDEX = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     """Store an attempt, once per (session_id, index). Raises BadInput, NotFound, BadSkill; then nothing is stored."""
     new = _checked(recording)
     tracked = workspace.skill(skill)
+    asked = workspace.store.tasks.find_prompt(tracked.id, new.prompt)
+    new = replace(new, prompt=asked) if asked else new
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
@@ -59,18 +62,21 @@ def _checked(recording: Recording) -> NewTrajectory:
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
         raise BadInput(f"soft '{recording.soft}' is no score: use a number from 0 to 1")
-    if recording.index is not None and recording.index < 0:
-        raise BadInput(f"index '{recording.index}' is negative: count the attempts of a session from 0")
+    if recording.index is not None and not 0 <= recording.index < LARGEST_INDEX:
+        shown = recording.index if abs(recording.index) < LARGEST_INDEX else "of so many digits"
+        raise BadInput(f"index '{shown}' is no place in a session: count its attempts from 0")
+    if len(recording.session_id or "") > limits.NAME_CHARACTERS:
+        raise BadInput(f"the session_id has more than {limits.NAME_CHARACTERS} characters: use a shorter one")
     hard = recording.hard if recording.hard is not None or recording.soft is None else recording.soft >= 1
     messages = messages_json([_message(n, each) for n, each in enumerate(recording.messages or ())])
     new = NewTrajectory(
-        prompt=_text(recording.task),
-        answer=_text(recording.answer),
+        prompt=storable(recording.task),
+        answer=storable(recording.answer or ""),
         hard=hard,
         soft=recording.soft if recording.soft is not None or hard is None else float(hard),
-        reason=_text(recording.reason),
-        messages=_text(messages),
-        session_id=_text(recording.session_id) if recording.session_id is not None else None,
+        reason=storable(recording.reason or ""),
+        messages=messages,
+        session_id=storable(recording.session_id) if recording.session_id else None,
         position=recording.index,
     )
     size = sum(len(text) for text in (new.prompt, new.answer, new.reason, new.messages))
@@ -84,14 +90,9 @@ def _checked(recording: Recording) -> NewTrajectory:
 
 def _message(n: int, value: object) -> Message:
     if isinstance(value, str):
-        return Message("user", value)
+        return Message("user", storable(value))
     if isinstance(value, Mapping):
         role, content, name = value.get("role"), value.get("content"), value.get("name")
         if isinstance(role, str) and isinstance(content, str) and (name is None or isinstance(name, str)):
-            return Message(role, content, name)
+            return Message(storable(role), storable(content), name and storable(name))
     raise BadInput(f"message {n} is not {{role, content}} with texts: give each message as such an object")
-
-
-def _text(value: str | None) -> str:
-    """Return text that can be stored: lone surrogates become U+FFFD."""
-    return (value or "").encode("utf-8", "replace").decode("utf-8") if value and not value.isascii() else value or ""

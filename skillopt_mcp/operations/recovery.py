@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.errors import BadSkill, Refused
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.livefiles import replace_files, sweep
 from skillopt_mcp.records.candidates import Promotion
@@ -13,42 +14,70 @@ from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
 
 
+def lock_name(skill_id: int) -> str:
+    """Return the name of the lock under which a skill's live files are changed."""
+    return f"skill-{skill_id}"
+
+
 def recover(store: Store) -> None:
-    """Settle every pending promotion whose process is gone; one that another process is making is left to it."""
-    for promotion in store.promotions.list_pending():
-        lock = lock_run(store.locks_path, f"skill-{promotion.skill_id}")
+    """Settle every pending promotion whose process is gone; one that another process is making is left to it.
+
+    One that cannot be settled now, because its files cannot be written, stays pending until it can.
+    """
+    for skill_id in {promotion.skill_id for promotion in store.promotions.list_pending()}:
+        lock = lock_run(store.locks_path, lock_name(skill_id))
         if lock is None:
             continue
         try:
-            settle(store, promotion)
+            with suppress(Refused):
+                settle(store, skill_id)
         finally:
             lock.release()
 
 
-def settle(store: Store, promotion: Promotion) -> None:
-    """Roll a half-done change forward when every file is still its old or new self; else note that it did not happen.
+def settle(store: Store, skill_id: int) -> None:
+    """Settle a skill's pending promotions, under the skill's lock. Raises Refused when a file cannot be written.
 
-    A file that is neither was edited by a person meanwhile: nothing is written over it.
+    A half-done one is rolled forward when every file is still its old or new self. A file that is neither was edited by
+    a person meanwhile: nothing is written any more.
     """
+    for promotion in store.promotions.list_pending():
+        if promotion.skill_id != skill_id:
+            continue
+        folder, old, new = _sides(store, promotion)
+        sweep(folder, (old, new))
+        try:
+            live = read_skill(folder)
+        except BadSkill:
+            store.promotions.undo(promotion)
+            continue
+        if live != old and _is_mixture(live, old, new):
+            replace_files(folder, live, new)
+            live = new
+        if live == new:
+            store.promotions.finish(promotion)
+        else:
+            store.promotions.undo(promotion)
+
+
+def take_back(store: Store, promotion: Promotion) -> None:
+    """Undo what a change that failed half-way has written, and nothing else. Raises Refused, BadSkill."""
+    folder, old, new = _sides(store, promotion)
+    sweep(folder, (old, new))
+    live = read_skill(folder)
+    written = {file.path for file in live.files if file == new.get(file.path) != old.get(file.path)}
+    removed = {file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is None}
+    kept = [file for file in live.files if file.path not in written]
+    back = [file for file in old.files if file.path in written | removed]
+    replace_files(folder, live, SkillFiles((*kept, *back)))
+    store.promotions.undo(promotion)
+
+
+def _sides(store: Store, promotion: Promotion) -> tuple[Path, SkillFiles, SkillFiles]:
     skill = store.skills.get_skill(promotion.skill_id)
     old = store.skills.get_files(skill.id, promotion.from_version)
     new = store.skills.get_files(skill.id, promotion.to_version)
-    folder = Path(skill.path)
-    sweep(folder, new)
-    try:
-        live = read_skill(folder)
-    except BadSkill:
-        store.promotions.undo(promotion)
-        return
-    if live == old:
-        store.promotions.undo(promotion)
-    elif live == new:
-        store.promotions.finish(promotion)
-    elif _is_mixture(live, old, new):
-        replace_files(folder, live, new)
-        store.promotions.finish(promotion)
-    else:
-        store.promotions.undo(promotion)
+    return Path(skill.path), old, new
 
 
 def _is_mixture(live: SkillFiles, old: SkillFiles, new: SkillFiles) -> bool:

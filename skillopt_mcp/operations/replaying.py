@@ -23,7 +23,7 @@ from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Confirmation
-from skillopt_mcp.records.runs import Run, StepRecord
+from skillopt_mcp.records.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, short
 
 
@@ -71,7 +71,7 @@ def replay(
     """
     store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
-    if run.result and run.status == "finished":
+    if run.result:
         return Replayed.model_validate_json(run.result)
     target, optimizer = workspace.backend("target"), workspace.backend("optimizer")
     if (target.name, optimizer.name) != (run.target, run.optimizer):
@@ -81,21 +81,27 @@ def replay(
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
         raise Busy(f"another process is advancing run '{run.id}': wait for it, or stop it")
-    store.runs.set_status(run.id, "running")
-    status = "stopped"
+    status: RunStatus = "stopped"
     try:
+        run = store.runs.get_run(run.id)
+        if run.result:
+            status = "finished"
+            return Replayed.model_validate_json(run.result)
+        store.runs.set_status(run.id, "running")
         plan = _plan(workspace, run)
         backends: dict[Role, Backend] = {"target": target, "optimizer": optimizer}
         with Asker(store, backends, run.id, n_slots=n_slots, on_reply=on_reply) as ask:
             state = train(plan, store, ask, notify)
         result = _finish(workspace, run, skill, plan, state, notify, on_reply, n_slots)
-        status = "finished"
         store.runs.set_status(run.id, "finished", result.model_dump_json())
+        status = "finished"
         return result
     finally:
-        if status == "stopped":
-            store.runs.set_status(run.id, "stopped")
-        lock.release()
+        try:
+            if status == "stopped":
+                store.runs.set_status(run.id, "stopped")
+        finally:
+            lock.release()
 
 
 def _plan(workspace: Workspace, run: Run) -> Plan:
@@ -181,7 +187,9 @@ def _replayed(
 
 def _next_step(skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:
     if made is None or confirmation is None:
-        return f"Nothing to promote. Look at the steps with: skillopt-mcp show RUN, add tasks to '{skill.name}', or try again."
+        return (
+            f"Nothing to promote. Look at the steps (skillopt-mcp show RUN), add tasks to '{skill.name}', or try again."
+        )
     if confirmation.verdict == "accept":
         return f"skillopt-mcp promote {made.id}"
     if confirmation.verdict == "undecided":

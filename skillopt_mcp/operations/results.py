@@ -80,7 +80,7 @@ class Arm(BaseModel):
 
 
 class Evaluated(Result):
-    """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict is expected to take."""
+    """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict will likely take."""
 
     status: Literal["verdict", "running", "work"]
     candidate_id: str

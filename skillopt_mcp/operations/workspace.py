@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, NotFound
-from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_name, stamp
+from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp
 from skillopt_mcp.operations.jobs import Jobs
+from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import recover
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFiles
 from skillopt_mcp.store.opening import Store
 
+# A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
+TICK_NS = 50_000_000
+NAMES_SHOWN = 10
+
 
 class Workspace:
     """A store that is opened on first use, so that making one costs nothing; use it as a context manager.
 
-    `target` and `optimizer` are backends as BACKEND:MODEL, or None; `project` is the folder whose skills are looked for.
+    `target` and `optimizer` are backends as BACKEND:MODEL, or None; `project` is the folder whose skills are found.
     """
 
     def __init__(
@@ -81,10 +88,11 @@ class Workspace:
 
     def roots(self) -> list[Path]:
         """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
-        hosts = default_roots(Path.home(), self._project, self._environ)
-        registered = [Path(path) for path in self.store.skills.list_roots()]
-        existing = [Path(os.path.realpath(root)) for root in [*hosts, *registered] if root.is_dir()]
-        return list(dict.fromkeys(existing))
+        home = Path(os.path.expanduser("~"))
+        hosts = [os.path.realpath(root) for root in default_roots(home, self._project, self._environ)]
+        # A registered root is pinned: a link that took its place since leads nowhere.
+        pinned = [path for path in self.store.skills.list_roots() if os.path.realpath(path) == path]
+        return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root)]
 
     def root_of(self, skill: Skill) -> Path | None:
         """Return the skill root that a skill's folder lies in, if it does, and no link leads out of it."""
@@ -93,21 +101,24 @@ class Workspace:
         return next((root for root in self.roots() if Path(skill.path).is_relative_to(root)), None)
 
     def skill(self, name_or_path: str) -> Skill:
-        """Return a skill by name, or by the path of its folder or SKILL.md, with what is on disk stored as its live version.
+        """Return a skill by its name, its folder or its SKILL.md, with what is on disk stored as its live version.
 
         Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read.
         """
-        folder = self._folder(name_or_path)
+        folder = self._folder(known(name_or_path))
         key = str(folder)
         now = stamp(folder)
         with self._lock:
             cached = self._seen.get(key)
         if cached and cached[0] == now:
             return cached[1]
-        files = read_skill(folder)
-        skill = self.store.skills.track(skill_name(folder), key, files)
-        with self._lock:
-            self._seen[key] = (now, skill)
+        recover(self.store)
+        clock_ns = time.time_ns()
+        now = stamp(folder)
+        skill = self.store.skills.track(skill_name(folder), key, read_skill(folder))
+        if all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
+            with self._lock:
+                self._seen[key] = (now, skill)
         return skill
 
     def live(self, skill: Skill) -> SkillFiles:
@@ -120,25 +131,29 @@ class Workspace:
             self._seen.pop(skill.path, None)
 
     def _folder(self, name_or_path: str) -> Path:
-        given = Path(name_or_path).expanduser()
         if _looks_like_path(name_or_path):
-            folder = given.parent if given.name == MAIN_FILE else given
-            return Path(os.path.realpath(folder))
-        tracked = self.store.skills.find_skill(name_or_path)
-        if tracked:
-            return Path(tracked.path)
-        found = find_skill_folders(self.roots())
-        matching = list(dict.fromkeys(Path(os.path.realpath(path)) for path in found if path.name == name_or_path))
-        if len(matching) == 1:
-            return matching[0]
-        if matching:
-            paths = ", ".join(f"'{path}'" for path in matching)
-            raise NotFound(f"{len(matching)} skills are named '{name_or_path}': use the path, one of {paths}")
-        names = ", ".join(sorted({path.name for path in found})) or "none"
+            return skill_folder(Path(os.path.expanduser(name_or_path)))
+        tracked = self.store.skills.find_paths(name_or_path)
+        roots = self.roots()
+        placed = [] if name_or_path.startswith(".") else [os.path.realpath(root / name_or_path) for root in roots]
+        known_places = list(dict.fromkeys([*tracked, *placed]))
+        present = [place for place in known_places if os.path.isfile(os.path.join(place, MAIN_FILE))]
+        places = present or tracked
+        if len(places) == 1:
+            return Path(places[0])
+        if places:
+            paths = ", ".join(f"'{place}'" for place in places[:NAMES_SHOWN])
+            raise NotFound(f"{len(places)} skills are named {quoted(name_or_path)}: use the path, one of {paths}")
         raise NotFound(
-            f"no skill '{name_or_path}' is known or lies in a skill folder (found: {names}): "
+            f"no skill {quoted(name_or_path)} is known or lies in a skill folder (found: {_names(roots)}): "
             "give the path of its folder once, and it is tracked from then on"
         )
+
+
+def _names(roots: list[Path]) -> str:
+    names = sorted({path.name for path in find_skill_folders(roots)})
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(quoted(name) for name in names[:NAMES_SHOWN]) + more or "none"
 
 
 def _looks_like_path(text: str) -> bool:

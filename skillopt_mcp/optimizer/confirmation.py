@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for, confirm
+from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.candidates import Decision
@@ -62,20 +62,20 @@ def open_test(
         f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, tuple(task.id for task in held)
     )
     row = store.decisions.open_confirmation(new, lambda j: alpha_for(j, rule.alpha))
-    by_id = {task.id: task for task in tasks}
+    by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
     return Test(row, base, candidate, frozen, replace(rule, alpha=row.alpha))
 
 
 def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Confirmation:
-    """Return the verdict, drawing pairs until it is reached or `max_pairs` more are spent; the store keeps every pair.
+    """Return the verdict, drawing pairs until it is reached or the test pauses; the store keeps every pair.
 
-    A call after a crash, or after `undecided`, goes on with the next pair. Pairs are asked a few ahead; those beyond the
-    deciding one are not counted.
+    It pauses `max_pairs` after the last pause: a call after `undecided` draws as many more, one after a crash the rest.
+    Pairs are asked a few ahead; those beyond the deciding one are not counted.
     """
     pairs = store.decisions.list_pairs(test.row.id)
     verdict = _verdict(test, pairs)
-    limit = len(pairs) + test.rule.max_pairs
+    limit = _paused_at(test, store) + test.rule.max_pairs
     while verdict.verdict == "undecided" and len(pairs) < limit:
         notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
         first = len(pairs)
@@ -91,6 +91,12 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Con
 def standing(test: Test, store: Store) -> Confirmation:
     """Return the verdict on the pairs stored so far, with nothing asked."""
     return _verdict(test, store.decisions.list_pairs(test.row.id))
+
+
+def _paused_at(test: Test, store: Store) -> int:
+    """Return after how many pairs the test last paused; 0 when it never did."""
+    last = store.decisions.latest_in(test.row.skill_id, test.row.id)
+    return ConfirmInputs.model_validate_json(last.inputs).n_pairs if last else 0
 
 
 def _verdict(test: Test, pairs: Sequence[Pair]) -> Confirmation:
@@ -131,8 +137,13 @@ def _value(trial: Trial) -> float | None:
 
 def _decision(test: Test, verdict: Confirmation) -> Decision:
     rule = test.rule
-    inputs = {"confirmation": test.row.id, "n_pairs": verdict.n_pairs, "alpha": rule.alpha, "beta": rule.beta,
-              "min_effect": rule.min_effect}  # fmt: skip
+    inputs = ConfirmInputs(
+        confirmation=test.row.id,
+        n_pairs=verdict.n_pairs,
+        alpha=rule.alpha,
+        beta=rule.beta,
+        min_effect=rule.min_effect,
+    )
     return Decision(
         skill_id=test.row.skill_id,
         gate=GATE,
@@ -141,5 +152,5 @@ def _decision(test: Test, verdict: Confirmation) -> Decision:
         scope=test.row.id,
         verdict=verdict.verdict,
         reason=verdict.reason,
-        inputs=json.dumps(inputs, separators=(",", ":")),
+        inputs=inputs.model_dump_json(),
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 from skillopt_mcp.gates.means import mean_score
+from skillopt_mcp.gates.recompute import StrictInputs
 from skillopt_mcp.optimizer.plan import Gated, Plan, State, Step, Work
 from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import EditReport
-from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.records.runs import StepOutcome, StepRecord
+from skillopt_mcp.stages.evaluate import task_scores
 
 
 def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work) -> StepOutcome:
@@ -59,14 +58,15 @@ def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:
 
 
 def _decision(plan: Plan, step: Step, before: State, gated: Gated, version: str | None) -> Decision | None:
-    if gated.evaluation is None or version is None:
+    compared = gated.comparison
+    if gated.evaluation is None or compared is None or version is None:
         return None
-    inputs = {
-        "metric": plan.config.metric,
-        "best": before.best_score,
-        "current": _scores(before.evaluation.trials),
-        "candidate": _scores(gated.evaluation.trials),
-    }
+    inputs = StrictInputs(
+        metric=plan.config.metric,
+        candidate=task_scores(gated.evaluation),
+        current=task_scores(before.evaluation),
+        best=None if before.best == before.current else task_scores(before.best_evaluation),
+    )
     return Decision(
         skill_id=plan.skill_id,
         gate="strict",
@@ -74,13 +74,9 @@ def _decision(plan: Plan, step: Step, before: State, gated: Gated, version: str 
         version_id=version,
         scope=f"{plan.run_id}/{step.n}",
         verdict=gated.verdict,
-        reason=f"val score {gated.evaluation.score:.4f} against {before.evaluation.score:.4f}",
-        inputs=json.dumps(inputs, separators=(",", ":")),
+        reason=f"val score {compared.candidate:.4f} against {compared.current:.4f} on {compared.n} tasks",
+        inputs=inputs.model_dump_json(),
     )
-
-
-def _scores(trials: tuple[Trial, ...]) -> list[tuple[int, int | None, float | None]]:
-    return [(trial.task.id, None if trial.hard is None else int(trial.hard), trial.soft) for trial in trials]
 
 
 def _said(report: EditReport) -> str:

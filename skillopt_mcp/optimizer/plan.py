@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.strict import Comparison
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.prompts.loading import Prompts
 from skillopt_mcp.records.edits import Applied, Patch
@@ -63,16 +64,22 @@ class State:
     current: SkillFiles
     evaluation: Evaluation
     best: SkillFiles
-    best_score: float
+    best_evaluation: Evaluation
+
+    @property
+    def best_score(self) -> float:
+        """Return the score of the best version."""
+        return self.best_evaluation.score
 
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """What became of a step's candidate: the search gate's verdict, the guard's findings, and the evaluation if any."""
+    """What became of a step's candidate: the verdict, the guard's findings, and what the search gate saw, if asked."""
 
     verdict: StepVerdict
     findings: tuple[str, ...] = ()
     evaluation: Evaluation | None = None
+    comparison: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,11 @@ def _restored(plan: Plan, store: Store, ask: Ask) -> State:
     finished = store.runs.list_steps(plan.run_id)
     if not finished:
         evaluation = _evaluated(plan, ask, plan.base)
-        return State(0, plan.base, evaluation, plan.base, evaluation.score)
+        return State(0, plan.base, evaluation, plan.base, evaluation)
     last = finished[-1]
     current = store.skills.get_files(plan.skill_id, last.current_version)
     best = store.skills.get_files(plan.skill_id, last.best_version)
-    return State(last.n, current, _evaluated(plan, ask, current), best, last.best)
+    return State(last.n, current, _evaluated(plan, ask, current), best, _evaluated(plan, ask, best))
 
 
 def _evaluated(plan: Plan, ask: Ask, files: SkillFiles) -> Evaluation:
@@ -78,18 +78,18 @@ def _gate(plan: Plan, ask: Ask, state: State, applied: Applied) -> Gated:
     if found:
         return Gated("held", findings=found)
     evaluation = _evaluated(plan, ask, applied.files)
-    verdict = search_verdict(evaluation, state.evaluation, state.best_score, plan.config.metric)
-    return Gated(verdict, evaluation=evaluation)
+    comparison = search_verdict(evaluation, state.evaluation, state.best_evaluation, plan.config.metric)
+    return Gated(comparison.verdict, evaluation=evaluation, comparison=comparison)
 
 
 def _moved(state: State, candidate: SkillFiles, gated: Gated) -> State:
-    """Return the state after the verdict: a tie, a rejection or a held candidate leaves both versions where they are."""
+    """Return the state after the verdict: a rejection or a held candidate leaves both versions where they are."""
     n, evaluation = state.n + 1, gated.evaluation
     if gated.verdict == "accept_best" and evaluation:
-        return State(n, candidate, evaluation, candidate, evaluation.score)
+        return State(n, candidate, evaluation, candidate, evaluation)
     if gated.verdict == "accept" and evaluation:
-        return State(n, candidate, evaluation, state.best, state.best_score)
-    return State(n, state.current, state.evaluation, state.best, state.best_score)
+        return State(n, candidate, evaluation, state.best, state.best_evaluation)
+    return State(n, state.current, state.evaluation, state.best, state.best_evaluation)
 
 
 def _finished(plan: Plan, step: Step, state: State, gated: Gated) -> Progress:

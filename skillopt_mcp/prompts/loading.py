@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import re
 from dataclasses import astuple, dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from skillopt_mcp.errors import BadInput
@@ -52,6 +52,12 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
         if unknown:
             raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
     return Prompts(**{name: _with_rules(text, rules.strip()) for name, text in texts.items()})
+
+
+@cache
+def shipped(name: str) -> str:
+    """Return a prompt that no run can put its own in place of: how an answer is judged must not vary with the skill."""
+    return _read(_FOLDER / f"{name}.md")
 
 
 def fill(text: str, **values: object) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
+from pydantic_core import from_json, to_json
+
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 
+TOOL_CALL = "tool_call"
 Role = Literal["target", "optimizer", "judge"]
-Stage = Literal["rollout", "reflect", "merge", "rank"]
+Stage = Literal["rollout", "reflect", "merge", "rank", "judge", "check"]
 Fault = Literal[
     "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
-    "refusal", "truncated", "malformed", "empty", "internal",
+    "unsupported", "refusal", "truncated", "malformed", "empty", "internal",
 ]  # fmt: skip
 
 
@@ -37,20 +39,23 @@ class Rollout:
 class Question:
     """A request to reason: instructions (trusted, ours) and evidence (untrusted, fenced by the prompt).
 
-    `schema` names the reply model (`records.replies`), `refs` what the evidence was made of, for the ledger.
+    `schema` names the reply model (`records.replies`), `refs` what the evidence was made of, for the ledger, and
+    `temperature` is None where the backend may choose.
     """
 
     instructions: str
     evidence: str
     schema: str
     refs: tuple[str, ...] = ()
+    temperature: float | None = None
 
     @cached_property
     def digest(self) -> str:
-        """Return the sha256 (hex) over instructions, evidence and schema name."""
-        return hashlib.sha256(
-            f"{self.schema}\0{self.instructions}\0{self.evidence}".encode("utf-8", "replace")
-        ).hexdigest()
+        """Return the sha256 (hex) over instructions, evidence, schema name and temperature."""
+        text = f"{self.schema}\0{self.instructions}\0{self.evidence}"
+        if self.temperature is not None:
+            text += f"\0{self.temperature}"
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a transcript: `role` is system, user, assistant or tool; `name` a tool's name."""
+    """One message of a transcript: `role` is system, user, assistant, tool_call or tool; `name` a tool's name.
+
+    A call of a tool is a message of its own: role TOOL_CALL, the tool's name, and its arguments as a JSON object; what
+    the tool returned follows with the role `tool`. Only backends write them, so an answer cannot pretend to a call.
+    """
 
     role: str
     content: str
@@ -83,12 +92,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call used: tokens, money in US dollars (None when the price is unknown), latency in milliseconds."""
+    """What a call used: tokens, money in US dollars (None when the price is unknown), latency in milliseconds.
+
+    `tokens_cached` of `tokens_in` were read from the vendor's cache; the store does not keep it.
+    """
 
     tokens_in: int = 0
     tokens_out: int = 0
     usd: float | None = None
     latency_ms: float = 0.0
+    tokens_cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +130,16 @@ class Ask(Protocol):
 
 
 def messages_json(messages: Sequence[Message]) -> str:
-    """Return messages as compact JSON: a list of [role, content] or [role, content, name]."""
-    rows = [[m.role, m.content, m.name] if m.name else [m.role, m.content] for m in messages]
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    """Return messages as compact JSON: a list of [role, content] or [role, content, name], all of `storable` text."""
+    rows = [(m.role, m.content) if m.name is None else (m.role, m.content, m.name) for m in messages]
+    return to_json(rows).decode()
 
 
 def parse_messages(text: str) -> tuple[Message, ...]:
     """Return the messages of a text written by `messages_json`."""
-    return tuple(Message(*row) for row in json.loads(text)) if text else ()
+    return tuple(Message(*row) for row in from_json(text)) if text else ()
+
+
+def storable(text: str) -> str:
+    """Return text without lone surrogates, which a model's JSON may hold and no store takes; each becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -14,6 +14,16 @@ Metric = Literal["hard", "soft", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
+class Attempted:
+    """What the judges of a task look at: the answer and the recorded messages of one attempt, on whose draw."""
+
+    task: Task
+    answer: str
+    messages: tuple[Message, ...]
+    draw: str
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One rollout kept as evidence. `hard` and `soft` are None when the reply was missing: that is not a zero."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
 
 class Spec(BaseModel):
@@ -59,6 +59,101 @@ class Choice(Spec):
     options: list[str] = Field(min_length=2)
 
 
+class F1(Spec):
+    """The answer shares words with one of `expected`: soft is the token F1 of SQuAD, passed from `threshold` on."""
+
+    kind: Literal["f1"]
+    expected: str | list[str]
+    threshold: float = Field(default=0.8, gt=0, le=1)
+
+
+class Anls(Spec):
+    """The answer is spelled like one of `expected`: soft is ANLS (0 below 0.5), passed from `threshold` on."""
+
+    kind: Literal["anls"]
+    expected: str | list[str]
+    threshold: float = Field(default=0.8, gt=0, le=1)
+
+
+class Json(Spec):
+    """The answer holds one JSON value, valid under `schema`, equal in `fields` (path such as `items.0.id` -> value).
+
+    `schema` is a JSON Schema without references and formats. Soft is the share of these conditions that hold; numbers
+    are equal within `tolerance`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    kind: Literal["json"]
+    json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
+    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    tolerance: float = Field(default=1e-9, ge=0)
+
+
+class Table(Spec):
+    """The answer's last Markdown, CSV or TSV table has the cells of `expected` (rows, or a table as text).
+
+    Rows after the first may stand in `any_order`; numbers are equal within `tolerance`; soft is the share of right
+    cells (of right rows in any order).
+    """
+
+    kind: Literal["table"]
+    expected: str | list[list[str]]
+    any_order: bool = False
+    tolerance: float = Field(default=1e-9, ge=0)
+
+
+class ToolCalled(Spec):
+    """The recorded messages hold `min` to `max` calls of the tool `name` with at least these `arguments`.
+
+    What the answer says of tools counts for nothing; an attempt of which nothing was recorded has no score.
+    """
+
+    kind: Literal["tool_called"]
+    name: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    min: int = Field(default=1, ge=0)
+    max: int | None = Field(default=None, ge=0)
+
+
+class Length(Spec):
+    """The answer has `min` to `max` words (or characters, or lines). Shape only: it cannot promote alone."""
+
+    kind: Literal["length"]
+    min: int = Field(default=0, ge=0)
+    max: int | None = Field(default=None, ge=0)
+    unit: Literal["words", "characters", "lines"] = "words"
+
+
+class Heading(Spec):
+    """The answer has the Markdown headings `expected` (at `level`, if given). Shape only: it cannot promote alone."""
+
+    kind: Literal["heading"]
+    expected: str | list[str]
+    level: int | None = Field(default=None, ge=1, le=6)
+
+
+class Rubric(Spec):
+    """A judge model finds how much of `rubric` the answer fulfils: none, little, half, most (0.75), all.
+
+    Soft is the median of `votes` independent votes, passed from `threshold` on. The model sees the task too.
+    """
+
+    kind: Literal["rubric"]
+    rubric: str
+    votes: int = Field(default=1, ge=1, le=9)
+    threshold: float = Field(default=0.75, gt=0, le=1)
+
+
+class Command(Spec):
+    """The registered command `name` exits with 0 in a private folder that holds the task's files and `answer.txt`.
+
+    A person registers commands at a terminal; a task can only name one. The answer also is its standard input.
+    """
+
+    kind: Literal["command"]
+    name: str
+
+
 class All(Spec):
     """Every judge in `judges` passes; soft is their mean."""
 
@@ -66,10 +161,35 @@ class All(Spec):
     judges: list[JudgeSpec] = Field(min_length=1)
 
 
-JudgeSpec = Annotated[Exact | Contains | Regex | Numeric | Choice | All, Field(discriminator="kind")]
-All.model_rebuild()
+class Part(Spec):
+    """A judge and its weight among others."""
+
+    judge: JudgeSpec
+    weight: float = Field(default=1.0, gt=0)
+
+
+class Weighted(Spec):
+    """The weighted mean of `judges` ({judge, weight}) is at least `threshold`; soft is that mean."""
+
+    kind: Literal["weighted"]
+    judges: list[Part] = Field(min_length=1)
+    threshold: float = Field(default=0.8, gt=0, le=1)
+
+
+Leaf = (
+    Exact | Contains | Regex | Numeric | Choice | F1 | Anls | Json | Table | ToolCalled | Length | Heading | Rubric
+    | Command
+)  # fmt: skip
+JudgeSpec = Annotated[Leaf | All | Weighted, Field(discriminator="kind")]
+for _model in (All, Part, Weighted):
+    _model.model_rebuild()
 _ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec)
-KINDS: tuple[str, ...] = ("exact", "contains", "regex", "numeric", "choice", "all")
+SPECS: dict[str, type[Spec]] = {
+    "exact": Exact, "contains": Contains, "regex": Regex, "numeric": Numeric, "choice": Choice, "f1": F1, "anls": Anls,
+    "json": Json, "table": Table, "tool_called": ToolCalled, "command": Command, "rubric": Rubric, "length": Length,
+    "heading": Heading, "all": All, "weighted": Weighted,
+}  # fmt: skip
+KINDS: tuple[str, ...] = tuple(SPECS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +205,13 @@ class Score:
     hint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """No judgement, and why: the trial is missing, which is not a zero."""
+
+    reason: str
+
+
 def parse_spec(value: object) -> JudgeSpec:
     """Return the judge spec of a decoded JSON value. Raises pydantic.ValidationError when it is none."""
     return _ADAPTER.validate_python(value)
@@ -97,4 +224,4 @@ def parse_spec_json(text: str) -> JudgeSpec:
 
 def spec_json(spec: JudgeSpec) -> str:
     """Return the spec as compact JSON, without defaults."""
-    return spec.model_dump_json(exclude_defaults=True)
+    return spec.model_dump_json(exclude_defaults=True, by_alias=True)

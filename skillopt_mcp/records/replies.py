@@ -1,6 +1,8 @@
-"""Replies: what an optimizer must answer at each stage, as the JSON it is parsed from."""
+"""Replies: what a model must answer at each stage, as the JSON it is parsed from."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,4 +45,25 @@ class RankReply(_Reply):
     ranking: list[int] = Field(default_factory=list)
 
 
-SCHEMAS: dict[str, type[BaseModel]] = {"patch": PatchReply, "merge": MergeReply, "rank": RankReply}
+class RubricReply(_Reply):
+    """How much of the rubric the answer fulfils, and why."""
+
+    reasoning: str = ""
+    grade: Literal["none", "little", "half", "most", "all"]
+
+
+class CheckReply(_Reply):
+    """How a registered command ended: its exit code, or the limit that it was ended at; never neither.
+
+    `output` is the end of what it printed, for people; `confined` how it was kept from the rest of the machine.
+    """
+
+    exit: int | None = None
+    limit: Literal["time", "processes", "signal"] | None = None
+    output: str = ""
+    confined: str = "none"
+
+
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "patch": PatchReply, "merge": MergeReply, "rank": RankReply, "rubric": RubricReply, "check": CheckReply,
+}  # fmt: skip

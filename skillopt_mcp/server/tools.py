@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from mcp.server.mcpserver.tools import Tool
@@ -27,6 +28,7 @@ from skillopt_mcp.operations.results import (
 )
 from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.server.app import LISTED_PATH
 
 EVALUATE_WAIT_S = 25.0
 
@@ -170,7 +172,7 @@ def tools_over(workspace: Workspace) -> list[Tool]:
 
 
 def listing(tools: Iterable[Tool]) -> str:
-    """Return what hosts are told of the tools, as the JSON that is shipped in `tools.json`."""
+    """Return what hosts are told of the tools, as the JSON that this module, when run, writes to `tools.json`."""
     listed = [
         ListedTool(
             name=tool.name,
@@ -211,3 +213,7 @@ def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
         variants = [variant for variant in shape.get("anyOf", []) if variant != {"type": "null"}]
         properties[name] = {**(variants[0] if variants else {}), **kept}
     return {"type": "object", "properties": properties, "required": schema.get("required", [])}
+
+
+if __name__ == "__main__":
+    LISTED_PATH.write_text(listing(tools_over(Workspace(Path()))))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from skillopt_mcp.prompts.asking import Parsed, ask_parsed
 from skillopt_mcp.prompts.loading import Prompts, fill
 from skillopt_mcp.prompts.rendering import render_edits, render_evidence
 from skillopt_mcp.records.calls import Ask, Call, Question
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.replies import EditReply, MergeReply
 from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.stages.asking import Parsed, ask_parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,10 @@ def _merge_level(
             merged[name].append(chunk[0])
             continue
         reply = next(replies)
-        if reply.value is None or not reply.value.edits:
+        patch = _merged(reply, pool)
+        if patch is None:
             unusable.append(f"merge: {reply.problem or 'the merged patch is empty'}")
-        merged[name].append(_merged(reply, pool))
+        merged[name].append(patch or _joined(chunk))
     return merged
 
 
@@ -95,9 +96,20 @@ def _question(files: SkillFiles, pool: list[Edit], settings: MergeSettings, draw
     return Call("optimizer", "merge", question, draw)
 
 
-def _merged(reply: Parsed[MergeReply], pool: list[Edit]) -> Patch:
+def _joined(patches: Sequence[Patch]) -> Patch:
+    """Return all edits of the patches in order; equal ones become one, which keeps the sources of all."""
+    edits: dict[tuple[str, str, str | None, str | None], Edit] = {}
+    for edit in (edit for patch in patches for edit in patch.edits):
+        twin = edits.get(_key(edit), edit)
+        sources = tuple(dict.fromkeys((*twin.sources, *edit.sources)))
+        edits[_key(edit)] = replace(twin, sources=sources, from_failure=twin.from_failure or edit.from_failure)
+    return Patch(tuple(edits.values()), "\n".join(filter(None, (patch.reasoning for patch in patches))))
+
+
+def _merged(reply: Parsed[MergeReply], pool: list[Edit]) -> Patch | None:
+    """Return the model's merged patch, or None when there is none to use."""
     if reply.value is None or not reply.value.edits:
-        return Patch(tuple({(edit.op, edit.path, edit.target, edit.content): edit for edit in pool}.values()))
+        return None
     claims = reply.value.merged_from
     edits = [
         _with_provenance(edit, pool, claims[n] if n < len(claims) else []) for n, edit in enumerate(reply.value.edits)
@@ -106,15 +118,15 @@ def _merged(reply: Parsed[MergeReply], pool: list[Edit]) -> Patch:
 
 
 def _with_provenance(edit: EditReply, pool: list[Edit], numbers: list[int]) -> Edit:
-    """Return the merged edit with sources recomputed from the edits that it stands for: the equal and the named ones."""
+    """Return the merged edit with the sources of the edits that it stands for: the equal and the named ones."""
     parents = [pool[number - 1] for number in numbers if 1 <= number <= len(pool)]
-    parents += [each for each in pool if (each.op, each.path, each.target, each.content) == _key(edit)]
+    parents += [each for each in pool if _key(each) == _key(edit)]
     sources = tuple(dict.fromkeys(source for each in parents or pool for source in each.sources))
     from_failure = any(each.from_failure for each in parents or pool)
     return Edit(edit.op, edit.target, edit.content, edit.path, sources, from_failure)
 
 
-def _key(edit: EditReply) -> tuple[str, str, str | None, str | None]:
+def _key(edit: Edit | EditReply) -> tuple[str, str, str | None, str | None]:
     return (edit.op, edit.path, edit.target, edit.content)
 
 

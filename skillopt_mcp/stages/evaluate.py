@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.gates.means import mean_score, metric_value
-from skillopt_mcp.gates.strict import strict
+from skillopt_mcp.gates.strict import Comparison, TaskScore, compare
 from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.evidence import Mean, Metric, SearchVerdict, Trial
+from skillopt_mcp.records.evidence import Mean, Metric, Trial
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.rollout import Attempt, rollout
@@ -30,17 +30,11 @@ def evaluate(ask: Ask, files: SkillFiles, tasks: Sequence[Task], metric: Metric,
     return Evaluation(trials, mean, metric_value(mean, metric))
 
 
-def search_verdict(candidate: Evaluation, current: Evaluation, best: float, metric: Metric) -> SearchVerdict:
-    """Return the strict gate's verdict on the tasks that both versions have a score for; without any it rejects."""
-    common = _scored(candidate) & _scored(current)
-    if not common:
-        return "reject"
-    ours, theirs = (
-        metric_value(mean_score(trial for trial in each.trials if trial.task.id in common), metric)
-        for each in (candidate, current)
-    )
-    return strict(ours, theirs, best)
+def search_verdict(candidate: Evaluation, current: Evaluation, best: Evaluation, metric: Metric) -> Comparison:
+    """Return the strict gate's verdict, over the tasks that all have a score for."""
+    return compare(task_scores(candidate), task_scores(current), task_scores(best), metric)
 
 
-def _scored(evaluation: Evaluation) -> set[int]:
-    return {trial.task.id for trial in evaluation.trials if not trial.missing}
+def task_scores(evaluation: Evaluation) -> list[TaskScore]:
+    """Return what gates compare of an evaluation: one score per task."""
+    return [TaskScore(trial.task.id, trial.hard, trial.soft) for trial in evaluation.trials]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skillopt_mcp.prompts.asking import ask_parsed
 from skillopt_mcp.prompts.loading import Prompts, fill
 from skillopt_mcp.prompts.rendering import render_evidence, render_trajectories
 from skillopt_mcp.records.calls import Ask, Call, Question
@@ -13,7 +14,6 @@ from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.replies import EditReply, PatchReply
 from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.stages.asking import ask_parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,12 @@ class ReflectSettings:
 def reflect(ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], settings: ReflectSettings) -> Reflection:
     """Return a patch per minibatch of failures (hard is 0) and of successes, of at most the step's budget each.
 
-    Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's trajectories.
+    What has no score is neither. Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's
+    trajectories.
     """
     if settings.budget < 1:
         return Reflection((), ())
-    failures = [each for each in evidence if not each.hard]
+    failures = [each for each in evidence if each.hard is False]
     successes = [each for each in evidence if each.hard]
     calls, sources = [], []
     for name, group in (("failure", failures), ("success", successes)):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_mcp.judges.scoring import score
+from skillopt_mcp.judges.judging import judge_all
 from skillopt_mcp.records.calls import Ask, Call, Reply, Rollout
-from skillopt_mcp.records.evidence import Trajectory, Trial
+from skillopt_mcp.records.evidence import Attempted, Trajectory, Trial
+from skillopt_mcp.records.judging import Score, Unscored
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 
@@ -24,7 +25,12 @@ class Attempt:
 def rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
     """Return one judged trial per attempt, in order; a missing reply is a trial without a score."""
     calls = [Call("target", "rollout", Rollout(each.files, each.task), each.draw) for each in attempts]
-    return [_judged(attempt, reply) for attempt, reply in zip(attempts, ask(calls), strict=True)]
+    rolled = list(zip(attempts, ask(calls), strict=True))
+    answered = [
+        Attempted(each.task, reply.text, reply.messages, each.draw) for each, reply in rolled if not reply.missing
+    ]
+    outcomes = iter(judge_all(ask, answered))
+    return [_trial(each, reply, _missing(reply) if reply.missing else next(outcomes)) for each, reply in rolled]
 
 
 def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
@@ -45,9 +51,12 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
     ]
 
 
-def _judged(attempt: Attempt, reply: Reply) -> Trial:
+def _missing(reply: Reply) -> Unscored:
+    return Unscored(f"missing ({reply.fault}): {reply.text}")
+
+
+def _trial(attempt: Attempt, reply: Reply, outcome: Score | Unscored) -> Trial:
     version = attempt.files.digest
-    if reply.missing:
-        return Trial(version, attempt.task, attempt.draw, reply, None, None, f"missing ({reply.fault}): {reply.text}")
-    result = score(attempt.task.judge, reply.text)
-    return Trial(version, attempt.task, attempt.draw, reply, result.hard, result.soft, result.reason, result.hint)
+    if isinstance(outcome, Unscored):
+        return Trial(version, attempt.task, attempt.draw, reply, None, None, outcome.reason)
+    return Trial(version, attempt.task, attempt.draw, reply, outcome.hard, outcome.soft, outcome.reason, outcome.hint)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from skillopt_mcp.prompts.asking import ask_parsed
 from skillopt_mcp.prompts.loading import Prompts, fill
 from skillopt_mcp.prompts.rendering import render_edits, render_evidence
 from skillopt_mcp.records.calls import Ask, Call, Question
 from skillopt_mcp.records.edits import Patch
 from skillopt_mcp.records.replies import RankReply
 from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.stages.asking import ask_parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,5 +8,5 @@ from skillopt_mcp.records.skills import SkillFiles
 
 
 def update(files: SkillFiles, patch: Patch, budget: int) -> Applied:
-    """Return the candidate's files with a report per edit; equal to `files` when nothing applied (then nothing is paid)."""
+    """Return the candidate's files with a report per edit; they equal `files` when nothing applied."""
     return apply_patch(files, patch, budget=budget)

@@ -92,7 +92,9 @@ class Calls:
             if not claims:
                 return []
             connection.executemany(
-                "insert or ignore into call(key, scope, role, stage, draw, refs, owner) values (?, ?, ?, ?, ?, ?, ?)",
+                "insert into call(key, scope, role, stage, draw, refs, owner) values (?, ?, ?, ?, ?, ?, ?)"
+                # An owner that claims again sends again: its last attempt was cut short.
+                " on conflict(key) do update set n_claims = n_claims + 1 where owner = excluded.owner",
                 [(key, scope, call.role, call.stage, call.draw, _refs(call), owner) for key, call in claims],
             )
             marks = ",".join("?" * len(claims))
@@ -115,8 +117,9 @@ class Calls:
     def ledger(self, scope: str) -> list[LedgerRow]:
         """Return what a scope used, one row per role and stage."""
         rows = self._pool.rows(
-            "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1), sum(r.tokens_in),"
-            " sum(r.tokens_out), case when count(r.usd) = count(r.call_id) then sum(r.usd) end, sum(r.latency_ms)"
+            "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1),"
+            " coalesce(sum(r.tokens_in), 0), coalesce(sum(r.tokens_out), 0),"
+            " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms)"
             " from call c left join reply r on r.call_id = c.id where c.scope = ? group by c.role, c.stage"
             " order by c.role, c.stage",
             [scope],

@@ -13,6 +13,7 @@ from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 
+_DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
 _CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks from confirmation"
 
 
@@ -95,11 +96,18 @@ class Decisions:
     def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
         """Return the newest decision of a gate on a version against a base."""
         row = self._pool.row(
-            "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
-            " where skill_id = ? and gate = ? and base_version = ? and version_id = ? order by id desc limit 1",
+            f"{_DECISION} where skill_id = ? and gate = ? and base_version = ? and version_id = ?"
+            " order by id desc limit 1",
             [skill_id, gate, base_version, version_id],
         )
-        return Decision(cast(int, row[0]), *(str(value) for value in row[1:])) if row else None
+        return _decision(row) if row else None
+
+    def latest_in(self, skill_id: int, scope: str) -> Decision | None:
+        """Return the newest decision of a scope: one step of a run, or a promotion test."""
+        row = self._pool.row(
+            f"{_DECISION} where skill_id = ? and scope = ? order by id desc limit 1", [skill_id, scope]
+        )
+        return _decision(row) if row else None
 
 
 def insert_decision(connection: Connection, decision: Decision) -> None:
@@ -110,6 +118,10 @@ def insert_decision(connection: Connection, decision: Decision) -> None:
         [decision.skill_id, decision.gate, decision.base_version, decision.version_id, decision.scope,
          decision.verdict, decision.reason, decision.inputs],
     )  # fmt: skip
+
+
+def _decision(row: Row) -> Decision:
+    return Decision(cast(int, row[0]), *(str(value) for value in row[1:]))
 
 
 def _confirmation(row: Row) -> ConfirmationRow:

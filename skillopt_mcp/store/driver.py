@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -10,13 +11,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from skillopt_mcp.errors import StoreError, UnsafeStore
+from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
 
 BUSY_TIMEOUT_S = 30
-NETWORK_FILE_SYSTEMS = frozenset(  # as /proc/self/mountinfo spells them
-    ["nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "9p", "v9fs", "virtiofs", "vboxsf", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.rclone", "fuse.glusterfs", "fuse.s3fs", "davfs", "fuse.davfs2", "beegfs", "gpfs", "prl_fs", "fuse.vmhgfs-fuse", "drvfs"]
-)
+MOUNT_TABLE = Path("/proc/self/mountinfo")
+NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
+    [
+        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs",
+        "davfs", "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs",
+        "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs2", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs",
+    ]
+)  # fmt: skip
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _SETTINGS = (
+    "pragma page_size = 2048",  # of a new store: half the bytes written for a small row, no slower for a large one
     "pragma synchronous = full",
     "pragma journal_size_limit = 67108864",
     "pragma trusted_schema = off",
@@ -78,18 +86,24 @@ def connect(path: Path) -> Connection:
         connection: Connection = sqlite().connect(
             str(path), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        for setting in _SETTINGS:
-            connection.execute(setting)
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn every failure of SQLite into a StoreError that says what to do."""
+    """Turn every failure of SQLite into a StoreError that says what to do, a value it cannot hold into BadInput."""
     try:
         yield
     except sqlite().Error as error:
         raise _explained(error, path) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers") from error
 
 
 def _explained(error: Exception, path: Path) -> StoreError:
@@ -109,7 +123,7 @@ def _explained(error: Exception, path: Path) -> StoreError:
 
 def refuse_network_file_system(path: Path) -> None:
     """Raise UnsafeStore when `path` lies on a file system whose locks or shared memory cannot be trusted."""
-    kind = _file_system(path)
+    kind = file_system(path)
     if kind in NETWORK_FILE_SYSTEMS:
         raise UnsafeStore(
             f"the store '{path}' lies on a network file system ('{kind}'), where SQLite can lose data: "
@@ -117,16 +131,19 @@ def refuse_network_file_system(path: Path) -> None:
         )
 
 
-def _file_system(path: Path) -> str:
-    mounts = Path("/proc/self/mountinfo")
-    if not mounts.exists():
-        return ""
-    real = os.path.realpath(path.parent)
-    best, kind = "", ""
-    for line in mounts.read_text("utf-8", "replace").splitlines():
-        left, _, right = line.partition(" - ")
-        point = left.split(" ")[4].replace("\\040", " ")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, right.split(" ")[0]
+def file_system(path: Path) -> str:
+    """Return the kind of file system that `path` would lie on, or "" where the system does not tell."""
+    table = MOUNT_TABLE.read_text("utf-8", "replace") if MOUNT_TABLE.exists() else ""
+    return file_system_in(table, os.path.realpath(path))
+
+
+def file_system_in(mount_table: str, path: str) -> str:
+    """Return the kind of file system of a resolved path: that of the deepest mount above it, the last of equals."""
+    deepest, kind = "", ""
+    for line in mount_table.splitlines():
+        mount, _, source = line.partition(" - ")
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), mount.split(" ")[4])
+        is_above = path == point or path.startswith(point.rstrip("/") + "/")
+        if is_above and len(point) >= len(deepest):
+            deepest, kind = point, source.split(" ")[0]
     return kind

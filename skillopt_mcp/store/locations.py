@@ -14,5 +14,5 @@ ENVIRONMENT = "SKILLOPT_STORE"
 def store_path(given: str | None, environ: Mapping[str, str]) -> Path:
     """Return the store's file: `given`, else $SKILLOPT_STORE, else in the user's data folder; always absolute."""
     named = given or environ.get(ENVIRONMENT)
-    path = Path(named).expanduser() if named else platformdirs.user_data_path("skillopt-mcp") / "skillopt.db"
+    path = Path(os.path.expanduser(named)) if named else platformdirs.user_data_path("skillopt-mcp") / "skillopt.db"
     return Path(os.path.abspath(path))

@@ -33,7 +33,7 @@ def migrate(connection: Connection, path: Path) -> None:
     files = migration_files()
     with driver.storage_errors(path):
         version = _checked_version(connection, path, len(files))
-        _set_journal_mode(connection, path)
+        _set_journal_mode(connection, path, is_new=version == 0)
         if version == len(files):
             return
         connection.execute("begin immediate")
@@ -53,7 +53,7 @@ def _checked_version(connection: Connection, path: Path, newest: int) -> int:
     version = int(connection.execute("pragma user_version").fetchone()[0])
     owner = int(connection.execute("pragma application_id").fetchone()[0])
     if owner != APPLICATION_ID:
-        if version or connection.execute("select count(*) from sqlite_schema").fetchone()[0]:
+        if owner or version or connection.execute("select count(*) from sqlite_schema").fetchone()[0]:
             raise StoreError(f"'{path}' is a database of another program: name another file with --store")
         return 0
     if version > newest:
@@ -64,10 +64,11 @@ def _checked_version(connection: Connection, path: Path, newest: int) -> int:
     return version
 
 
-def _set_journal_mode(connection: Connection, path: Path) -> None:
+def _set_journal_mode(connection: Connection, path: Path, *, is_new: bool) -> None:
+    """Choose WAL for a new store where it is safe. A store keeps its mode: another process may have it open."""
     mode = str(connection.execute("pragma journal_mode").fetchone()[0])
     if driver.is_safe_for_wal(driver.sqlite_version()):
-        if mode != "wal":
+        if is_new and mode != "wal":
             _retry_while_busy(lambda: connection.execute("pragma journal_mode = wal"))
     elif mode == "wal":
         found = ".".join(map(str, driver.sqlite_version()))

@@ -82,7 +82,9 @@ class Pool:
             return found
 
     def close(self) -> None:
-        """Close every idle connection; the lent ones are closed when they come back."""
+        """Close every idle connection; the lent ones are closed when they come back. A forked child leaves them be."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

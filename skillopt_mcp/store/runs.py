@@ -25,7 +25,8 @@ class Runs:
         with self._pool.write() as connection:
             connection.execute(
                 "insert into run"
-                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
                  json.dumps(run.sessions), run.target, run.optimizer, run.status],
             )  # fmt: skip

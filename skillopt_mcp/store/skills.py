@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from skillopt_mcp.errors import NotFound
+from skillopt_mcp.errors import NotFound, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
@@ -43,6 +43,10 @@ class Skills:
             paths = ", ".join(f"'{skill.path}'" for skill in skills)
             raise NotFound(f"{len(skills)} tracked skills are named '{name_or_path}': use the path, one of {paths}")
         return skills[0]
+
+    def find_paths(self, name: str) -> list[str]:
+        """Return the paths of the tracked skills of this name, the oldest first."""
+        return [str(row[0]) for row in self._pool.rows("select path from skill where name = ? order by id", [name])]
 
     def get_skill(self, skill_id: int) -> Skill:
         """Return the skill with this id."""
@@ -83,7 +87,10 @@ class Skills:
         return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
 
     def get_files(self, skill_id: int, version_id: str) -> SkillFiles:
-        """Return the files of a version, byte for byte. Raises NotFound when the store has no such version."""
+        """Return the files of a version, byte for byte.
+
+        Raises NotFound when the store has no such version, UnsafeStore when its bytes are not those it was named by.
+        """
         rows = self._pool.rows(
             "select f.path, b.content, b.encoding, f.executable from version_file f join blob b on b.sha256 = f.sha256"
             " where f.skill_id = ? and f.version_id = ?",
@@ -91,7 +98,10 @@ class Skills:
         )
         if not rows:
             raise NotFound(f"the store has no version '{version_id}' of this skill")
-        return SkillFiles(tuple(_file(row) for row in rows))
+        files = SkillFiles(tuple(_file(row) for row in rows))
+        if files.digest != version_id:
+            raise UnsafeStore(f"version '{version_id}' is damaged in the store: restore a backup; nothing was changed")
+        return files
 
     def add_root(self, path: str) -> None:
         """Register a skill root that a person named; it is already resolved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -107,6 +108,19 @@ class Tasks:
             n_new = connection.execute(_N_NEW, [skill_id, skill_id]).fetchone()[0]
         return trajectory_id, added, n_new
 
+    def find_prompt(self, skill_id: int, name: str) -> str | None:
+        """Return the prompt of the task that the caller named so, or None."""
+        row = self._pool.row("select prompt from task where skill_id = ? and name = ?", [skill_id, name])
+        return str(row[0]) if row else None
+
+    def is_held_out(self, skill_id: int, prompt: str) -> bool:
+        """Return whether a val or test task has this prompt, whatever blanks surround it."""
+        row = self._pool.row(
+            "select 1 from task where skill_id = ?1 and split <> 'train' and trim(prompt, ?3) = trim(?2, ?3) limit 1",
+            [skill_id, prompt, string.whitespace],
+        )
+        return row is not None
+
     def count_trajectories(self, skill_id: int) -> tuple[int, int]:
         """Return how many trajectories a skill has, and how many of them came since its last proposal."""
         total = self._pool.row("select count(*) from trajectory where skill_id = ?", [skill_id])
@@ -124,9 +138,9 @@ class Tasks:
     def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
         """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
         rows = self._pool.rows(
-            "select id from trajectory t where skill_id = ?1 and hard is not null and not exists (select 1 from task k"
-            " where k.skill_id = ?1 and k.split <> 'train' and k.prompt = t.prompt) order by id desc limit ?2",
-            [skill_id, n],
+            "select id from trajectory where skill_id = ?1 and hard is not null and trim(prompt, ?3) not in"
+            " (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train') order by id desc limit ?2",
+            [skill_id, n, string.whitespace],
         )
         return [cast(int, row[0]) for row in reversed(rows)]
 

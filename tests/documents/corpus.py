@@ -29,9 +29,9 @@ DOCUMENTS = _documents()
 
 PIECES = st.sampled_from(
     [
-        "\n", "\r\n", "\r", " ", "\t", "a", "word", "é", "\U0001f600", "- ", "1. ", "> ", "# T", "```", "````", "~~~", "``` py",
-        "    ", "---", "---\n", "name: x\n", "description: d\n", "<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->",
-        "<!--APPENDIX_START-->", "<!--\tAPPENDIX_END -->", "<!-- ", "SLOW_UPDATE_END -->", "\ufeff",
+        "\n", "\r\n", "\r", " ", "\t", "a", "word", "é", "\U0001f600", "- ", "1. ", "> ", "# T", "```", "````", "~~~",
+        "``` py", "    ", "---", "---\n", "name: x\n", "description: d\n", "<!-- SLOW_UPDATE_START -->", "<!-- ",
+        "<!-- SLOW_UPDATE_END -->", "<!--APPENDIX_START-->", "<!--\tAPPENDIX_END -->", "SLOW_UPDATE_END -->", "\ufeff",
     ]
 )  # fmt: skip
 TEXTS = st.lists(PIECES, max_size=30).map("".join)

@@ -163,14 +163,19 @@ def test_an_anchor_that_touches_a_protected_region_is_protected(op: Op, target: 
 
 
 def test_text_is_not_inserted_into_a_region_that_begins_on_the_line() -> None:
-    assert why("a <!-- APPENDIX_START -->\nx\n<!-- APPENDIX_END -->\n", Edit("insert_after", "a", "new")) == "protected"
+    main = "a <!-- APPENDIX_START -->\nx\n<!-- APPENDIX_END -->\n"
+    [report] = applied(main, Edit("insert_after", "a", "new")).reports
+    assert (report.reason, report.detail) == (
+        "protected",
+        "a protected region begins on the target's last line; choose a line above it",
+    )
 
 
 def test_front_matter_changes_by_its_description_alone() -> None:
     assert why(FRONT + "Body.\n", Edit("replace", "name: x", "name: y")) == "protected"
     assert why(FRONT + "Body.\n", Edit("insert_after", "name: x", "hooks: y")) == "protected"
     assert why("Body.\n", Edit("replace", "Body.", "---\nallowed-tools: Bash\n---\n")) == "protected"
-    assert why("---\nname: x\nBody.\n", Edit("append", content="---\n")) == "protected"
+    assert why("---\nname: x\n", Edit("append", content="---\n")) == "protected"
 
 
 def test_opaque_front_matter_refuses_a_description_and_nothing_else() -> None:
@@ -206,8 +211,9 @@ def test_overlapping_edits_are_all_unmatched_and_the_rest_applies() -> None:
     assert reasons(result) == ["overlap", "overlap", None]
     assert "edit 1" in result.reports[0].detail
     assert result.files.main == b"a b c\ny\n"
-    two = applied(FRONT, Edit("set_description", content="One."), Edit("set_description", content="Two."))
-    assert reasons(two) == ["overlap", "overlap"]
+    for front in (FRONT, FRONT.replace(" Old words.", "")):
+        two = applied(front, Edit("set_description", content="One."), Edit("set_description", content="Two."))
+        assert reasons(two) == ["overlap", "overlap"]
 
 
 def test_an_insertion_inside_a_replaced_span_overlaps_and_at_its_edge_does_not() -> None:
@@ -307,9 +313,9 @@ def test_edits_next_to_code_and_regions_leave_all_else_identical(name: str) -> N
     document = parse(content)
     lines = [line for line in content.splitlines(keepends=True) if line.strip() and content.count(line.strip()) == 1]
     for line in lines:
-        at = content.index(line)
-        inside = any(start < at + len(line) and at < end for start, end in document.reserved)
         target = line.strip().decode().removeprefix("\ufeff")
+        at = content.index(target.encode())
+        inside = any(start < at + len(target.encode()) and at < end for start, end in document.reserved)
         result = applied(content, Edit("replace", target, "A new line.\nAnd one more."))
         if inside:
             assert reasons(result) == ["protected"]

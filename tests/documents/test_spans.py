@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from corpus import BYTES, DOCUMENTS
 from hypothesis import given
@@ -62,7 +64,8 @@ def test_a_real_shape_has_its_region_and_not_the_marker_in_its_code() -> None:
 
 
 def test_both_kinds_of_region_are_found_with_any_space_in_the_comment() -> None:
-    content = b"a\n<!--SLOW_UPDATE_START-->\nx\n<!--\tSLOW_UPDATE_END  -->\nb\n<!--\nAPPENDIX_START -->y<!-- APPENDIX_END -->c\n"
+    content = b"a\n<!--SLOW_UPDATE_START-->\nx\n<!--\tSLOW_UPDATE_END  -->\nb\n"
+    content += b"<!--\nAPPENDIX_START -->y<!-- APPENDIX_END -->c\n"
     assert protected(content) == [
         b"<!--SLOW_UPDATE_START-->\nx\n<!--\tSLOW_UPDATE_END  -->\n",
         b"<!--\nAPPENDIX_START -->y<!-- APPENDIX_END -->",
@@ -93,6 +96,15 @@ def test_a_marker_after_a_fence_that_never_closes_still_counts() -> None:
 
 def test_indentation_before_a_marker_is_protected_with_it() -> None:
     assert protected(b"a\n  " + START + b"x" + END + b" \t\r\nb") == [b"  " + START + b"x" + END + b" \t\r\n"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["- ", "> ", "- ```\n", "<!-- ", "   " + END.decode(), "\t", "```\n" + START.decode()]
+)
+def test_a_large_hostile_document_is_read_soon(piece: str) -> None:
+    started = time.process_time()
+    assert_whole((piece * (200_000 // len(piece)) + "\n- ```\n").encode() + START)
+    assert time.process_time() - started < 3
 
 
 def test_text_with_a_marker_or_its_beginning_is_recognised() -> None:

@@ -58,6 +58,6 @@ def _item(part: object) -> Json:
 
 
 def _result(output: object) -> Json:
-    """Return the object in a tool's output: plain text, or text parts, after a line of the host's own."""
+    """Return the object in a tool's output: text, or text parts, behind the host's own "Wall time ... Output:"."""
     text = output if isinstance(output, str) else "".join(part.get("text", "") for part in output)
-    return first_object(text)
+    return first_object(text.partition("Output:")[2] or text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,18 +56,24 @@ def run_claude(binary: str, place: Path, server: list[str], script: Script) -> S
 
 def run_codex(binary: str, place: Path, server: list[str], script: Script) -> Session:
     """Run Codex in `place`/project, its sandbox on, with one MCP server and a script as its model."""
+    return run_configured_codex(binary, place, _codex_server(server), script)
+
+
+def run_configured_codex(binary: str, place: Path, config: str, script: Script) -> Session:
+    """Run Codex in `place`/project with the text of a configuration that it must understand to the last key."""
     home, project = _folders(place)
     with serving(Responses, script) as model:
         (home / ".codex").mkdir(exist_ok=True)
-        (home / ".codex" / "config.toml").write_text(_CODEX_CONFIG + _codex_server(server, model.port))
+        (home / ".codex" / "config.toml").write_text(_CODEX_CONFIG.replace("PORT", str(model.port)) + config)
         settings = {"CODEX_HOME": str(home / ".codex"), "LOOPBACK_KEY": "loopback-only"}
-        command = [binary, "exec", "--json", "--skip-git-repo-check", _PROMPT]
+        command = [binary, "--strict-config", "exec", "--json", "--skip-git-repo-check", _PROMPT]
         return _finished(_run(command, project, home, settings), model.requests)
 
 
 def host_environment(home: Path, settings: dict[str, str]) -> dict[str, str]:
-    """Return an environment with nothing of the caller's in it but the search path."""
-    plain = {"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb", "LANG": "C.UTF-8"}
+    """Return an environment with nothing of the caller's in it but the search path, the console script first."""
+    search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    plain = {"PATH": search, "HOME": str(home), "TERM": "dumb", "LANG": "C.UTF-8"}
     return {**plain, "NO_PROXY": "127.0.0.1,localhost", **settings}
 
 
@@ -105,19 +112,19 @@ check_for_update_on_startup = false
 [analytics]
 enabled = false
 
-"""
-
-
-def _codex_server(server: list[str], port: int) -> str:
-    return f"""\
 [model_providers.loopback]
 name = "loopback"
-base_url = "http://127.0.0.1:{port}/v1"
+base_url = "http://127.0.0.1:PORT/v1"
 env_key = "LOOPBACK_KEY"
 wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
 
+"""
+
+
+def _codex_server(server: list[str]) -> str:
+    return f"""\
 [mcp_servers.skillopt]
 command = {json.dumps(server[0])}
 args = {json.dumps(server[1:])}

@@ -109,13 +109,9 @@ def serving(api: type[Api], script: Script) -> Iterator[Model]:
 
 
 def first_object(text: str) -> Json:
-    """Return the first JSON object in a text, or the text itself under "text"."""
-    start = text.find("{")
-    if start >= 0:
-        try:
-            value = json.JSONDecoder().raw_decode(text[start:])[0]
-        except ValueError:
-            return {"text": text}
-        if isinstance(value, dict):
-            return value
+    """Return the JSON object that a text begins with, or the text itself under "text"."""
+    if text.lstrip().startswith("{"):
+        value = json.JSONDecoder().raw_decode(text.lstrip())[0]
+        assert isinstance(value, dict)
+        return value
     return {"text": text}

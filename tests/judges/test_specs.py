@@ -8,9 +8,19 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import check_spec, parse_judge
-from skillopt_mcp.records.judging import All, Choice, Exact, JudgeSpec, Numeric, Regex, parse_spec_json, spec_json
+from skillopt_mcp.records.judging import (
+    KINDS,
+    All,
+    Choice,
+    Exact,
+    JudgeSpec,
+    Numeric,
+    Regex,
+    parse_spec_json,
+    spec_json,
+)
 
-KNOWN = "use one of exact, contains, regex, numeric, choice, all"
+KNOWN = f"use one of {', '.join(KINDS)}"
 
 
 def nested(depth: int) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""Api: the backends that are reached over HTTP by their vendor's SDK."""

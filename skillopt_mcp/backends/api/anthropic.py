@@ -1,0 +1,144 @@
+"""Anthropic: models behind the Messages API, with what a batch shares cached, so that it is paid once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar, Literal
+
+import anthropic
+import httpx2
+from pydantic import Field
+
+from skillopt_mcp.backends.api.answers import parse_body, reply_of
+from skillopt_mcp.backends.api.anthropic_wire import FORMAT_WORDS, PATH, MessageBody, Settings, request_body
+from skillopt_mcp.backends.api.clients import LIMITS, PerLoop, patience
+from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
+from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
+from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
+from skillopt_mcp.backends.api.options import ApiOptions, parse_options
+from skillopt_mcp.backends.api.prices import Price, find_price
+from skillopt_mcp.backends.api.warming import Warming
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Call, Fault, Reply
+
+HOME = "https://api.anthropic.com"
+
+
+class AnthropicOptions(ApiOptions):
+    """What `anthropic:` may be told. `thinking` is a budget in tokens, or "adaptive", or "disabled"."""
+
+    provider: ClassVar[str] = "anthropic"
+    max_tokens: int = Field(default=16_000, ge=1)
+    thinking: Literal["adaptive", "disabled"] | int | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+
+
+class _Connection:
+    """The client of one event loop, and who writes the caches there."""
+
+    def __init__(self, client: anthropic.AsyncAnthropic) -> None:
+        self.client = client
+        self.warming = Warming()
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self.client.close()
+
+
+class AnthropicBackend:
+    """Answers calls by one model. Of a batch with a long skill the first call goes ahead and writes the cache."""
+
+    deferred = False
+
+    def __init__(self, options: AnthropicOptions, endpoint: Endpoint, price: Price | None) -> None:
+        self.name = options.spelled()
+        self.fingerprint = f"{options.identity()},at={endpoint.place},layout={LAYOUT}"
+        self._options, self._endpoint, self._price = options, endpoint, price
+        self._origin = Origin(options.model, endpoint)
+        self._settings = Settings(options.model, options.max_tokens, options.thinking, options.effort)
+        self._structured = options.structured
+        self._connections = PerLoop(self._connect)
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
+        prompt = prompt_of(call)
+        connection = await self._connections.get()
+        async with connection.warming.turn(prompt.system + prompt.shared):
+            with anthropic_faults(self._origin):
+                async with asyncio.timeout(self._options.timeout):
+                    response = await self._send(connection.client, prompt)
+            content_type = response.headers.get("content-type", "")
+            body = parse_body(response.content, content_type, MessageBody, self._origin)
+        return reply_of(body.answer(), self._origin, self._price)
+
+    async def _send(self, client: anthropic.AsyncAnthropic, prompt: Prompt) -> httpx2.Response:
+        """Return the response; a server that cannot hold replies to a schema is not asked to again."""
+        while True:
+            structured = self._structured
+            body = request_body(prompt, self._settings, structured=structured)
+            try:
+                return await client.post(PATH, body=body, cast_to=httpx2.Response)
+            except anthropic.APIStatusError as error:
+                text = _rejection(error).text.lower()
+                minds = error.status_code in (400, 422) and any(word in text for word in FORMAT_WORDS)
+                if not (minds and structured and prompt.reply):
+                    raise
+                self._structured = False
+
+    def _connect(self) -> _Connection:
+        timeout = patience(self._options.timeout)
+        http = anthropic.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, follow_redirects=False)
+        key, at = self._endpoint.secret, self._endpoint.base_url
+        client = anthropic.AsyncAnthropic(
+            api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http
+        )
+        return _Connection(client)
+
+
+_FAULTS: tuple[tuple[type[Exception], Fault, str], ...] = (
+    (anthropic.APITimeoutError, "timeout", "no answer in time"),
+    (anthropic.APIConnectionError, "connection", "the connection failed"),
+    (anthropic.APIResponseValidationError, "malformed", "the response is not what the SDK expects"),
+    (anthropic.APIWebhookValidationError, "malformed", "the response is not what the SDK expects"),
+    (anthropic.CredentialsError, "auth", "no credentials could be had"),
+    (anthropic.RetryableError, "server", "the SDK asks to try again"),
+    (anthropic.AnthropicError, "internal", "the SDK failed"),
+    (httpx2.TimeoutException, "timeout", "no answer in time"),
+    (httpx2.HTTPError, "connection", "the connection failed"),
+    (TimeoutError, "timeout", "no answer in time"),
+)
+
+
+@contextmanager
+def anthropic_faults(origin: Origin) -> Iterator[None]:
+    """Turn whatever the SDK raises into a BackendFault."""
+    try:
+        yield
+    except anthropic.APIStatusError as error:
+        raise rejection_fault(_rejection(error), origin) from None
+    except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError) as error:
+        fault, what = next((fault, what) for kind, fault, what in _FAULTS if isinstance(error, kind))
+        raise origin.fault(fault, cause(what, error)) from None
+
+
+def open_anthropic(text: str, environ: Mapping[str, str] = os.environ) -> AnthropicBackend:
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured, saying how."""
+    options = parse_options(text, AnthropicOptions)
+    budget = options.thinking
+    if isinstance(budget, int) and not 1024 <= budget < options.max_tokens:
+        raise BackendError(
+            f"'thinking' of 'anthropic:{options.model}' must be at least 1024, and less than max_tokens, "
+            f"which is {options.max_tokens}"
+        )
+    base_url = options.base_url or environ.get("ANTHROPIC_BASE_URL") or HOME
+    if base_url != HOME:
+        options = options.model_copy(update={"base_url": base_url})
+    endpoint = find_endpoint(options, base_url, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), environ)
+    return AnthropicBackend(options, endpoint, find_price(options, endpoint.host, environ))
+
+
+def _rejection(error: anthropic.APIStatusError) -> Rejection:
+    return rejection(error.status_code, error.body, error.response.headers)

@@ -1,0 +1,165 @@
+"""Faults: what a vendor's error means here, and how a person mends it. No message holds a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+
+from skillopt_mcp.backends.api.endpoints import Endpoint
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.records.calls import Fault, Usage
+
+MESSAGE_CHARACTERS = 300
+_NO_CREDIT = re.compile(
+    r"insufficient_quota|billing|credit balance|exceeded your current quota|insufficient balance", re.I
+)
+_CONTEXT = re.compile(
+    r"context_length|context length|context window|exceed\w* (?:the )?(?:model'?s )?context|prompt is too long"
+    r"|input is too long|too many (?:input )?tokens|string_above_max_length|request_too_large",
+    re.I,
+)
+_REFUSED = re.compile(
+    r"content_filter|content_policy|content management policy|responsibleai|invalid_prompt|safety", re.I
+)
+_SETTING = re.compile(
+    r"temperature|reasoning|effort|thinking|budget_tokens|max_(?:output_|completion_)?tokens"
+    r"|unsupported_(?:parameter|value)|unknown_parameter",
+    re.I,
+)
+_FIXES: dict[Fault, str] = {
+    "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
+    "overloaded": "it is asked again later",
+    "timeout": "raise timeout=SECONDS in the spec, or use a faster model",
+    "connection": "check the network and the base URL",
+    "server": "it is asked again later",
+    "auth": "set {key} in the environment to a key that may use this model",
+    "model_not_found": "check the model's name and the base URL in the spec",
+    "unsupported": "change or leave out that option in the spec",
+    "context_too_long": "use a model with a larger context, or a shorter task or skill",
+    "refusal": "reword the task, or leave it out",
+    "truncated": "raise max_tokens=N in the spec",
+    "malformed": "check that the base URL is that of the API itself",
+    "empty": "use another model, or a larger max_tokens=N in the spec",
+    "internal": "see what the server says about the request",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which model answers, where: what every fault of it names."""
+
+    model: str
+    endpoint: Endpoint
+
+    def fault(
+        self, fault: Fault, what: str, *, retry_after: float | None = None, usage: Usage | None = None
+    ) -> BackendFault:
+        """Return the fault with a message of one line: where, what, and what to do."""
+        said = " ".join(self.endpoint.secret.out_of(what).split())[:MESSAGE_CHARACTERS]
+        fix = _FIXES[fault].format(key=self.endpoint.secret.name)
+        return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {said}; {fix}", retry_after, usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A response with an error status, as far as it can be read."""
+
+    status: int
+    code: str
+    param: str
+    message: str
+    retry_after: float | None
+
+    @property
+    def text(self) -> str:
+        """Return code, parameter and message as one text."""
+        return " ".join(part for part in (self.code, self.param, self.message) if part)
+
+    @property
+    def is_of_request(self) -> bool:
+        """Return whether the server could not use the request as it was put."""
+        return self.status in (400, 404, 405, 415, 422, 501)
+
+
+def rejection(status: int, body: object, headers: Mapping[str, str]) -> Rejection:
+    """Return what a response says, from the shapes of error body that are about; an unknown shape gives no message."""
+    if isinstance(body, list):
+        body = body[0] if body else None
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if not isinstance(error, dict):
+        return Rejection(status, "", "", _short(error), retry_after_s(headers))
+    code = " ".join(str(error[name]) for name in ("type", "code") if isinstance(error.get(name), str))
+    message = error.get("message") or error.get("detail") or ""
+    return Rejection(status, code, str(error.get("param") or ""), str(message), retry_after_s(headers))
+
+
+def rejection_fault(rejected: Rejection, origin: Origin) -> BackendFault:
+    """Return the fault that a rejection is."""
+    what = f"{rejected.status} {rejected.message or rejected.code}".strip()
+    return origin.fault(_kind(rejected), what, retry_after=rejected.retry_after)
+
+
+def _kind(rejected: Rejection) -> Fault:
+    status, text = rejected.status, rejected.text
+    # A rate limit may be worded like a lack of credit; its code is not.
+    if status in (401, 402, 403) or (400 <= status < 500 and _NO_CREDIT.search(rejected.code if status == 429 else text)):
+        return "auth"
+    if status in (429, 408, 413):
+        return "rate_limit" if status == 429 else "timeout" if status == 408 else "context_too_long"
+    if status in (503, 529):
+        return "overloaded"
+    if status >= 500 or status in (409, 425, 499):
+        return "server" if status != 501 else "model_not_found"
+    if status in (400, 422):
+        return _kind_of_request(text)
+    return "model_not_found" if status in (404, 405) or status < 400 else "internal"
+
+
+def _kind_of_request(text: str) -> Fault:
+    if _CONTEXT.search(text):
+        return "context_too_long"
+    if _REFUSED.search(text):
+        return "refusal"
+    if "model_not_found" in text or re.search(
+        r"\bmodel\b.*\b(?:not exist|not found|invalid)|invalid model", text, re.I
+    ):
+        return "model_not_found"
+    return "unsupported" if _SETTING.search(text) else "internal"
+
+
+def cause(what: str, error: Exception) -> str:
+    """Return `what` with the reason that the SDK gives, or that its transport gave to it."""
+    reason = str(error.__cause__ or error)
+    return f"{what}: {reason}" if reason else what
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds the server asks to be left alone: Retry-After as seconds or as a date, None without."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if isfinite(seconds):
+            return max(0.0, seconds)
+    until = _date(headers.get("retry-after"))
+    # The server's own clock, where it shows it: ours may be wrong.
+    now = _date(headers.get("date")) or datetime.now(UTC)
+    return max(0.0, (until - now).total_seconds()) if until else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text or "")
+    except (ValueError, OverflowError):
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def _short(body: object) -> str:
+    # A page of HTML says nothing that helps.
+    return body if isinstance(body, str) and not body.lstrip().startswith("<") else ""

@@ -1,0 +1,158 @@
+"""Openai: models behind the Responses or the Chat Completions API: OpenAI's, Azure's, and any server that speaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar, Literal
+
+import httpx2
+import openai
+from pydantic import Field
+
+from skillopt_mcp.backends.api.answers import parse_body, reply_of
+from skillopt_mcp.backends.api.clients import LIMITS, PerLoop, patience
+from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
+from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
+from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
+from skillopt_mcp.backends.api.openai_wire import ChatBody, Manner, ResponsesBody, Settings, plainer, request_body
+from skillopt_mcp.backends.api.options import ApiOptions, parse_options
+from skillopt_mcp.backends.api.prices import Price, find_price
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Call, Fault, Reply
+
+HOME = "https://api.openai.com/v1"
+_MANNERS = 4
+
+
+class OpenAIOptions(ApiOptions):
+    """What `openai:` may be told. With `azure=on` the model is the name of a deployment."""
+
+    provider: ClassVar[str] = "openai"
+    api: Literal["auto", "responses", "chat"] = "auto"
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    azure: bool = False
+    api_version: str | None = None
+
+
+class OpenAIBackend:
+    """Answers calls by one model; what a server turned out not to understand is not said to it again."""
+
+    deferred = False
+
+    def __init__(self, options: OpenAIOptions, endpoint: Endpoint, price: Price | None) -> None:
+        self.name = options.spelled()
+        self.fingerprint = f"{options.identity()},at={endpoint.place},layout={LAYOUT}"
+        self._options, self._endpoint, self._price = options, endpoint, price
+        self._origin = Origin(options.model, endpoint)
+        self._settings = Settings(options.model, options.max_tokens, options.temperature, options.effort)
+        self._manner = Manner(
+            api="chat" if options.api == "chat" else "responses",
+            structured=options.structured,
+            limit="max_completion_tokens" if options.azure or endpoint.host == "api.openai.com" else "max_tokens",
+        )
+        self._clients = PerLoop(self._client)
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
+        prompt = prompt_of(call)
+        client = await self._clients.get()
+        with openai_faults(self._origin):
+            async with asyncio.timeout(self._options.timeout):
+                response, manner = await self._send(client, prompt)
+        content_type = response.headers.get("content-type", "")
+        if manner.api == "responses":
+            answer = parse_body(response.content, content_type, ResponsesBody, self._origin).answer()
+        else:
+            answer = parse_body(response.content, content_type, ChatBody, self._origin).answer()
+        return reply_of(answer, self._origin, self._price)
+
+    async def _send(self, client: openai.AsyncOpenAI, prompt: Prompt) -> tuple[httpx2.Response, Manner]:
+        """Return the response, and the manner in which it was got: each that is rejected gives way to a plainer one."""
+        for more in reversed(range(_MANNERS)):
+            manner = self._manner
+            body = request_body(prompt, self._settings, manner)
+            try:
+                return await client.post(manner.path, body=body, cast_to=httpx2.Response), manner
+            except openai.APIStatusError as error:
+                may_chat, had_schema = self._options.api == "auto", prompt.reply is not None
+                found = plainer(manner, _rejection(error), may_chat=may_chat, had_schema=had_schema)
+                if found is None or not more:
+                    raise
+                if self._manner == manner:
+                    self._manner = found
+        raise AssertionError("unreachable")
+
+    def _client(self) -> openai.AsyncOpenAI:
+        timeout = patience(self._options.timeout)
+        http = openai.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, follow_redirects=False)
+        key, at = self._endpoint.secret, self._endpoint.base_url
+        if not self._options.azure:
+            return openai.AsyncOpenAI(api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http)
+        version = self._options.api_version
+        if key.name == _AZURE_TOKEN:
+            return openai.AsyncAzureOpenAI(
+                azure_ad_token=key.value, azure_endpoint=at, api_version=version, max_retries=0, timeout=timeout,
+                http_client=http,
+            )  # fmt: skip
+        return openai.AsyncAzureOpenAI(
+            api_key=key.value, azure_endpoint=at, api_version=version, max_retries=0, timeout=timeout, http_client=http
+        )
+
+
+_AZURE_TOKEN = "AZURE_OPENAI_AD_TOKEN"
+_FAULTS: tuple[tuple[type[Exception], Fault, str], ...] = (
+    (openai.APITimeoutError, "timeout", "no answer in time"),
+    (openai.APIConnectionError, "connection", "the connection failed"),
+    (openai.APIResponseValidationError, "malformed", "the response is not what the SDK expects"),
+    (openai.LengthFinishReasonError, "truncated", "the answer was cut off"),
+    (openai.ContentFilterFinishReasonError, "refusal", "the answer was filtered"),
+    (openai.WebSocketConnectionClosedError, "connection", "the connection was closed"),
+    (openai.OpenAIError, "internal", "the SDK failed"),
+    (httpx2.TimeoutException, "timeout", "no answer in time"),
+    (httpx2.HTTPError, "connection", "the connection failed"),
+    (TimeoutError, "timeout", "no answer in time"),
+)
+
+
+@contextmanager
+def openai_faults(origin: Origin) -> Iterator[None]:
+    """Turn whatever the SDK raises into a BackendFault."""
+    try:
+        yield
+    except openai.APIStatusError as error:
+        raise rejection_fault(_rejection(error), origin) from None
+    except (openai.OpenAIError, httpx2.HTTPError, TimeoutError) as error:
+        fault, what = next((fault, what) for kind, fault, what in _FAULTS if isinstance(error, kind))
+        raise origin.fault(fault, cause(what, error)) from None
+
+
+def open_openai(text: str, environ: Mapping[str, str] = os.environ) -> OpenAIBackend:
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured, saying how."""
+    options = parse_options(text, OpenAIOptions)
+    if options.azure:
+        return _open_azure(options, environ)
+    base_url = options.base_url or environ.get("OPENAI_BASE_URL") or HOME
+    if base_url != HOME:
+        options = options.model_copy(update={"base_url": base_url})
+    endpoint = find_endpoint(options, base_url, ("OPENAI_API_KEY",), environ)
+    return OpenAIBackend(options, endpoint, find_price(options, endpoint.host, environ))
+
+
+def _open_azure(options: OpenAIOptions, environ: Mapping[str, str]) -> OpenAIBackend:
+    base_url = options.base_url or environ.get("AZURE_OPENAI_ENDPOINT")
+    version = options.api_version or environ.get("OPENAI_API_VERSION")
+    if not base_url or not version:
+        missing = "AZURE_OPENAI_ENDPOINT (or base_url=)" if not base_url else "OPENAI_API_VERSION (or api_version=)"
+        raise BackendError(f"'openai:{options.model},azure=on' is not configured: set {missing}")
+    options = options.model_copy(update={"base_url": base_url, "api_version": version})
+    endpoint = find_endpoint(options, base_url, (_AZURE_TOKEN, "AZURE_OPENAI_API_KEY"), environ)
+    return OpenAIBackend(options, endpoint, find_price(options, endpoint.host, environ))
+
+
+def _rejection(error: openai.APIStatusError) -> Rejection:
+    return rejection(error.status_code, error.body, error.response.headers)

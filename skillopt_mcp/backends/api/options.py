@@ -1,0 +1,74 @@
+"""Options: what a spec "provider:model,name=value,..." may say, and what of it changes the answers."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from skillopt_mcp.errors import BackendError
+
+_SECRET = re.compile(r"key|token|secret|password|auth")
+_UNANSWERING = frozenset({"base_url", "key_env", "timeout", "plain_http", "price_in", "price_out", "price_cached"})
+
+
+class ApiOptions(BaseModel):
+    """What every backend over HTTP may be told; secrets are not options, they come from the environment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    provider: ClassVar[str]
+    model: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
+    base_url: str | None = None
+    key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
+    plain_http: bool = False
+    timeout: float = Field(default=600, gt=0, le=7200)
+    structured: bool = True
+    price_in: float | None = Field(default=None, ge=0)
+    price_cached: float | None = Field(default=None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
+
+    def spelled(self) -> str:
+        """Return the spec that opens this backend again."""
+        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude_unset=True))])
+
+    def identity(self) -> str:
+        """Return all that was decided here and changes the answers, defaults spelled out."""
+        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude=set(_UNANSWERING)))])
+
+
+S = TypeVar("S", bound=ApiOptions)
+
+
+def parse_options(text: str, options: type[S]) -> S:
+    """Return the options of "model,name=value,...". Raises BackendError, which never repeats a value.
+
+    A value may be a secret that somebody put in the wrong place, and specs are stored and shown.
+    """
+    model, *pairs = [part.strip() for part in text.split(",")]
+    spec = f"{options.provider}:{model}"
+    known = [name for name in options.model_fields if name != "model"]
+    values: dict[str, str] = {"model": model}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if name not in known and _SECRET.search(name.lower()):
+            raise BackendError(
+                f"'{name}' of '{spec}' is not an option: secrets come from the environment (key_env=NAME)"
+            )
+        if name not in known or not equals or name in values:
+            raise BackendError(f"cannot use option '{name}' of '{spec}'; give each once of: {'=, '.join(known)}=")
+        values[name] = value.strip()
+    try:
+        return options.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the options"
+        raise BackendError(f"'{where}' of '{spec}' cannot be used: {first['msg']}") from None
+
+
+def _pairs(values: dict[str, object]) -> list[str]:
+    return [f"{name}={_text(value)}" for name, value in values.items() if name != "model" and value is not None]
+
+
+def _text(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

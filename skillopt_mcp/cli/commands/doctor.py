@@ -1,0 +1,57 @@
+"""Doctor: whether the installation, the store and the skill folders are as they should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.diagnosing import Diagnosis, diagnose
+from skillopt_mcp.operations.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """Nothing beyond what all commands share."""
+
+
+def run(options: Options) -> int:
+    """Return 0 when all is well, 1 when something needs a person."""
+    with Workspace(options.store_path) as workspace:
+        found = diagnose(workspace)
+    if options.json:
+        terminal.emit(found)
+    else:
+        for line in _lines(found):
+            terminal.say(line)
+        for problem in found.problems:
+            terminal.note(f"error: {problem}")
+    return 1 if found.problems else 0
+
+
+def _lines(found: Diagnosis) -> list[str]:
+    versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
+    wal = "safe for WAL" if found.safe_for_wal else "not safe for WAL: stores use the rollback journal"
+    sdks = ", ".join(f"{name} {'is there' if there else 'is missing'}" for name, there in found.backends.items())
+    lines = [f"Versions: {versions}.", f"SQLite {found.sqlite} from {found.sqlite_driver}, {wal}.", *_store(found)]
+    lines.append(f"Backends: {sdks}.")
+    for name, path in found.hosts.items():
+        lines.append(f"Host {name}: {path or 'not found on the PATH'}.")
+    for root in found.roots:
+        lines.append(f"Skill root {root.path}, skills in it: {root.n_skills}.")
+    if not found.roots:
+        lines.append("Skill roots: none found. Register one with: skillopt-mcp skills add-root PATH")
+    if not found.problems:
+        lines.append("All is well.")
+    return lines
+
+
+def _store(found: Diagnosis) -> list[str]:
+    store = found.store
+    place = f" ({store.file_system})" if store.file_system else ""
+    if not store.exists:
+        return [f"Store {store.path}{place}: not made yet; the first command that needs it makes it."]
+    return [
+        f"Store {store.path}{place}: schema {store.schema_version} of {found.newest_schema}, "
+        f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}."
+    ]

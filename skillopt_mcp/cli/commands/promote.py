@@ -1,0 +1,82 @@
+"""Promote: write an accepted candidate over the live skill, once a person has seen what changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.errors import Refused
+from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.results import Promoted
+from skillopt_mcp.operations.reviewing import Review, review_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.skills import short
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """Which candidate, and what the person has agreed to beforehand."""
+
+    candidate: str = ""
+    yes: bool = False
+    simulated: bool = False
+
+
+def run(options: Options) -> int:
+    """Return 0 when the live skill has changed, 1 when it stays as it was."""
+    with Workspace(options.store_path) as workspace:
+        review = review_candidate(workspace, options.candidate)
+        if not options.json:
+            _show(review, options.candidate)
+        if _is_open(review, options) and not _agreed(review, options):
+            terminal.note("Nothing was changed.")
+            return 1
+        consent = Consent.PERSON_SIMULATED if options.simulated else Consent.PERSON
+        result = promote_skill(workspace, options.candidate, consent)
+    return say_outcome(result, as_json=options.json)
+
+
+def _is_open(review: Review, options: Options) -> bool:
+    """Return whether it is the person's turn: without this much the operation refuses anyway, and says why."""
+    return review.verdict == "accept" and (options.simulated or not review.simulated)
+
+
+def _agreed(review: Review, options: Options) -> bool:
+    question = f"Write this over {review.skill_path}?"
+    if review.findings and (options.yes or options.json or not terminal.is_interactive()):
+        raise Refused(
+            f"the guard holds '{options.candidate}' ({'; '.join(review.findings)}): a person has to look at it, at a "
+            "terminal and without --yes"
+        )
+    return terminal.agreed(question, yes=options.yes, ask=not options.json)
+
+
+def _show(review: Review, candidate_id: str) -> None:
+    terminal.say(
+        f"Candidate {candidate_id} of {review.skill}: {short(review.from_version)} -> {short(review.to_version)}"
+    )
+    if review.reasoning:
+        terminal.say(f"Why: {review.reasoning}")
+    terminal.say()
+    terminal.say_diff(review.diff)
+    terminal.say()
+    for finding in review.findings:
+        terminal.say(f"GUARD: {finding}", style="bold red")
+    verdict = f"{review.verdict.upper()}: {review.reason}" if review.verdict else "none yet"
+    terminal.say(f"Verdict: {verdict}{' (SIMULATION)' if review.simulated else ''}")
+
+
+def say_outcome(result: Promoted, *, as_json: bool) -> int:
+    """Print what became of a promotion or rollback; return 0 when the file changed, else 1."""
+    changed = result.status in ("promoted", "rolled_back")
+    if as_json:
+        terminal.emit(result)
+    elif changed:
+        done = "Promoted" if result.status == "promoted" else "Rolled back"
+        terminal.say(f"{done}: {result.skill_path} is now version {result.version} (was {result.previous_version}).")
+        terminal.say(f"Undo: skillopt-mcp rollback {result.skill}")
+    if not changed:
+        advice = f" {terminal.spoken(result.next_step)}" if result.next_step else ""
+        terminal.note(f"error: {result.status}: {result.reason}.{advice}")
+    return 0 if changed else 1

@@ -1,0 +1,35 @@
+"""Show: one candidate, run, trajectory, version or skill, all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """What to show: an id, or a skill's name."""
+
+    id: str = ""
+
+
+def run(options: Options) -> int:
+    """Return 0 when it was found."""
+    with Workspace(options.store_path) as workspace:
+        page = inspect(workspace, options.id)
+        texts = [page.text]
+        while page.cursor:
+            page = inspect(workspace, options.id, page.cursor)
+            texts.append(page.text)
+    text = "".join(texts)
+    if options.json:
+        terminal.emit({"id": options.id, "kind": page.kind, "text": text})
+    elif page.kind == "candidate":
+        terminal.say_diff(text)
+    else:
+        terminal.say(text)
+    return 0

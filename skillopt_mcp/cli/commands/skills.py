@@ -1,0 +1,81 @@
+"""Skills: which there are, and which of them may be written, as only a person can say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.permitting import add_root, permit, revoke
+from skillopt_mcp.operations.results import SkillRow
+from skillopt_mcp.operations.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """What to do (nothing: list) and with which folder or skill."""
+
+    action: str | None = None
+    name: str = ""
+    simulated: bool = False
+
+
+def run(options: Options) -> int:
+    """Return 0 when it was done."""
+    with Workspace(options.store_path) as workspace:
+        if options.action is None:
+            _list(workspace, as_json=options.json)
+        elif options.action == "add-root":
+            root = add_root(workspace, options.name)
+            _done({"root": str(root)}, f"Skills inside {root} may be promoted now.", options)
+        elif options.action == "permit":
+            skill = permit(workspace, options.name, simulated=options.simulated)
+            what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
+            text = (
+                f"An agent may promote {what} of {skill.name} without asking from now on.\n"
+                f"Take it back with: skillopt-mcp skills revoke {skill.name}"
+            )
+            _done({"skill": skill.name, "permitted": True, "simulated": options.simulated}, text, options)
+        else:
+            skill = revoke(workspace, options.name)
+            _done({"skill": skill.name, "permitted": False}, f"{skill.name} needs a person's yes again.", options)
+    return 0
+
+
+def _done(value: dict[str, object], text: str, options: Options) -> None:
+    if options.json:
+        terminal.emit(value)
+    else:
+        terminal.say(text)
+
+
+def _list(workspace: Workspace, *, as_json: bool) -> None:
+    page = list_skills(workspace)
+    rows = list(page.skills)
+    while page.cursor:
+        page = list_skills(workspace, page.cursor)
+        rows += page.skills
+    if as_json:
+        terminal.emit({"skills": [row.model_dump(mode="json") for row in rows]})
+        return
+    for row in rows:
+        _say(row)
+    if not rows:
+        terminal.say("No skill was found. Give the path of a skill folder once, and it is known from then on:")
+        terminal.say("  skillopt-mcp show PATH/TO/SKILL")
+
+
+def _say(row: SkillRow) -> None:
+    if not row.tracked:
+        terminal.say(f"{row.name}  (not tracked yet)")
+        terminal.say(f"    {row.path}", style="dim")
+        return
+    splits, locked = row.splits, "" if row.promotable else "  (in no skill root: it cannot be promoted)"
+    terminal.say(f"{row.name}  live {row.live_version}{locked}")
+    terminal.say(
+        f"    tasks: {splits.train} train, {splits.val} val, {splits.test} test; attempts: {row.n_trajectories} "
+        f"({row.n_new} new); open candidates: {row.open_candidates}"
+    )
+    terminal.say(f"    {row.path}", style="dim")
+    terminal.say(f"    next: {terminal.spoken(row.next_step)}", style="dim")

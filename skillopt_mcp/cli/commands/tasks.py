@@ -1,0 +1,131 @@
+"""Tasks: list, add, export and check what a skill is trained and tested on; the person at the terminal owns them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.checking import check_file, check_stored
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.judging import spec_json
+from skillopt_mcp.records.tasks import SPLITS, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """What to do with the tasks of which skill, and with which file."""
+
+    action: str = "list"
+    skill: str = ""
+    file: str | None = None
+
+
+def run(options: Options) -> int:
+    """Return 0 when it was done, 1 when a task was rejected or has something wrong."""
+    with Workspace(options.store_path) as workspace:
+        if options.action in ("add", "import"):
+            return _add(workspace, options)
+        if options.action == "check":
+            return _check(workspace, options)
+        skill = workspace.skill(options.skill)
+        tasks = workspace.store.tasks.list_tasks(skill.id)
+    if options.action == "export":
+        _export(skill.name, tasks, options)
+    else:
+        _list(skill.name, tasks, as_json=options.json)
+    return 0
+
+
+def _add(workspace: Workspace, options: Options) -> int:
+    result = add_tasks(workspace, options.skill, file=options.file)
+    if options.json:
+        terminal.emit(result)
+        return 1 if result.rejected else 0
+    splits = result.splits
+    terminal.say(
+        f"{result.added} added, {result.duplicates} there already; {result.skill} has {splits.train} train, "
+        f"{splits.val} val and {splits.test} test tasks."
+    )
+    for each in result.rejected:
+        terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
+    terminal.note(terminal.spoken(result.next_step))
+    return 1 if result.rejected else 0
+
+
+def _check(workspace: Workspace, options: Options) -> int:
+    if options.file:
+        workspace.skill(options.skill)
+        found = check_file(Path(options.file).expanduser())
+    else:
+        found = check_stored(workspace, options.skill)
+    if options.json:
+        terminal.emit(found)
+        return 1 if found.problems else 0
+    for problem in found.problems:
+        terminal.note(f"error: {problem}")
+    for remark in found.remarks:
+        terminal.note(f"note: {remark}")
+    terminal.say(f"{found.n_tasks} tasks, {len(found.problems)} problems.")
+    return 1 if found.problems else 0
+
+
+def _list(name: str, tasks: Sequence[Task], *, as_json: bool) -> None:
+    splits = Counter(task.split for task in tasks)
+    if as_json:
+        counts = {split: splits[split] for split in SPLITS}
+        terminal.emit({"skill": name, "splits": counts, "tasks": [_plain(task) for task in tasks]})
+        return
+    rows = [
+        (task.name, task.split, task.judge.kind, " ".join(task.tags), " ".join(task.prompt.split()))
+        for task in sorted(tasks, key=lambda task: SPLITS.index(task.split))
+    ]
+    if rows:
+        terminal.say_table(("id", "split", "judge", "tags", "prompt"), rows)
+    kinds = Counter(task.judge.kind for task in tasks)
+    judged = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()) or "none"
+    shares = ", ".join(f"{splits[split]} {split}" for split in SPLITS)
+    terminal.note(f"{len(tasks)} tasks of {name}: {shares}; judges: {judged}.")
+
+
+def _export(name: str, tasks: Sequence[Task], options: Options) -> None:
+    rows = [_plain(task) for task in tasks]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if options.file:
+        _write(Path(options.file).expanduser(), lines)
+        if options.json:
+            terminal.emit({"skill": name, "n_tasks": len(rows), "file": options.file})
+        else:
+            terminal.note(f"{len(rows)} tasks of {name} written to {options.file}.")
+    elif options.json:
+        terminal.emit({"skill": name, "tasks": rows})
+    else:
+        terminal.say_raw(lines)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise BadInput(f"'{path}' exists: name a file that does not, or remove it first") from None
+    except OSError as error:
+        raise BadInput(f"'{path}' cannot be written ({error.strerror}): check the path") from error
+
+
+def _plain(task: Task) -> dict[str, object]:
+    """Return a task as `tasks add` reads it."""
+    plain: dict[str, object] = {
+        "id": task.name, "prompt": task.prompt, "judge": json.loads(spec_json(task.judge)), "split": task.split,
+    }  # fmt: skip
+    if task.tags:
+        plain["tags"] = list(task.tags)
+    if task.files:
+        plain["files"] = {file.path: file.content for file in task.files}
+    return plain

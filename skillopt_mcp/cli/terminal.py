@@ -1,0 +1,121 @@
+"""Terminal: results on stdout, progress and notes on stderr; colour only where a person looks."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from skillopt_mcp.documents.characters import escaped
+from skillopt_mcp.errors import Refused
+
+_DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+_WIDE = 500
+# Operations speak to a model, in the names of its tools; a person types commands.
+_SPOKEN = (
+    (
+        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)",
+        r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
+    ),
+    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)", r"skillopt-mcp promote \1"),
+    (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
+    (r"\badd_tasks\b", "skillopt-mcp tasks add"),
+    (r"\blist_skills\b", "skillopt-mcp skills"),
+)
+
+
+def stdout() -> Console:
+    """Return the console of results; piped output is as wide as it needs, and has no colour."""
+    return _console(stderr=False)
+
+
+def stderr() -> Console:
+    """Return the console of notes and progress."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDE
+    return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
+
+
+def is_interactive() -> bool:
+    """Return whether a person sits at both ends: what they are shown and what they answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def emit(value: BaseModel | Mapping[str, object]) -> None:
+    """Print one JSON object."""
+    shown = value.model_dump(mode="json") if isinstance(value, BaseModel) else dict(value)
+    sys.stdout.write(json.dumps(shown, ensure_ascii=True) + "\n")
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print text from wherever it comes; characters that could steer a terminal are shown, not obeyed."""
+    _print(stdout(), text, style)
+
+
+def say_command(command: str) -> None:
+    """Print a command to try, on one line however long, so that it can be copied."""
+    stdout().print(Text(f"  {escaped(command)}", style="cyan"), soft_wrap=True)
+
+
+def say_raw(text: str) -> None:
+    """Print text as it is, for a file or another program."""
+    sys.stdout.write(text)
+
+
+def note(text: str) -> None:
+    """Tell the person something that is not the result."""
+    _print(stderr(), text)
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    # On a terminal lines break between words; what is piped keeps its lines.
+    console.print(Text(escaped(text), style=style), soft_wrap=not console.is_terminal)
+
+
+def say_diff(diff: str) -> None:
+    """Print a unified diff, coloured on a terminal."""
+    console = stdout()
+    for line in diff.splitlines():
+        style = next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "")
+        console.print(Text(escaped(line), style=style), soft_wrap=True)
+
+
+def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; the last column is cut where the terminal ends."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for n, column in enumerate(columns, 1):
+        table.add_column(column, no_wrap=n == len(columns), overflow="ellipsis" if n == len(columns) else "fold")
+    for row in rows:
+        table.add_row(*(Text(escaped(cell)) for cell in row))
+    console = stdout()
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+
+
+def spoken(text: str) -> str:
+    """Return an operation's advice in the words of this command line."""
+    for pattern, words in _SPOKEN:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def agreed(question: str, *, yes: bool, ask: bool = True) -> bool:
+    """Return whether the person agrees. Raises Refused when nobody may be asked and nobody agreed beforehand."""
+    if yes:
+        return True
+    if not ask or not is_interactive():
+        raise Refused("there is no terminal to ask at: look at it in one, or agree beforehand with --yes")
+    sys.stderr.write(f"{escaped(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

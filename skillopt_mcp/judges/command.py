@@ -1,0 +1,201 @@
+"""Command: runs the programs that a person registered as judges. Not pure: it starts processes and writes files.
+
+It answers questions of the stage `check` as a backend does. What it cannot run is missing, never a score.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.judges.answers import quoted
+from skillopt_mcp.judges.confinement import Level, best_level, bwrap_line, readable_paths, unprivileged_user, unreadable
+from skillopt_mcp.records.calls import Call, Question, Reply
+from skillopt_mcp.records.commands import NAME, Limits, RegisteredCommand
+from skillopt_mcp.records.replies import CheckReply
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_GRACE_S = 15.0
+# What shells and wrappers exit with when they may not run, or do not find, what they were to run.
+_NOT_STARTED = (126, 127)
+_MAX_ARGV_CHARS = 32_000
+_TOLD_BYTES = 1 << 20
+
+
+class _Material(BaseModel):
+    """The evidence of a check: the answer, and the task's files as [path, content]."""
+
+    model_config = ConfigDict(frozen=True)
+    answer: str
+    files: list[tuple[str, str]]
+
+
+class _Ending(BaseModel):
+    """What the supervisor tells."""
+
+    exit: int | None
+    limit: str | None
+    error: str | None
+    confined: str
+    output: str
+
+
+class CommandRunner:
+    """Runs registered commands, one private folder each; `level` overrides the strongest confinement there is."""
+
+    name = "command"
+    deferred = False
+
+    def __init__(self, commands: Mapping[str, RegisteredCommand], level: Level | None = None) -> None:
+        self._commands = commands
+        self._level: Level = best_level() if level is None else level
+        self._unchanged: set[str] = set()
+        prints = "".join(sorted(command.fingerprint for command in commands.values()))
+        self.fingerprint = f"command:{hashlib.sha256(prints.encode()).hexdigest()[:16]}"
+
+    async def complete(self, call: Call) -> Reply:
+        """Return how the command ended, as the JSON of a CheckReply; a fault when it could not be run.
+
+        Raises BackendError when no such command is registered, or its program is no longer the registered one.
+        """
+        if not isinstance(call.request, Question):
+            raise BackendError(f"stage '{call.stage}' is no question to a registered command")
+        command = self._command(call.request.instructions)
+        if command.require_sandbox and self._level == "none":
+            return _missing(
+                "nothing here can confine it (no bubblewrap, no Landlock), and it was registered to need that"
+            )
+        material = _Material.model_validate_json(call.request.evidence)
+        try:
+            with unreadable(), tempfile.TemporaryDirectory(prefix="judge-", ignore_cleanup_errors=True) as folder:
+                _lay_out(Path(folder), material)
+                ending = await _supervised(self._job(command, folder), command.limits.time_s + _GRACE_S)
+        except OSError as error:
+            return _missing(f"it could not be run: {error}")
+        return _reply(ending)
+
+    def _command(self, name: str) -> RegisteredCommand:
+        command = self._commands.get(name)
+        if command is None:
+            known = ", ".join(sorted(self._commands)) or "none"
+            raise BackendError(
+                f"no command '{name}' is registered as a judge (registered: {known}): a person does that at a terminal"
+            )
+        if name not in self._unchanged:
+            if program_sha256(command.argv) != command.sha256:
+                raise BackendError(
+                    f"the program of the judge command '{name}' has changed: look at it and register it anew"
+                )
+            self._unchanged.add(name)
+        return command
+
+    def _job(self, command: RegisteredCommand, folder: str) -> str:
+        reads = readable_paths(command.argv, command.reads)
+        wrapper: list[str] = []
+        if self._level == "bwrap":
+            wrapper = bwrap_line(shutil.which("bwrap") or "bwrap", folder, reads, os.path.join(folder, "work"))
+        job = {
+            "argv": command.argv,
+            "folder": folder,
+            "wrapper": wrapper,
+            "landlock": self._level == "landlock",
+            "reads": reads,
+            "user": unprivileged_user(),
+            **asdict(command.limits),
+        }
+        return json.dumps(job)
+
+
+def register_command(
+    name: str,
+    argv: Sequence[str],
+    limits: Limits | None = None,
+    reads: Sequence[str] = (),
+    *,
+    require_sandbox: bool = False,
+) -> RegisteredCommand:
+    """Return the command ready to be stored, its program found and hashed. Raises BadInput when it could never run."""
+    if not re.fullmatch(NAME, name):
+        raise BadInput(f"{quoted(name, 40)} cannot name a command: use a to z, digits and hyphens")
+    if not argv or sum(map(len, argv)) > _MAX_ARGV_CHARS or any("\0" in part for part in argv):
+        raise BadInput(f"the command line of '{name}' is empty or too long: give a program and its arguments")
+    program = shutil.which(argv[0])
+    if program is None:
+        raise BadInput(f"the program '{argv[0]}' is not found or not executable: give the path of a program")
+    for folder in reads:
+        if not os.path.isabs(folder) or not os.path.exists(folder):
+            raise BadInput(f"'{folder}' is no absolute path of something there: name what '{name}' may read")
+    line = (os.path.abspath(program), *argv[1:])
+    return RegisteredCommand(name, line, program_sha256(line), limits or Limits(), tuple(reads), require_sandbox)
+
+
+def program_sha256(argv: Sequence[str]) -> str:
+    """Return the sha256 (hex) over the files that a command line names by absolute path: its program, its scripts."""
+    digest = hashlib.sha256()
+    for part in argv:
+        if os.path.isabs(part) and os.path.isfile(part):
+            with open(part, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _lay_out(folder: Path, material: _Material) -> None:
+    """Write the working copy: the task's files, and the answer as answer.txt."""
+    work = folder / "work"
+    (folder / "tmp").mkdir()
+    work.mkdir()
+    for path, content in [*material.files, ("answer.txt", material.answer)]:
+        place = Path(os.path.normpath(work / path))
+        if not place.is_relative_to(work) or place == work:
+            raise OSError(f"the file '{path}' would lie outside of the working copy")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(content, "utf-8", "replace", newline="")
+
+
+async def _supervised(job: str, patience_s: float) -> _Ending:
+    """Return what the supervisor tells. Raises OSError when it tells nothing."""
+    supervisor = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", str(_SUPERVISOR), job,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        env={"LANG": os.environ.get("LANG", "C.UTF-8")}, start_new_session=True, limit=_TOLD_BYTES,
+    )  # fmt: skip
+    assert supervisor.stdin
+    assert supervisor.stdout
+    try:
+        told = await asyncio.wait_for(supervisor.stdout.readline(), patience_s)
+    except TimeoutError:
+        raise OSError("its supervisor did not answer in time") from None
+    finally:
+        # The end of its input is the order to end everything below it.
+        supervisor.stdin.close()
+        await asyncio.shield(supervisor.wait())
+    if not told:
+        raise OSError(f"its supervisor ended with {supervisor.returncode}")
+    return _Ending.model_validate_json(told)
+
+
+def _reply(ending: _Ending) -> Reply:
+    if ending.error is not None:
+        return _missing(f"it could not be started: {ending.error}")
+    if ending.limit == "abandoned":
+        return _missing("it was given up")
+    if ending.exit in _NOT_STARTED:
+        return _missing(f"it could not be started (exit code {ending.exit}): {quoted(ending.output[-300:], 300)}")
+    check = CheckReply.model_validate(ending.model_dump(exclude={"error"}))
+    return Reply(check.model_dump_json())
+
+
+def _missing(reason: str) -> Reply:
+    return Reply(reason, fault="internal")

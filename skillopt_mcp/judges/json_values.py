@@ -1,0 +1,249 @@
+"""JSON values: the judge that finds the one JSON value of an answer and compares it with a schema and with fields."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.answers import is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.judges.patterns import MAX_PATTERN_CHARS, compiled
+from skillopt_mcp.records.judging import Json, Score
+
+MAX_SPEC_CHARS = 20_000
+MAX_FIELDS = 100
+MAX_DEPTH = 64
+# What needs no reference, no format and no pairwise comparison, so that validation takes time linear in the answer.
+KEYWORDS = frozenset({
+    "$schema", "$comment", "title", "description", "default", "examples", "type", "enum", "const", "properties",
+    "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties", "dependentRequired", "items",
+    "prefixItems", "minItems", "maxItems", "contains", "minContains", "maxContains", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "allOf", "anyOf",
+    "oneOf", "not", "if", "then", "else",
+})  # fmt: skip
+_ONE = frozenset({"additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else"})
+_LISTS = frozenset({"prefixItems", "allOf", "anyOf", "oneOf"})
+_FENCED = re.compile(r"^`{3,}[^\n`]*\n(.*?)^`{3,}\s*$", re.MULTILINE | re.DOTALL)
+_START = re.compile(r"[{\[]")
+_MAX_BROKEN = 200
+
+
+class _Missing:
+    """The place of a value that is not there: None is a value of JSON."""
+
+
+class _Validator(Protocol):
+    """What is used of a jsonschema validator."""
+
+    def is_valid(self, instance: object) -> bool: ...
+
+
+def score_json(spec: Json, answer: str) -> Score:
+    """Return whether the answer holds exactly one JSON value, and how many of the conditions it fulfils.
+
+    The value is the whole answer, or the only fenced block that is JSON, or the only object (else array) in the prose.
+    """
+    found = found_values(answer)
+    if len(found) != 1:
+        hint = "the answer holds no JSON value" if not found else "the answer holds more than one JSON value"
+        return Score(hard=False, soft=0.0, reason=f"{len(found)} JSON values in {quoted(answer)}", hint=hint)
+    [value] = found
+    invalid = spec.json_schema is not None and not _validator(json.dumps(spec.json_schema)).is_valid(value)
+    wrong = [path for path, wanted in spec.fields.items() if not _equal(at(value, path), wanted, spec.tolerance)]
+    n_conditions = (spec.json_schema is not None) + len(spec.fields) or 1
+    soft = 1 - (invalid + len(wrong)) / n_conditions
+    if not invalid and not wrong:
+        return Score(hard=True, soft=1.0, reason=f"one JSON value, {n_conditions} conditions hold")
+    told = [f"{path}: {_shown(at(value, path))}, expected {_shown(spec.fields[path])}" for path in wrong[:3]]
+    hints = ["the JSON value does not have the expected shape"] * invalid
+    hints += ["the JSON value has other contents than expected"] * bool(wrong)
+    reason = "; ".join(["the schema is violated"] * invalid + told)
+    return Score(hard=False, soft=max(0.0, soft), reason=reason, hint="; ".join(hints))
+
+
+def found_values(answer: str) -> list[JsonValue]:
+    """Return the JSON values that an answer holds; an answer too long to be looked at whole holds none."""
+    if not is_whole(answer):
+        return []
+    text = looked_at(answer)
+    whole = _parsed(text)
+    if not isinstance(whole, _Missing):
+        return [whole]
+    fenced = [value for block in _FENCED.findall(text) if not isinstance(value := _parsed(block), _Missing)]
+    if fenced:
+        return fenced
+    values = list(_inside(text))
+    return [value for value in values if isinstance(value, dict)] or values
+
+
+def at(value: JsonValue, path: str) -> JsonValue | _Missing:
+    """Return what stands at a path: names and indexes with dots between (`items.0.id`), or a JSON pointer.
+
+    The path "" is the value itself.
+    """
+    if path.startswith("/"):
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+    else:
+        steps = path.split(".") if path else []
+    for step in steps:
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 7 and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return _Missing()
+    return value
+
+
+def equal_values(first: JsonValue, second: JsonValue, tolerance: float) -> bool:
+    """Return whether two JSON values are equal, numbers within the tolerance; true is no number."""
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return first == second or abs(first - second) <= tolerance
+    if isinstance(first, dict) and isinstance(second, dict):
+        same = first.keys() == second.keys()
+        return same and all(equal_values(value, second[key], tolerance) for key, value in first.items())
+    if isinstance(first, list) and isinstance(second, list):
+        same = len(first) == len(second)
+        return same and all(equal_values(a, b, tolerance) for a, b in zip(first, second, strict=True))
+    return type(first) is type(second) and first == second
+
+
+def check_json(spec: Json) -> None:
+    """Raise BadInput when nothing is asked for, or by means that a judge of ours does not have."""
+    if spec.json_schema is None and not spec.fields:
+        raise BadInput('json judge: neither "schema" nor "fields" is given; give one of them')
+    if len(spec.fields) > MAX_FIELDS:
+        raise BadInput(f'json judge: {len(spec.fields)} "fields" are too many; give at most {MAX_FIELDS}')
+    if not math.isfinite(spec.tolerance):
+        raise BadInput(f'json judge: tolerance "{spec.tolerance}" is not a finite number; give one')
+    check_values("json", [spec.json_schema, spec.fields])
+    if spec.json_schema is not None:
+        _check_schema(spec.json_schema)
+
+
+def check_values(kind: str, values: JsonValue | Mapping[str, JsonValue]) -> None:
+    """Raise BadInput when the values of a spec are no JSON, too large, or not storable."""
+    try:
+        text = json.dumps(values, allow_nan=False, ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{kind} judge: a value is no plain JSON ({quoted(str(error), 60)}); correct it") from error
+    if len(text) > MAX_SPEC_CHARS or not is_encodable(text):
+        raise BadInput(
+            f"{kind} judge: values of {len(text):,} characters; give at most {MAX_SPEC_CHARS:,}, all of UTF-8"
+        )
+
+
+def _check_schema(schema: Mapping[str, JsonValue]) -> None:
+    """Raise BadInput when a part of the schema is none, or has a keyword outside KEYWORDS."""
+    try:
+        _validator_class().check_schema(schema)
+    except _module().SchemaError as error:
+        raise BadInput(f"json judge: the schema is not valid ({quoted(error.message, 80)}); correct it") from error
+    level: list[Mapping[str, JsonValue]] = [schema]
+    while level:
+        for part in level:
+            for name in part:
+                if name not in KEYWORDS:
+                    raise BadInput(f"json judge: schema keyword {quoted(name, 40)} is not supported; remove it")
+            pattern = part.get("pattern")
+            if isinstance(pattern, str):
+                if len(pattern) > MAX_PATTERN_CHARS:
+                    raise BadInput(f"json judge: the pattern {quoted(pattern, 20)} is too long; shorten it")
+                compiled(pattern)
+        level = [inner for part in level for inner in _parts(part)]
+
+
+def _parts(schema: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    """Yield the schemas inside a schema."""
+    for name, value in schema.items():
+        if name == "properties" and isinstance(value, dict):
+            inner = list(value.values())
+        elif name in _LISTS and isinstance(value, list):
+            inner = value
+        else:
+            inner = [value] if name in _ONE else []
+        yield from (each for each in inner if isinstance(each, dict))
+
+
+def _module() -> Any:
+    # Loaded when a schema is met: it costs a tenth of the start.
+    return importlib.import_module("jsonschema")
+
+
+@lru_cache(maxsize=1)
+def _validator_class() -> Any:
+    """Return JSON Schema 2020-12 with patterns in linear time, and nothing that could fetch anything."""
+
+    def pattern(_: object, wanted: str, value: object, __: object) -> Iterator[Exception]:
+        if isinstance(value, str) and not compiled(wanted).search(value.encode("utf-8", "replace")):
+            yield _module().ValidationError("does not match the pattern")
+
+    found = importlib.import_module("jsonschema.validators")
+    return found.extend(found.Draft202012Validator, {"pattern": pattern})
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: str) -> _Validator:
+    validator: _Validator = _validator_class()(json.loads(schema))
+    return validator
+
+
+def _parsed(text: str) -> JsonValue | _Missing:
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return _Missing()
+    return value if _depth(value) <= MAX_DEPTH else _Missing()
+
+
+def _inside(text: str) -> Iterator[JsonValue]:
+    """Yield each outermost object and array in prose."""
+    position, n_broken = 0, 0
+    while (start := _START.search(text, position)) and n_broken < _MAX_BROKEN:
+        try:
+            value, position = _DECODER.raw_decode(text, start.start())
+        except json.JSONDecodeError as error:
+            # What was read of a broken value is part of it: going on behind it also keeps the scan linear.
+            position, n_broken = max(error.pos, start.start() + 1), n_broken + 1
+        except (ValueError, RecursionError):
+            return
+        else:
+            if _depth(value) <= MAX_DEPTH:
+                yield value
+
+
+def _depth(value: JsonValue) -> int:
+    level, depth = [value], 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return depth
+
+
+def _equal(given: JsonValue | _Missing, wanted: JsonValue, tolerance: float) -> bool:
+    return not isinstance(given, _Missing) and equal_values(given, wanted, tolerance)
+
+
+def _shown(value: JsonValue | _Missing) -> str:
+    return "nothing" if isinstance(value, _Missing) else quoted(json.dumps(value, ensure_ascii=False), 60)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant)

@@ -1,0 +1,85 @@
+"""Judging: the scores of many attempts at once, those among them that need a model or a process asked for together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from skillopt_mcp.judges.checks import check_call, score_check
+from skillopt_mcp.judges.rubric import rubric_calls, score_rubric
+from skillopt_mcp.judges.scoring import folded, score_leaf
+from skillopt_mcp.prompts.asking import ask_parsed
+from skillopt_mcp.records.calls import Ask
+from skillopt_mcp.records.evidence import Attempted
+from skillopt_mcp.records.judging import All, Command, JudgeSpec, Leaf, Rubric, Score, Unscored, Weighted
+from skillopt_mcp.records.replies import RubricReply
+
+Outcome = Score | Unscored
+
+
+def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
+    """Return the score of each attempt under its task's judge, or why it has none.
+
+    All rubrics are asked in one batch and all commands in another. A judge that fails, a reply that stays missing or
+    unusable, and a score that is no number in [0, 1] leave the attempt without a score: never with a made-up one.
+    """
+    asked: list[list[tuple[Rubric | Command, Outcome]]] = [[] for _ in attempts]
+    for n, rubric, outcome in _rubrics(ask, attempts):
+        asked[n].append((rubric, outcome))
+    for n, command, outcome in _commands(ask, attempts):
+        asked[n].append((command, outcome))
+    return [_judged(each, found) for each, found in zip(attempts, asked, strict=True)]
+
+
+def _judged(attempted: Attempted, asked: list[tuple[Rubric | Command, Outcome]]) -> Outcome:
+    def outcome(leaf: Leaf) -> Outcome:
+        if isinstance(leaf, Rubric | Command):
+            return _valid(next(found for spec, found in asked if spec is leaf))
+        return _valid(score_leaf(leaf, attempted.answer, attempted.messages))
+
+    return _guarded(lambda: _valid(folded(attempted.task.judge, outcome)))
+
+
+def _rubrics(ask: Ask, attempts: Sequence[Attempted]) -> Iterator[tuple[int, Rubric, Outcome]]:
+    found = [
+        (n, leaf) for n, each in enumerate(attempts) for leaf in leaves(each.task.judge) if isinstance(leaf, Rubric)
+    ]
+    calls = [call for n, leaf in found for call in rubric_calls(leaf, attempts[n])]
+    votes = iter(ask_parsed(ask, calls, RubricReply) if calls else [])
+    for n, leaf in found:
+        yield n, leaf, score_rubric(leaf, [next(votes) for _ in range(leaf.votes)])
+
+
+def _commands(ask: Ask, attempts: Sequence[Attempted]) -> Iterator[tuple[int, Command, Outcome]]:
+    found = [
+        (n, leaf) for n, each in enumerate(attempts) for leaf in leaves(each.task.judge) if isinstance(leaf, Command)
+    ]
+    calls = [check_call(leaf, attempts[n]) for n, leaf in found]
+    for (n, leaf), reply in zip(found, ask(calls) if calls else [], strict=True):
+        yield n, leaf, score_check(leaf, reply)
+
+
+def leaves(spec: JudgeSpec) -> Iterator[Leaf]:
+    """Yield the single judges of a spec, in order."""
+    match spec:
+        case All():
+            for judge in spec.judges:
+                yield from leaves(judge)
+        case Weighted():
+            for part in spec.judges:
+                yield from leaves(part.judge)
+        case _:
+            yield spec
+
+
+def _valid(outcome: Outcome) -> Outcome:
+    if isinstance(outcome, Score) and not 0.0 <= outcome.soft <= 1.0:
+        return Unscored(f"the judge gave a score of {outcome.soft}, which is not between 0 and 1")
+    return outcome
+
+
+def _guarded(judge: Callable[[], Outcome]) -> Outcome:
+    try:
+        return judge()
+    # Whatever goes wrong in a judge is no verdict on the answer, and must not end the run either.
+    except Exception as error:  # noqa: BLE001
+        return Unscored(f"the judge failed: {type(error).__name__}: {error}")

@@ -1,0 +1,172 @@
+"""Tables: the judge that finds the last table of an answer and compares its cells."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.answers import comparable, is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.judges.numbers import last_number
+from skillopt_mcp.records.judging import Score, Table
+
+MAX_CELLS = 5_000
+MAX_ROWS = 500
+_MAX_CELL_CHARS = 2_000
+_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+_PIPE = re.compile(r"(?<!\\)\|")
+_FENCE = re.compile(r"`{3,}")
+_MARKUP = re.compile(r"^[*_`]+|[*_`]+$")
+# All that may stand beside the digits of a number: a cell "12 of 30" is no number.
+_NUMERIC = re.compile(r"[-+−]?\s*[$€£¥₹]?\s*[-−]?[\d.,\u00a0\u2009\u202f]*\d(?:\.\d*)?(?:[eE][-+−]?\d+)?\s*%?")
+
+Rows = list[list[str]]
+
+
+def score_table(spec: Table, answer: str) -> Score:
+    """Return how many cells (rows, in any order) of the answer's last table are right; all must be to pass."""
+    expected = rows_of(spec.expected)
+    given = parse_table(looked_at(answer)) if is_whole(answer) else []
+    if not given:
+        return Score(
+            hard=False,
+            soft=0.0,
+            reason=f"no table in {quoted(answer)}",
+            hint="the answer holds no table",
+        )
+    if spec.any_order:
+        n_right, n_all = _right_rows(given, expected, spec.tolerance), max(len(given), len(expected))
+    else:
+        n_right, n_all = _right_cells(given, expected, spec.tolerance)
+    if n_right == n_all:
+        return Score(hard=True, soft=1.0, reason=f"all {n_all} {_unit(spec)} as expected")
+    hints = []
+    if len(given) != len(expected):
+        hints.append("the table does not have the expected number of rows")
+    if [len(row) for row in given[:1]] != [len(row) for row in expected[:1]]:
+        hints.append("the table does not have the expected number of columns")
+    reason = f"{n_right} of {n_all} {_unit(spec)} as expected; {_first_difference(given, expected, spec.tolerance)}"
+    hint = "; ".join(hints) or "the table has other contents than expected"
+    return Score(hard=False, soft=n_right / n_all, reason=reason, hint=hint)
+
+
+def parse_table(text: str) -> Rows:
+    """Return the cells of the last table in a text, row by row, without the rule of a Markdown table; [] when none."""
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    rules = [n for n, line in enumerate(lines) if "-" in line and "|" in line and _RULE.fullmatch(line)]
+    if rules and rules[-1] > 0:
+        start = rules[-1]
+        end = next((n for n in range(start + 1, len(lines)) if "|" not in lines[n]), len(lines))
+        return [_markdown_cells(line) for line in [lines[start - 1], *lines[start + 1 : end]]]
+    for delimiter in "\t,;":
+        rows = _delimited(lines, delimiter)
+        if rows:
+            return rows
+    return []
+
+
+def rows_of(expected: str | list[list[str]]) -> Rows:
+    """Return the expected cells, whether given as rows or as the text of a table."""
+    if isinstance(expected, str):
+        return parse_table(expected.strip())
+    return [[_cell(cell) for cell in row] for row in expected]
+
+
+def check_table(spec: Table) -> None:
+    """Raise BadInput when the expected table is none, or too large."""
+    rows = rows_of(spec.expected)
+    if not rows or not any(rows):
+        raise BadInput('table judge: "expected" holds no table; give rows, or a table as Markdown, CSV or TSV')
+    if sum(map(len, rows)) > MAX_CELLS or len(rows) > MAX_ROWS:
+        raise BadInput(f"table judge: the table is too large; give at most {MAX_ROWS} rows and {MAX_CELLS:,} cells")
+    if not math.isfinite(spec.tolerance):
+        raise BadInput(f'table judge: tolerance "{spec.tolerance}" is not a finite number; give one')
+    for cell in (cell for row in rows for cell in row):
+        if len(cell) > _MAX_CELL_CHARS or not is_encodable(cell):
+            raise BadInput(
+                f"table judge: the cell {quoted(cell, 40)} is too long or has a broken character; correct it"
+            )
+
+
+def _right_cells(given: Rows, expected: Rows, tolerance: float) -> tuple[int, int]:
+    n_right = n_all = 0
+    for row, wanted in zip_longest(given, expected, fillvalue=()):
+        n_all += max(len(row), len(wanted))
+        n_right += sum(_same(cell, other, tolerance) for cell, other in zip(row, wanted, strict=False))
+    return n_right, n_all
+
+
+def _right_rows(given: Rows, expected: Rows, tolerance: float) -> int:
+    """Return how many rows are right: the first counts where it stands, each other one is met at most once."""
+    n_right = int(_same_row(given[0], expected[0], tolerance))
+    waiting = expected[1:]
+    # A table that is longer is wrong anyhow: looking at twice the rows bounds the time.
+    for row in given[1 : 2 * len(expected) + 1]:
+        found = next((n for n, wanted in enumerate(waiting) if _same_row(row, wanted, tolerance)), None)
+        if found is not None:
+            del waiting[found]
+            n_right += 1
+    return n_right
+
+
+def _same_row(row: Sequence[str], wanted: Sequence[str], tolerance: float) -> bool:
+    return len(row) == len(wanted) and all(_same(a, b, tolerance) for a, b in zip(row, wanted, strict=True))
+
+
+def _same(cell: str, wanted: str, tolerance: float) -> bool:
+    if cell == wanted:
+        return True
+    if _NUMERIC.fullmatch(cell) and _NUMERIC.fullmatch(wanted) and cell.endswith("%") == wanted.endswith("%"):
+        first, second = last_number(cell), last_number(wanted)
+        return first is not None and second is not None and (first == second or abs(first - second) <= tolerance)
+    return comparable(cell) == comparable(wanted)
+
+
+def _first_difference(given: Rows, expected: Rows, tolerance: float) -> str:
+    for n, (row, wanted) in enumerate(zip_longest(given, expected, fillvalue=()), start=1):
+        if not _same_row(row, wanted, tolerance):
+            return f"row {n} is {quoted(' | '.join(row))}, expected {quoted(' | '.join(wanted))}"
+    return "the rows differ"
+
+
+def _unit(spec: Table) -> str:
+    return "rows" if spec.any_order else "cells"
+
+
+def _markdown_cells(line: str) -> list[str]:
+    inner = line.strip()
+    inner = inner.removeprefix("|")
+    if inner.endswith("|") and not inner.endswith("\\|"):
+        inner = inner[:-1]
+    return [_cell(cell.replace("\\|", "|")) for cell in _PIPE.split(inner)]
+
+
+def _delimited(lines: Sequence[str], delimiter: str) -> Rows:
+    """Return the last run of lines with equally many (two or more) fields."""
+    run: Rows = []
+    for line in reversed(lines):
+        if _FENCE.match(line.lstrip()) or not line.strip():
+            if run:
+                break
+            continue
+        cells = _fields(line, delimiter)
+        if run and len(cells) != len(run[0]):
+            break
+        if len(cells) > 1:
+            run.append(cells)
+    return run[::-1]
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    try:
+        rows = list(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+    except csv.Error:
+        return [line]
+    return [_cell(cell) for cell in rows[0]] if rows else []
+
+
+def _cell(text: str) -> str:
+    return " ".join(_MARKUP.sub("", text.strip()).split())

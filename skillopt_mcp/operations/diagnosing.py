@@ -1,0 +1,122 @@
+"""Diagnosing: whether this installation, the store and the hosts around it are as they should be."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp import __version__
+from skillopt_mcp.errors import SkillOptError
+from skillopt_mcp.folders import default_roots, find_skill_folders
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.migrating import migration_files
+
+_LIBRARIES = ("mcp", "pydantic", "sqlite-utils")
+_SDKS = ("openai", "anthropic")
+_HOSTS = ("claude", "codex")
+
+
+class StoreState(BaseModel):
+    """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet."""
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    exists: bool
+    file_system: str
+    schema_version: int | None = None
+    journal_mode: str | None = None
+    mode: str | None = None
+    folder_mode: str | None = None
+
+
+class Root(BaseModel):
+    """A skill root that exists, and how many skills lie in it."""
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    n_skills: int
+
+
+class Diagnosis(BaseModel):
+    """Everything a report of a fault should say; `problems` are what needs a person."""
+
+    model_config = ConfigDict(frozen=True)
+    versions: dict[str, str]
+    sqlite: str
+    sqlite_driver: str
+    safe_for_wal: bool
+    newest_schema: int
+    store: StoreState
+    backends: dict[str, bool]
+    hosts: dict[str, str | None]
+    roots: list[Root]
+    problems: list[str]
+
+
+def diagnose(workspace: Workspace) -> Diagnosis:
+    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem."""
+    problems: list[str] = []
+    store = _store(workspace, problems)
+    roots = [Root(path=str(root), n_skills=len(find_skill_folders([root]))) for root in _roots(workspace, problems)]
+    return Diagnosis(
+        versions={"skillopt-mcp": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in _LIBRARIES},
+        sqlite=".".join(map(str, driver.sqlite_version())),
+        sqlite_driver=driver.sqlite().__name__.partition(".")[0],
+        safe_for_wal=driver.is_safe_for_wal(driver.sqlite_version()),
+        newest_schema=len(migration_files()),
+        store=store,
+        backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
+        hosts={name: shutil.which(name) for name in _HOSTS},
+        roots=roots,
+        problems=problems,
+    )
+
+
+def _store(workspace: Workspace, problems: list[str]) -> StoreState:
+    path = workspace.store_path
+    state = StoreState(path=str(path), exists=path.is_file(), file_system=driver.file_system(path))
+    try:
+        driver.refuse_network_file_system(path)
+        if not state.exists:
+            return state
+        mode, folder_mode = (_mode(place) for place in (path, path.parent))
+        state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
+        if mode[-2:] != "00":
+            problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
+        state = state.model_copy(update=_pragmas(path))
+        _ = workspace.store
+    except SkillOptError as error:
+        problems.append(str(error))
+    return state
+
+
+def _pragmas(path: Path) -> dict[str, object]:
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            return {
+                "schema_version": int(connection.execute("pragma user_version").fetchone()[0]),
+                "journal_mode": str(connection.execute("pragma journal_mode").fetchone()[0]),
+            }
+    finally:
+        connection.close()
+
+
+def _mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o777:04o}"
+
+
+def _roots(workspace: Workspace, problems: list[str]) -> list[Path]:
+    """Return the existing roots; those of the hosts alone where no store can name others."""
+    hosts = [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if root.is_dir()]
+    if problems or not workspace.store_path.is_file():
+        return hosts
+    return workspace.roots()

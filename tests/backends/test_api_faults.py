@@ -1,0 +1,244 @@
+"""Faults of the backends over HTTP: every failure has its kind and its way out, and no message holds the key."""
+
+import asyncio
+import importlib
+import pkgutil
+import socket
+import traceback
+from collections.abc import Iterator
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from api_calls import REFLECT, anthropic_at, ask, chat_at, fault_of, openai_at
+from loopback import KEY, Act, Request, Said, Sent, loopback
+
+from skillopt_mcp.backends.api.anthropic import anthropic_faults
+from skillopt_mcp.backends.api.endpoints import Endpoint, Secret
+from skillopt_mcp.backends.api.faults import Origin, retry_after_s
+from skillopt_mcp.backends.api.openai import openai_faults
+from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
+
+ORIGIN = Origin("m", Endpoint("http://h/v1", Secret("SOME_KEY", KEY), "h", "h/v1"))
+REQUEST = httpx2.Request("POST", "http://h/v1/x")
+SEAMS = {"openai": (openai, openai_faults), "anthropic": (anthropic, anthropic_faults)}
+BASES = (openai.OpenAIError, anthropic.AnthropicError, httpx2.HTTPError)
+OPENERS = [openai_at, chat_at, anthropic_at]
+JSON = {"content-type": "application/json"}
+
+
+def error(message: str, type_: str = "error") -> bytes:
+    return f'{{"type": "error", "error": {{"type": "{type_}", "message": "{message}"}}}}'.encode()
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize(
+    ("act", "fault"),
+    [
+        (Sent(429, error("slow down"), {"retry-after": "7"}), "rate_limit"),
+        (Sent(429, error("You exceeded your current quota, check your billing details")), "rate_limit"),
+        (Sent(429, error("no credit", "insufficient_quota")), "auth"),
+        (Sent(529, error("busy", "overloaded_error")), "overloaded"),
+        (Sent(503, b"<html>busy</html>", {"content-type": "text/html"}), "overloaded"),
+        (Sent(500, b""), "server"),
+        (Sent(502, b"bad gateway"), "server"),
+        (Sent(408, b""), "timeout"),
+        (Sent(401, error("no such key")), "auth"),
+        (Sent(402, error("pay first")), "auth"),
+        (Sent(403, error("not yours")), "auth"),
+        (Sent(404, error("model: test-model")), "model_not_found"),
+        (Sent(307, b"", {"location": "http://elsewhere/"}), "model_not_found"),
+        (Sent(413, error("request too large")), "context_too_long"),
+        (Sent(400, error("prompt is too long: 300000 tokens")), "context_too_long"),
+        (Sent(400, error("This model's maximum context length is 8192 tokens")), "context_too_long"),
+        (Sent(400, error("max_tokens: 99999 > 8192, the maximum")), "unsupported"),
+        (Sent(400, error("triggered our content management policy")), "refusal"),
+        (Sent(400, error("Your credit balance is too low")), "auth"),
+        (Sent(400, error("messages must not be empty")), "internal"),
+        (Sent(418, b"[]"), "internal"),
+        (Sent(200, b'{"output": [', JSON), "malformed"),
+        (Sent(200, b"{}", JSON), "malformed"),
+        (Sent(200, b'"42"', JSON), "malformed"),
+        (Sent(200, b"<html>log in</html>", {"content-type": "text/html"}), "malformed"),
+        (Sent(200, b"\xff\xfe", JSON), "malformed"),
+        (Sent(200, b'{"output": [', JSON, promised=1000), "connection"),
+        ("reset", "connection"),
+        ("reset mid-body", "connection"),
+        (Said("  \n"), "empty"),
+    ],
+)
+def test_each_failure_has_its_kind(opener, act: Act, fault: str) -> None:
+    with loopback(act) as server:
+        found = fault_of(opener(server.url))
+    assert found.fault == fault
+    assert found.message.startswith(f"{server.host} (test-model): ")
+
+
+@pytest.mark.parametrize(
+    ("opener", "said", "fault"),
+    [
+        (openai_at, Said("4", end="max_output_tokens"), "truncated"),
+        (openai_at, Said("4", end="content_filter"), "refusal"),
+        (openai_at, Said("", refusal="I cannot."), "refusal"),
+        (chat_at, Said("4", end="length"), "truncated"),
+        (chat_at, Said("4", end="content_filter"), "refusal"),
+        (chat_at, Said("", refusal="I cannot."), "refusal"),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_a_fault_with_what_it_cost(opener, said: Said, fault: str) -> None:
+    with loopback(said) as server:
+        found = fault_of(opener(server.url))
+    assert (found.fault, found.usage and found.usage.tokens_out) == (fault, 20)
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_a_server_that_hangs_is_left_in_time(opener) -> None:
+    with loopback("hang") as server:
+        found = fault_of(opener(server.url, "timeout=0.2"))
+    assert (found.fault, "timeout=SECONDS" in found.message) == ("timeout", True)
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_an_address_where_nobody_listens_is_a_failed_connection(opener) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        found = fault_of(opener(f"http://127.0.0.1:{taken.getsockname()[1]}"))
+    assert (found.fault, "check the network and the base URL" in found.message) == ("connection", True)
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_a_key_that_is_taken_away_stops_the_calls_after_it(opener) -> None:
+    def act(n: int, request: Request) -> Act:
+        return "42" if n <= 3 else Sent(401, error(f"Incorrect API key provided: {KEY}"))
+
+    with loopback(act) as server:
+        backend = opener(server.url)
+        assert [ask(backend).text for _ in range(3)] == ["42"] * 3
+        found = fault_of(backend)
+    name = "ANTHROPIC_API_KEY" if opener is anthropic_at else "OPENAI_API_KEY"
+    assert found.message == (
+        f"{server.host} (test-model): 401 Incorrect API key provided: ${name}; "
+        f"set {name} in the environment to a key that may use this model"
+    )
+    assert found.fault in FATAL
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_no_fault_and_no_log_shows_the_key(opener, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    for act in (Sent(500, error(f"at {KEY}")), Sent(400, KEY.encode()), Sent(200, KEY.encode()), "reset", "42"):
+        with loopback(act) as server:
+            try:
+                ask(opener(server.url), REFLECT)
+            except BackendFault as fault:
+                assert KEY not in "".join(traceback.format_exception(fault))
+    assert caplog.records
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_the_sdks_do_not_ask_again_by_themselves(opener) -> None:
+    with loopback(Sent(500)) as server:
+        assert fault_of(opener(server.url)).fault in RETRYABLE
+        assert len(server.requests) == 1
+
+
+def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from subclasses(each)
+
+
+def thrown(kind: type[Exception]) -> Exception:
+    """Return an instance of an SDK's exception, past the constructor that each has of its own."""
+    instance = kind.__new__(kind)
+    if isinstance(instance, openai.APIStatusError | anthropic.APIStatusError):
+        instance.status_code = getattr(kind, "status_code", 500)
+        instance.response, instance.body = httpx2.Response(instance.status_code, request=REQUEST), None
+    return instance
+
+
+@pytest.mark.parametrize("vendor", SEAMS)
+def test_the_map_of_an_sdks_exceptions_is_total(vendor: str) -> None:
+    sdk, faults = SEAMS[vendor]
+    for module in pkgutil.iter_modules(sdk.__path__):
+        if module.name in ("_exceptions", "_error_classes", "_streaming"):
+            importlib.import_module(f"{sdk.__name__}.{module.name}")
+    kinds = {
+        kind
+        for base in (*BASES, TimeoutError)
+        for kind in subclasses(base)
+        if kind.__module__.partition(".")[0] in (sdk.__name__, "httpx2", "builtins")
+    }
+    assert len(kinds) > 30
+    found = {}
+    for kind in kinds:
+        with pytest.raises(BackendFault) as caught, faults(ORIGIN):
+            raise thrown(kind)
+        found[kind.__name__] = caught.value.fault
+    known = {
+        "APITimeoutError": "timeout",
+        "APIConnectionError": "connection",
+        "APIResponseValidationError": "malformed",
+        "AuthenticationError": "auth",
+        "PermissionDeniedError": "auth",
+        "NotFoundError": "model_not_found",
+        "RateLimitError": "rate_limit",
+        "ConflictError": "server",
+        "InternalServerError": "server",
+        "BadRequestError": "internal",
+        "ReadTimeout": "timeout",
+        "ReadError": "connection",
+        "RemoteProtocolError": "connection",
+        "TimeoutError": "timeout",
+    }
+    assert {name: found[name] for name in known} == known
+
+
+def test_every_exception_that_an_sdk_names_is_in_its_tree() -> None:
+    unused = {"InvalidWebhookSignatureError"}
+    for sdk, _ in SEAMS.values():
+        named = [getattr(sdk, name) for name in sdk.__all__ if isinstance(getattr(sdk, name), type)]
+        errors = [kind for kind in named if issubclass(kind, Exception)]
+        assert len(errors) > 8
+        assert {kind.__name__ for kind in errors if not issubclass(kind, BASES)} <= unused
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:10 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, 10.0),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT", "date": "Wed, 21 Oct 2026 07:28:10 GMT"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_as_a_date(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_s(headers) == seconds
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_a_fault_says_how_long_the_server_asks_to_be_left_alone(opener) -> None:
+    with loopback(Sent(429, b"{}", {"retry-after": "7"})) as server:
+        assert fault_of(opener(server.url)).retry_after == 7.0
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_a_call_that_is_cancelled_leaves_nothing_open(opener) -> None:
+    async def cancelled() -> None:
+        task = asyncio.create_task(backend.complete(REFLECT))
+        await asyncio.to_thread(server.arrived.wait, 10)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    with loopback("hang") as server:
+        backend = opener(server.url)
+        asyncio.run(cancelled())

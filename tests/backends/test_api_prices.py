@@ -1,0 +1,64 @@
+"""Prices: what a call costs, where the price comes from, and that an unknown one stays unknown."""
+
+from pathlib import Path
+
+import pytest
+from api_calls import ENVIRON
+
+from skillopt_mcp.backends.api.anthropic import open_anthropic
+from skillopt_mcp.backends.api.openai import open_openai
+from skillopt_mcp.backends.api.prices import TABLE_PATH, Price, Tokens
+from skillopt_mcp.errors import BackendError
+
+PRICE = Price(input=2.0, cached=0.2, cache_write=2.5, output=10.0)
+
+
+def price_of(text: str, **environ: str) -> Price | None:
+    return open_openai(text, ENVIRON | environ)._price
+
+
+def test_each_kind_of_token_has_its_price() -> None:
+    tokens = Tokens(fresh=1_000, cached=10_000, cache_write=100, output=500)
+    assert PRICE.usd(tokens) == pytest.approx(0.002 + 0.002 + 0.00025 + 0.005)
+    assert Price(input=2.0, output=10.0).usd(tokens) == pytest.approx(11_100 * 2e-6 + 0.005)
+
+
+def test_a_call_that_is_longer_than_a_price_holds_for_has_none() -> None:
+    price = Price(input=1.0, output=1.0, up_to=100)
+    assert price.usd(Tokens(fresh=50, cached=50)) == pytest.approx(55e-6 + 45e-6)
+    assert price.usd(Tokens(fresh=51, cached=50)) is None
+
+
+def test_the_shipped_table_is_dated_and_can_be_read() -> None:
+    assert TABLE_PATH.read_text("utf-8").count('\nas_of = "20') == 1
+    assert price_of("gpt-6.1-sol") == Price(input=2.0, cached=0.1, cache_write=2.5, output=10.0, up_to=272_000)
+    assert price_of("gpt-6.1-sol-2026-10-01") == price_of("gpt-6.1-sol")
+    assert open_anthropic("claude-sonnet-4-5-20250929", ENVIRON)._price == Price(
+        input=3.0, cached=0.3, cache_write=3.75, output=15.0
+    )
+
+
+def test_an_unknown_model_or_host_has_no_price() -> None:
+    assert price_of("gpt-6.1-sol-turbo") is None
+    assert price_of("gpt-6.1-sol,base_url=https://models.example/v1") is None
+
+
+def test_a_persons_table_goes_before_the_shipped_one_and_options_before_both(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text('["api.openai.com"]\n"gpt-6.1-sol" = { input = 1.0, output = 2.0 }\n')
+    mine = {"SKILLOPT_PRICES": str(path)}
+    assert price_of("gpt-6.1-sol", **mine) == Price(input=1.0, output=2.0)
+    assert price_of("gpt-6-luna", **mine) == price_of("gpt-6-luna")
+    assert price_of("gpt-6.1-sol,price_in=3,price_cached=1,price_out=4", **mine) == Price(
+        input=3.0, cached=1.0, output=4.0
+    )
+
+
+@pytest.mark.parametrize("text", ["not toml", '["h"]\nm = { input = -1, output = 1 }', '["h"]\nm = { input = 1 }'])
+def test_a_table_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    with pytest.raises(BackendError, match=rf"prices '{path}' cannot be used: "):
+        price_of("m", SKILLOPT_PRICES=str(path))
+    with pytest.raises(BackendError, match=r"cannot be read: No such file"):
+        price_of("m", SKILLOPT_PRICES=str(tmp_path / "none.toml"))

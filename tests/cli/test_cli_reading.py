@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPT, parsed
+
+from skillopt_mcp.cli.main import main
+from skillopt_mcp.operations.demo import prepare_demo, run_demo
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import driver
+
+RUNNING_AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+@pytest.fixture
+def demo(tmp_path) -> dict[str, object]:
+    return run_demo(prepare_demo(tmp_path / "demo", "honest", 0)).model_dump(mode="json")
+
+
+def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
+    store, candidate, run = demo["store_path"], demo["candidate_id"], demo["run_id"]
+    keys = {
+        ("skills",): {"skills"},
+        ("skills", "permit", "ledger-clerk", "--simulated"): {"skill", "permitted", "simulated"},
+        ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
+        ("show", candidate): {"id", "kind", "text"},
+        ("show", run): {"id", "kind", "text"},
+        ("diff", "ledger-clerk"): {"skill", "diff"},
+        ("history", "ledger-clerk"): {"skill", "rows", "next_step"},
+        ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
+        ("tasks", "export", "ledger-clerk"): {"skill", "tasks"},
+        ("tasks", "check", "ledger-clerk"): {"n_tasks", "problems", "remarks"},
+    }
+    for arguments, expected in keys.items():
+        assert main(["--store", store, *arguments, "--json"]) == 0
+        printed = capfd.readouterr()
+        assert set(json.loads(printed.out)) == expected
+        assert (printed.out.count("\n"), printed.err) == (1, "")
+
+
+def test_the_same_commands_speak_to_people(cli, demo) -> None:
+    store = demo["store_path"]
+    assert cli("skills", store=store).stdout.startswith("ledger-clerk  live ")
+    assert demo["candidate_id"] in cli("history", "ledger-clerk", store=store).stdout
+    assert cli("show", demo["run_id"], store=store).stdout.startswith(f"run {demo['run_id']}: finished")
+    listed = cli("tasks", "list", "ledger-clerk", store=store)
+    assert len(listed.stdout.splitlines()) == 1 + 120
+    assert listed.stderr.startswith("120 tasks of ledger-clerk: 40 train, 40 val, 40 test; judges: ")
+
+
+def test_exported_tasks_can_be_added_elsewhere(cli, demo, tmp_path) -> None:
+    file, store = tmp_path / "tasks.jsonl", tmp_path / "other.db"
+    assert cli("tasks", "export", "ledger-clerk", file, store=demo["store_path"]).returncode == 0
+    again = cli("tasks", "export", "ledger-clerk", file, store=demo["store_path"])
+    assert again.stderr == f"error: '{file}' exists: name a file that does not, or remove it first\n"
+    skill = demo["skill_path"]
+    assert parsed(cli("tasks", "import", skill, file, "--json", store=store))["added"] == 120
+    assert cli("tasks", "export", skill, store=store).stdout == file.read_text("utf-8")
+
+
+def test_a_bad_task_is_rejected_and_the_rest_is_added(cli, demo, tmp_path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    good = {"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}
+    rows = [good, good | {"prompt": ""}, good | {"judge": {"kind": "telepathy"}}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    checked = cli("tasks", "check", "ledger-clerk", file, "--json", store=demo["store_path"])
+    assert (checked.returncode, len(json.loads(checked.stdout)["problems"])) == (1, 2)
+    done = cli("tasks", "add", "ledger-clerk", file, store=demo["store_path"])
+    assert done.returncode == 1
+    assert done.stdout.startswith("1 added, 0 there already; ")
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [line[:27] for line in errors] == ["error: task 2 was rejected:", "error: task 3 was rejected:"]
+    assert "telepathy" in errors[1]
+
+
+def test_a_check_finds_tasks_that_mislead(cli, demo, tmp_path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    rows = [
+        {"id": "leak-1", "prompt": "P", "split": "train", "judge": {"kind": "exact", "expected": "a"}},
+        {"id": "leak-2", "prompt": "P", "split": "test", "judge": {"kind": "exact", "expected": "b"}},
+        {"id": "empty", "prompt": "Q", "judge": {"kind": "regex", "pattern": ".*"}},
+    ]
+    file.write_text(json.dumps(rows))
+    cli("tasks", "add", "ledger-clerk", file, store=demo["store_path"])
+    done = cli("tasks", "check", "ledger-clerk", store=demo["store_path"])
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "error: task 'leak-2' is held out, and its prompt is a train task too",
+        "error: task 'empty' passes with an empty answer",
+    ]
+
+
+def test_stored_text_cannot_steer_the_terminal(cli, demo) -> None:
+    with Workspace(Path(demo["store_path"])) as workspace:
+        recording = Recording(task="do \x1b]0;owned\x07 it", hard=False, answer="\x1b[2J\u202egone")
+        made = record_trajectory(workspace, demo["skill_path"], recording)
+    shown = cli("show", made.trajectory_id, store=demo["store_path"]).stdout
+    assert r"do \u{001B}]0;owned\u{0007} it" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_a_reader_that_goes_away_is_no_error(demo) -> None:
+    command = [SCRIPT, "--store", str(demo["store_path"]), "tasks", "export", "ledger-clerk"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_a_skill_root_must_be_narrow(home, tmp_path, demo, capsys) -> None:
+    for path in ("/", home, tmp_path / "nowhere", tmp_path / "demo" / "skills" / "ledger-clerk"):
+        assert main(["skills", "add-root", str(path)]) == 1
+        assert capsys.readouterr().err.startswith(f"error: '{path}'")
+
+
+def test_the_doctor_makes_no_store_and_finds_what_is_there(cli, home) -> None:
+    (home / ".claude" / "skills" / "one").mkdir(parents=True)
+    (home / ".claude" / "skills" / "one" / "SKILL.md").write_text("# One\n")
+    found = parsed(cli("doctor", "--json"))
+    assert found["problems"] == []
+    assert found["store"]["exists"] is False
+    assert not (home / "store").exists()
+    assert {"path": str(home / ".claude" / "skills"), "n_skills": 1} in found["roots"]
+    assert "not made yet" in cli("doctor").stdout
+
+
+def test_the_doctor_says_what_is_wrong_with_a_store(cli, demo) -> None:
+    connection = driver.connect(demo["store_path"])
+    connection.execute("pragma user_version = 999")
+    connection.close()
+    done = cli("doctor", store=demo["store_path"])
+    assert done.returncode == 1
+    assert f"error: the store '{demo['store_path']}' has schema 999" in done.stderr
+    assert "All is well" not in done.stdout
+
+
+def _bad_skill(kind: str, folder) -> str:
+    folder.mkdir()
+    main = folder / "SKILL.md"
+    if kind == "binary":
+        main.write_bytes(b"\x7fELF\0\0")
+    elif kind == "latin-1":
+        main.write_bytes("# Größe\n".encode("latin-1"))
+    elif kind == "unreadable":
+        main.write_text("# Closed\n")
+        main.chmod(0)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("missing", "has no SKILL.md"),
+        ("binary", "has a NUL byte"),
+        ("latin-1", "is not UTF-8 at byte 4"),
+        pytest.param(
+            "unreadable", "cannot be read", marks=pytest.mark.skipif(RUNNING_AS_ROOT, reason="root reads everything")
+        ),
+    ],
+)
+def test_a_folder_that_is_no_skill_is_told_so(cli, tmp_path, kind: str, says: str) -> None:
+    skill = _bad_skill(kind, tmp_path / "bad")
+    done = cli("history", skill)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("error: ")
+    assert skill in done.stderr
+    assert says in done.stderr
+
+
+def test_an_unknown_skill_is_named_in_both_forms_of_the_answer(cli) -> None:
+    done = cli("history", "nobody", "--json")
+    assert done.returncode == 1
+    assert done.stderr.startswith('error: no skill "nobody" is known')
+    assert json.loads(done.stdout) == {"error": done.stderr.removeprefix("error: ").rstrip("\n")}
+
+
+def _newer(path) -> None:
+    connection = driver.connect(path)
+    connection.execute("pragma application_id = 1397444432")
+    connection.execute("pragma user_version = 999")
+    connection.close()
+
+
+def _foreign(path) -> None:
+    connection = driver.connect(path)
+    connection.execute("create table somebody(x)")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (_newer, "has schema 999"),
+        (_foreign, "is a database of another program"),
+        (lambda path: path.write_bytes(b"not a database " * 100), "is damaged or no store"),
+        (lambda path: path.mkdir(), "is a folder"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_left_as_it_is(cli, tmp_path, prepare, says: str) -> None:
+    store = tmp_path / "store.db"
+    prepare(store)
+    before = None if store.is_dir() else store.read_bytes()
+    done = cli("skills", store=store)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("error: ")
+    assert f"'{store}'" in done.stderr
+    assert says in done.stderr
+    assert before is None or store.read_bytes() == before
+
+
+def test_a_store_that_cannot_be_made_is_told_so(cli, tmp_path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = cli("skills", store=tmp_path / "file" / "store.db")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: the store '{tmp_path / 'file' / 'store.db'}' cannot be ")
+
+
+@pytest.mark.skipif(RUNNING_AS_ROOT, reason="root writes everywhere")
+def test_a_store_that_is_read_only_is_told_so(cli, tmp_path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    done = cli("skills", store=folder / "store.db")
+    assert done.returncode == 1
+    assert f"error: the store '{folder / 'store.db'}' cannot be made" in done.stderr

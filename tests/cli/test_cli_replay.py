@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+import pytest
+from conftest import BACKENDS, TARGET, parsed
+
+SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120")
+
+
+def _interrupted(place, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return a replay that got Ctrl-C once its baseline was told of a first finished step, or at once in --json."""
+    slow = f"{TARGET},latency_ms=25"
+    command = [*place.command, "replay", str(place.skill_path), "--target", slow, "--optimizer", slow, *SMALL]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        told = ""
+        while "step 1/" not in told:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    return subprocess.CompletedProcess(command, process.returncode, out, told + err)
+
+
+def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(cli, make_place) -> None:
+    whole, broken = make_place("whole"), make_place("broken")
+    done = _interrupted(broken)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert f"  skillopt-mcp replay {broken.skill_path} --resume --store {broken.store_path}\n" in done.stderr
+    resumed = parsed(cli("replay", "ledger-clerk", "--resume", "--json", store=broken.store_path))
+    straight = parsed(cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--json", store=whole.store_path))
+    assert len(straight["steps"]) == 12
+    assert resumed == straight
+    again = cli("replay", "ledger-clerk", "--resume", store=broken.store_path)
+    assert again.returncode == 1
+    assert again.stderr.startswith("error: no run of 'ledger-clerk' is unfinished")
+
+
+def test_ctrl_c_with_json_prints_one_object(make_place) -> None:
+    place = make_place()
+    slow = f"{TARGET},latency_ms=300"
+    command = [*place.command, "replay", "ledger-clerk", "--target", slow, "--optimizer", slow, *SMALL, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    locks = place.store_path.with_name("store.db.locks")
+    while not list(locks.glob("r-*.run")):
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    told = json.loads(out)
+    assert process.returncode == 130
+    assert (told["status"], told["n_steps"]) == ("stopped", 0)
+
+
+def test_the_estimate_and_the_simulation_are_told_before_the_result(cli, make_place) -> None:
+    place = make_place()
+    done = cli("replay", "ledger-clerk", *BACKENDS, *SMALL, store=place.store_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(
+        "12 steps: 3 epochs over 20 train tasks, 5 a step. At most 560 target calls "
+        "(60 in training, 260 on val tasks, 240 in the promotion test)"
+    )
+    assert f"SIMULATION ({TARGET})" in done.stderr
+    assert f"SIMULATION ({TARGET}): this says nothing about a real model." in done.stdout
+
+
+def test_the_estimate_is_kept(cli, make_place) -> None:
+    place = make_place()
+    result = parsed(cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--json", store=place.store_path))
+    assert result["n_calls"] <= 560 + 12 * 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "error: no backend is set for the role 'target'"),
+        (["--target", "nobody:x", "--optimizer", TARGET], "error: unknown backend 'nobody' in 'nobody:x'"),
+        ([*BACKENDS, "--epochs", "0"], "error: --epochs: "),
+        ([*BACKENDS, "--min-edits", "9"], "error: the edit budget: "),
+        ([*BACKENDS, "--slots", "0"], "error: slots '0'"),
+        (["--resume", "--epochs", "3"], "error: a resumed run keeps the settings it was begun with"),
+    ],
+)
+def test_what_cannot_be_run_is_told_in_one_line(cli, tmp_path, arguments: list[str], message: str) -> None:
+    skill = tmp_path / "plain"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("# Plain\n")
+    done = cli("replay", skill, *arguments, store=tmp_path / "store.db")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_skill_without_tasks_is_told_so(cli, tmp_path) -> None:
+    skill = tmp_path / "plain"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("# Plain\n")
+    done = cli("replay", skill, *BACKENDS, store=tmp_path / "store.db")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the skill has no train task")

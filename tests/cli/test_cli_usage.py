@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+from importlib import import_module
+from typing import get_args
+
+import pytest
+
+from skillopt_mcp import __version__
+from skillopt_mcp.cli.main import commands, main
+from skillopt_mcp.cli.parsing import parse
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.evidence import Metric
+from skillopt_mcp.schedule import SCHEDULES
+
+LEAST = {
+    "replay": ["S"], "evaluate": ["c-1"], "tasks": ["list", "S"], "show": ["S"], "diff": ["S"], "history": ["S"],
+    "promote": ["c-1"], "rollback": ["S"],
+}  # fmt: skip
+
+
+def test_no_command_shows_the_help_as_wrong_usage(cli) -> None:
+    done = cli()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert all(name in done.stderr for name in commands())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["frobnicate"], ["--bogus", "skills"], ["skills", "--bogus"], ["tasks"], ["replay"], ["skills", "x"]]
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: skillopt-mcp" in capsys.readouterr().err
+
+
+def test_the_version_is_the_packages(cli) -> None:
+    assert cli("--version").stdout == f"skillopt-mcp {__version__}\n"
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert f"skillopt-mcp {name}" in out[out.index("example:") :]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_what_is_parsed_is_what_the_command_takes(name: str) -> None:
+    command, values = parse([name, *LEAST.get(name, [])])
+    options = import_module(f"skillopt_mcp.cli.commands.{command}").Options
+    assert set(values) <= {field.name for field in fields(options)}
+    options(**values)
+
+
+@pytest.mark.parametrize("arguments", [["--store", "x", "show", "S"], ["show", "S", "--store", "x"]])
+def test_the_store_may_be_named_before_or_after_the_command(arguments: list[str]) -> None:
+    assert parse(arguments)[1]["store"] == "x"
+
+
+def test_every_setting_of_a_run_is_a_flag() -> None:
+    flags = [f"--{name.replace('_', '-')}" for name in Config.model_fields if name not in ("schedule", "metric")]
+    arguments = [part for flag in flags for part in (flag, "1")]
+    values = parse(["replay", "S", *arguments])[1]
+    assert {name: values[name] for name in Config.model_fields} == {
+        name: None if name in ("schedule", "metric") else 1 for name in Config.model_fields
+    }
+    for name, choices in (("schedule", SCHEDULES), ("metric", get_args(Metric))):
+        assert [parse(["replay", "S", f"--{name}", choice])[1][name] for choice in choices] == list(choices)
+
+
+def test_serve_and_demo_load_no_vendor_and_serve_no_library_of_the_terminal(tmp_path) -> None:
+    code = (
+        "import sys; from skillopt_mcp.cli.main import main; main({});"
+        "print([name for name in ('openai', 'anthropic', {}) if name in sys.modules])"
+    )
+    demo = code.format(["demo", "--json", "--dir", str(tmp_path / "demo")], "'mcp'")
+    serve = "import skillopt_mcp.cli.commands.serve;" + code.format(
+        ["--version"], "'rich', 'yaml', 're2', 'sqlite_utils'"
+    )
+    serve = serve.replace("main(['--version'])", "None")
+    for text in (demo, serve):
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"

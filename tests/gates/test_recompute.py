@@ -1,0 +1,55 @@
+"""Recompute: verdicts that follow from what decisions keep."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from skillopt_mcp.gates.confirm import ConfirmRule, confirm
+from skillopt_mcp.gates.recompute import ConfirmInputs, StrictInputs, confirm_verdict, strict_verdict
+from skillopt_mcp.gates.strict import TaskScore, compare
+from skillopt_mcp.records.evidence import Metric, Pair
+
+SCORES = st.lists(
+    st.builds(
+        lambda n, score: TaskScore(n, None if score is None else score == 1.0, score),
+        st.integers(0, 5),
+        st.none() | st.sampled_from([0.0, 0.3, 1.0]),
+    ),
+    max_size=6,
+    unique_by=lambda score: score.task_id,
+)
+
+
+@given(SCORES, SCORES, st.none() | SCORES, st.sampled_from(["hard", "soft", "mixed"]))
+def test_a_strict_verdict_follows_from_its_inputs(
+    candidate: list[TaskScore], current: list[TaskScore], best: list[TaskScore] | None, metric: Metric
+) -> None:
+    inputs = StrictInputs(metric=metric, candidate=candidate, current=current, best=best).model_dump_json()
+    assert strict_verdict(inputs) == compare(candidate, current, current if best is None else best, metric).verdict
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.4, -0.4])
+def test_a_confirm_verdict_follows_from_its_pairs_and_ignores_those_beyond(gain: float) -> None:
+    chance = random.Random(gain)
+    pairs = [Pair(float(chance.random() < 0.5), float(chance.random() < 0.5 + gain)) for _ in range(300)]
+    rule = ConfirmRule(alpha=0.03, max_pairs=300)
+    end = confirm(pairs, rule)
+    inputs = ConfirmInputs(
+        confirmation="t-1", n_pairs=end.n_pairs, alpha=rule.alpha, beta=rule.beta, min_effect=rule.min_effect
+    )
+    assert confirm_verdict(pairs, inputs.model_dump_json()) == end.verdict
+    earlier = inputs.model_copy(update={"n_pairs": end.n_pairs - 1})
+    assert confirm_verdict(pairs, earlier.model_dump_json()) == "undecided"
+
+
+@pytest.mark.parametrize("inputs", ["", "{}", '{"metric": "hard"}', '{"n_pairs": 3}'])
+def test_inputs_that_are_none_are_refused(inputs: str) -> None:
+    with pytest.raises(ValidationError):
+        strict_verdict(inputs)
+    with pytest.raises(ValidationError):
+        confirm_verdict([], inputs)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from workshop import SEED, Place
+
+from skillopt_mcp.backends.world import make_skill
+from skillopt_mcp.operations.workspace import Workspace
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(Path(os.path.realpath(tmp_path)))
+    place.skill.mkdir(parents=True)
+    for file in make_skill(SEED).files:
+        (place.skill / file.path).write_bytes(file.content)
+    with place.open() as workspace:
+        workspace.store.skills.add_root(str(place.root))
+    with place.stack:
+        yield place
+
+
+@pytest.fixture
+def workspace(place: Place) -> Workspace:
+    """Return a workspace with 90 tasks, 30 in each split."""
+    workspace = place.open()
+    place.add_tasks(workspace)
+    return workspace

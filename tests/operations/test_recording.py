@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from workshop import Place
+
+from skillopt_mcp import limits
+from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.results import Recorded
+from skillopt_mcp.operations.workspace import TICK_NS, Workspace
+
+DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
+
+
+def n_stored(workspace: Workspace) -> int:
+    return sum(workspace.store.tasks.count_trajectories(skill.id)[0] for skill in workspace.store.skills.list_skills())
+
+
+def old(folder: Path) -> None:
+    """Let every file of a skill look as if it had been written long ago, as far as a program can."""
+    for file in folder.rglob("*"):
+        os.utime(file, ns=(1, 1))
+
+
+def test_an_attempt_is_stored_with_the_version_that_was_live(place: Place) -> None:
+    with place.open() as workspace:
+        assert record_trajectory(workspace, str(place.skill), DONE) == Recorded(
+            trajectory_id="trajectory:1",
+            skill="ledger-clerk",
+            version=workspace.live(workspace.skill("ledger-clerk")).digest[:12],
+            n_new=1,
+            duplicate=False,
+            next_step="Record the next attempt. Once several show the same mistake, call propose_edits.",
+        )
+
+
+def test_a_skill_is_named_by_its_name_its_folder_its_file_or_a_link_to_it(place: Place) -> None:
+    (place.folder / "link").symlink_to(place.skill)
+    with place.open() as workspace:
+        names = ["ledger-clerk", str(place.skill), f"{place.skill}/", str(place.main), str(place.folder / "link")]
+        for name in [*names, f"{place.root}/../skills/ledger-clerk/SKILL.md"]:
+            record_trajectory(workspace, name, DONE)
+        (skill,) = workspace.store.skills.list_skills()
+        assert (skill.name, skill.path) == ("ledger-clerk", str(place.skill))
+        assert workspace.store.tasks.count_trajectories(skill.id) == (6, 6)
+
+
+def test_home_and_the_project_are_where_names_are_looked_for(place: Place, home: Path) -> None:
+    for root in (home / ".claude" / "skills", place.folder / ".agents" / "skills"):
+        folder = root / root.parent.name.removeprefix(".")
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text("x")
+    with place.open() as workspace:
+        assert record_trajectory(workspace, "claude", DONE).skill == "claude"
+        assert record_trajectory(workspace, "agents", DONE).skill == "agents"
+        assert record_trajectory(workspace, "~/.claude/skills/claude", DONE).n_new == 2
+
+
+def test_two_skills_of_one_name_are_told_apart_by_path(place: Place) -> None:
+    other = place.folder / ".claude" / "skills" / "ledger-clerk"
+    other.mkdir(parents=True)
+    (other / "SKILL.md").write_text("another skill of that name")
+    with place.open() as workspace:
+        record_trajectory(workspace, str(place.skill), DONE)
+        with pytest.raises(NotFound) as error:
+            record_trajectory(workspace, "ledger-clerk", DONE)
+        assert str(error.value) == (
+            f"2 skills are named \"ledger-clerk\": use the path, one of '{place.skill}', '{other}'"
+        )
+        record_trajectory(workspace, str(other), DONE)
+        with pytest.raises(NotFound, match="2 skills are named"):
+            record_trajectory(workspace, "ledger-clerk", DONE)
+        assert n_stored(workspace) == 2
+
+
+def test_a_skill_that_moved_is_found_in_its_new_place(place: Place) -> None:
+    with place.open() as workspace:
+        record_trajectory(workspace, str(place.skill), DONE)
+        moved = place.folder / ".claude" / "skills" / "ledger-clerk"
+        moved.parent.mkdir(parents=True)
+        place.skill.rename(moved)
+        record_trajectory(workspace, "ledger-clerk", DONE)
+        assert [skill.path for skill in workspace.store.skills.list_skills()] == sorted([str(moved), str(place.skill)])
+
+
+def test_one_session_and_index_is_one_trajectory_and_the_first_record_stays(place: Place) -> None:
+    first = Recording(task="a", session_id="s", index=0)
+    with place.open() as workspace:
+        assert record_trajectory(workspace, str(place.skill), first).duplicate is False
+        again = record_trajectory(workspace, str(place.skill), replace(first, task="b"))
+        assert (again.trajectory_id, again.duplicate, again.n_new) == ("trajectory:1", True, 1)
+        assert "recorded before" in again.next_step
+        assert "task: a" in inspect(workspace, "trajectory:1").text
+        for other in (replace(first, index=1), replace(first, session_id="t"), replace(first, index=None)):
+            assert record_trajectory(workspace, str(place.skill), other).duplicate is False
+        assert n_stored(workspace) == 4
+
+
+def test_n_new_counts_since_the_last_proposal(place: Place) -> None:
+    with place.open() as workspace:
+        counts = [record_trajectory(workspace, str(place.skill), DONE).n_new for _ in range(3)]
+        assert counts == [1, 2, 3]
+        assert "call propose_edits" in record_trajectory(workspace, str(place.skill), DONE).next_step
+        propose_edits(workspace, "ledger-clerk", [{"op": "append", "content": "More."}])
+        assert record_trajectory(workspace, str(place.skill), DONE).n_new == 1
+
+
+def test_an_edit_of_the_skill_between_two_recordings_makes_two_versions(place: Place) -> None:
+    with place.open() as workspace:
+        versions = set()
+        for n in range(50):
+            place.main.write_text(f"# Rule {n:04}\n")  # the same size each time, many within one tick of the clock
+            versions.add(record_trajectory(workspace, "ledger-clerk" if n else str(place.skill), DONE).version)
+        assert len(versions) == 50
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place.open() as workspace:
+        monkeypatch.setattr("skillopt_mcp.operations.workspace.TICK_NS", -(1 << 62))  # even what is young is remembered
+        place.main.write_text("# Rule 1\n")
+        old(place.skill)
+        first = record_trajectory(workspace, str(place.skill), DONE).version
+        place.main.unlink()
+        (place.folder / "aside").write_text("takes the number of the file")
+        place.main.write_text("# Rule 2\n")
+        old(place.skill)
+        assert record_trajectory(workspace, str(place.skill), DONE).version != first
+
+
+def test_a_young_folder_is_read_again_each_time(place: Place) -> None:
+    assert TICK_NS >= 20_000_000
+    with place.open() as workspace:
+        place.main.write_text("just now")
+        workspace.skill(str(place.skill))
+        assert workspace._seen == {}
+
+
+def test_a_stored_tasks_id_stands_for_its_prompt(place: Place, workspace: Workspace) -> None:
+    skill = workspace.skill("ledger-clerk")
+    task = next(task for task in workspace.store.tasks.list_tasks(skill.id) if task.split == "train")
+    record_trajectory(workspace, "ledger-clerk", Recording(task=task.name, hard=True))
+    assert f"task: {task.prompt}" in inspect(workspace, "trajectory:1").text
+
+
+def test_lone_surrogates_become_replacement_characters(place: Place) -> None:
+    cut = "emoji cut in half \ud83d"
+    recording = Recording(
+        cut, False, None, cut, cut, [cut, {"role": cut, "content": cut, "name": cut}], session_id=cut, index=0
+    )
+    with place.open() as workspace:
+        record_trajectory(workspace, str(place.skill), recording)
+        text = inspect(workspace, "trajectory:1").text
+        assert "task: emoji cut in half \ufffd" in text
+        assert "[emoji cut in half \ufffd]" in text
+        assert record_trajectory(workspace, str(place.skill), recording).duplicate is True
+
+
+def test_scores_complete_each_other(place: Place, workspace: Workspace) -> None:
+    for hard, soft, shown in ((True, None, "hard 1, soft 1.0"), (None, 0.4, "hard 0, soft 0.4"), (None, 1.0, "hard 1")):
+        made = record_trajectory(workspace, "ledger-clerk", Recording("t", hard=hard, soft=soft))
+        assert f"({shown}" in inspect(workspace, made.trajectory_id).text
+    made = record_trajectory(workspace, "ledger-clerk", Recording("t"))
+    assert "(unscored)" in inspect(workspace, made.trajectory_id).text
+
+
+@pytest.mark.parametrize(
+    ("recording", "message"),
+    [
+        (Recording(""), "task is empty: say what was asked"),
+        (Recording(" \n"), "task is empty"),
+        (Recording("t", soft=1.5), "soft '1.5' is no score: use a number from 0 to 1"),
+        (Recording("t", soft=float("nan")), "soft 'nan' is no score"),
+        (Recording("t", index=-1), "index '-1' is no place in a session"),
+        (Recording("t", session_id="s", index=1 << 70), "is no place in a session"),
+        (Recording("t", session_id="s", index=10**5000), "is no place in a session"),
+        (Recording("t", session_id="s" * 201, index=0), "session_id has more than 200 characters"),
+        (Recording("t", messages=[{"role": "user"}]), "message 0 is not {role, content} with texts"),
+        (Recording("t", messages=["fine", 7]), "message 1 is not {role, content}"),
+        (
+            Recording("x" * (limits.TRAJECTORY_CHARACTERS + 1)),
+            "characters, 4,194,304 are allowed: leave out tool output",
+        ),
+        (Recording("t", messages=["x" * 50_000_000]), "the trajectory has 50,0"),
+        (Recording("t", answer="x" * 50_000_000), "the trajectory has 50,0"),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+def test_a_bad_recording_is_refused_in_one_short_line_and_nothing_is_stored(
+    place: Place, recording: Recording, message: str
+) -> None:
+    with place.open() as workspace:
+        with pytest.raises(BadInput) as error:
+            record_trajectory(workspace, str(place.skill), recording)
+        assert message in str(error.value)
+        assert len(str(error.value)) < 300
+        assert workspace.store.skills.list_skills() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "nobody", "no/such/folder", "~nobody-here/skill", "a\0b", "a\0/b", "\ud800", "x/\ud800", "x" * 5000, "..", ".",
+     "/", "\x1b[2J/x", "a/" * 3000, "SKILL.md"],
+    ids=lambda name: repr(name[:20]),
+)  # fmt: skip
+def test_an_unknown_skill_is_refused_in_one_short_line(
+    place: Place, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place.folder)
+    with place.open() as workspace:
+        with pytest.raises(SkillOptError) as error:
+            record_trajectory(workspace, name, DONE)
+        assert len(str(error.value)) < 500
+        assert "\n" not in str(error.value)
+        assert "\x1b" not in str(error.value)
+        assert workspace.store.skills.list_skills() == []
+
+
+def test_the_names_that_are_known_are_told_but_not_all_of_two_hundred(place: Place) -> None:
+    for n in range(200):
+        (place.root / f"skill-{n:03}{'x' * 200}").mkdir()
+        (place.root / f"skill-{n:03}{'x' * 200}" / "SKILL.md").write_text("x")
+    with place.open() as workspace, pytest.raises(NotFound) as error:
+        record_trajectory(workspace, "nobody", DONE)
+    assert 'no skill "nobody" is known' in str(error.value)
+    assert "ledger-clerk" in str(error.value)
+    assert "and 191 more" in str(error.value)
+    assert len(str(error.value)) < 2000
+
+
+def test_a_folder_that_is_no_readable_skill_is_refused_and_not_tracked(place: Place) -> None:
+    cases = {
+        "empty": None,
+        "binary": b"\x00\x01",
+        "latin": "caf\xe9".encode("latin-1"),
+        "huge": b"x" * (limits.FILE_BYTES + 1),
+    }
+    with place.open() as workspace:
+        for name, content in cases.items():
+            (place.root / name).mkdir()
+            if content is not None:
+                (place.root / name / "SKILL.md").write_bytes(content)
+            with pytest.raises(BadSkill, match=name):
+                record_trajectory(workspace, str(place.root / name), DONE)
+        place.main.unlink()
+        place.main.symlink_to(place.root / "latin" / "SKILL.md")
+        with pytest.raises(BadSkill, match="is a link"):
+            record_trajectory(workspace, str(place.skill), DONE)
+        assert workspace.store.skills.list_skills() == []

@@ -1,0 +1,278 @@
+"""Confirmation: the promotion test, its draws, its pauses, and how often it is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from training_world import SKILL, Bench, Killed, MemoryAsk, Mortal, new_tasks, right, rollout_of, stored
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for
+from skillopt_mcp.gates.recompute import confirm_verdict
+from skillopt_mcp.optimizer import confirmation
+from skillopt_mcp.optimizer.confirmation import held_out, open_test, run_test, standing
+from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
+from skillopt_mcp.records.evidence import Pair, Trial
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import Split, Task
+from skillopt_mcp.store.decisions import ConfirmationRow
+
+BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
+RULE = ConfirmRule(max_pairs=40)
+
+
+def split_tasks(n_val: int, n_test: int, n_train: int = 3) -> list[Task]:
+    """Return tasks in these numbers."""
+    splits: list[Split] = [*["train"] * n_train, *["val"] * n_val, *["test"] * n_test]
+    tasks = stored(new_tasks(len(splits)))
+    return [replace(task, split=split) for task, split in zip(tasks, splits, strict=True)]
+
+
+@given(n_val=st.integers(0, 40), n_test=st.integers(0, 40))
+def test_the_test_split_serves_alone_from_thirty_held_out_tasks_on(n_val: int, n_test: int) -> None:
+    held = held_out(split_tasks(n_val, n_test))
+    assert len(held) == (n_test if n_test and n_val + n_test >= 30 else n_val + n_test)
+    assert all(task.split != "train" for task in held)
+
+
+class MemoryDecisions:
+    """Promotion tests that are kept in memory: what `run_test` needs of a store."""
+
+    def __init__(self) -> None:
+        self.decisions = self
+        self.pairs: list[Pair] = []
+        self.trials: list[Trial] = []
+        self.verdicts: list[Decision] = []
+
+    def list_pairs(self, confirmation_id: str) -> list[Pair]:
+        """Return the pairs so far."""
+        return list(self.pairs)
+
+    def add_pairs(
+        self, confirmation_id: str, first: int, pairs: Sequence[tuple[int, Pair]], trials: Sequence[Trial]
+    ) -> None:
+        """Keep pairs that follow on those there are."""
+        assert first == len(self.pairs)
+        self.pairs += [pair for _, pair in pairs]
+        self.trials += trials
+
+    def add_decision(self, decision: Decision) -> None:
+        """Keep a verdict."""
+        self.verdicts.append(decision)
+
+    def latest_in(self, skill_id: int, scope: str) -> Decision | None:
+        """Return the last verdict."""
+        return self.verdicts[-1] if self.verdicts else None
+
+
+def memory_test(name: str, rule: ConfirmRule = RULE, n_tasks: int = 12) -> confirmation.Test:
+    """Return an opened promotion test that no store knows."""
+    held = held_out(split_tasks(0, n_tasks))
+    ids = tuple(task.id for task in held)
+    row = ConfirmationRow(name, 1, SKILL.digest, BETTER.digest, 1, rule.alpha, "memory", ids)
+    return confirmation.Test(row, SKILL, BETTER, held, rule)
+
+
+def passing(rate: Callable[[Call], float]) -> Callable[[Call], str]:
+    """Return a target that passes with this probability, by a chance that the call's key decides."""
+
+    def answer(call: Call) -> str:
+        chance = int.from_bytes(hashlib.sha256(call.key("world")).digest()[:8], "big") / (1 << 64)
+        return right(call) if chance < rate(call) else "no"
+
+    return answer
+
+
+def is_candidate(call: Call) -> bool:
+    """Return whether a call belongs to the candidate's arm."""
+    return rollout_of(call).files == BETTER
+
+
+def test_a_candidate_that_changes_nothing_is_accepted_in_at_most_five_of_a_hundred_tests() -> None:
+    rule = ConfirmRule(max_pairs=96)
+    ends = []
+    for seed in range(300):
+        ask = MemoryAsk(passing(lambda call: (0.1, 0.5, 0.9)[rollout_of(call).task.id % 3]))
+        ends.append(run_test(memory_test(f"t-{seed}", rule), MemoryDecisions(), ask).verdict)
+    assert ends.count("accept") / len(ends) <= 0.05
+
+
+@pytest.mark.parametrize(("base", "candidate", "verdict"), [(0.2, 0.9, "accept"), (0.9, 0.2, "reject")])
+def test_a_clearly_better_candidate_is_accepted_and_a_worse_one_rejected(
+    base: float, candidate: float, verdict: str
+) -> None:
+    ends = []
+    for seed in range(40):
+        ask = MemoryAsk(passing(lambda call: candidate if is_candidate(call) else base))
+        ends.append(run_test(memory_test(f"t-{seed}"), MemoryDecisions(), ask))
+    assert sum(end.verdict == verdict for end in ends) >= 39
+    assert sum(end.n_pairs for end in ends) / 40 < 16
+
+
+def test_tasks_are_drawn_uniformly_with_replacement_and_the_order_of_the_arms_at_random() -> None:
+    ask = MemoryAsk(passing(lambda call: 0.5))
+    run_test(memory_test("t-1", ConfirmRule(alpha=1e-9, beta=1e-9, max_pairs=1200)), MemoryDecisions(), ask)
+    firsts, seconds = ask.sent[::2], ask.sent[1::2]
+    drawn = Counter(rollout_of(call).task.id for call in firsts)
+    assert len(firsts) == 1200
+    assert all(60 < n < 140 for n in drawn.values())
+    assert len(drawn) == 12
+    assert all(rollout_of(a).task == rollout_of(b).task for a, b in zip(firsts, seconds, strict=True))
+    assert all(is_candidate(a) != is_candidate(b) for a, b in zip(firsts, seconds, strict=True))
+    assert 540 < sum(is_candidate(call) for call in firsts) < 660
+    alone = [is_candidate(call) for call in firsts if rollout_of(call).task.id == rollout_of(firsts[0]).task.id]
+    assert 0.3 < sum(alone) / len(alone) < 0.7
+    assert sum(call.draw == before.draw for before, call in itertools.pairwise(firsts)) == 0
+
+
+def test_no_result_moves_a_later_draw() -> None:
+    def drawn(answer: Callable[[Call], str]) -> list[tuple[int, bool, str]]:
+        ask = MemoryAsk(answer)
+        run_test(memory_test("t-1", ConfirmRule(alpha=1e-30, beta=1e-30, max_pairs=60)), MemoryDecisions(), ask)
+        return [(rollout_of(call).task.id, is_candidate(call), call.draw) for call in ask.sent]
+
+    assert drawn(right) == drawn(lambda call: "no") == drawn(lambda call: right(call) if is_candidate(call) else "no")
+
+
+def test_a_pair_that_stays_missing_after_three_tries_counts_against_the_candidate() -> None:
+    def answer(call: Call) -> str | Reply:
+        return Reply("", fault="timeout") if not is_candidate(call) else right(call)
+
+    ask, store = MemoryAsk(answer), MemoryDecisions()
+    end = run_test(memory_test("t-1"), store, ask)
+    assert end.verdict == "reject"
+    assert end.n_missing == end.n_pairs
+    assert set(store.pairs) == {Pair(None, 1.0)}
+    tries = Counter(call.draw.split("/")[1] for call in ask.sent if not is_candidate(call))
+    assert set(tries.values()) == {3}
+
+
+def test_only_the_missing_arm_is_tried_again_on_a_draw_of_its_own() -> None:
+    def answer(call: Call) -> str | Reply:
+        return Reply("", fault="timeout") if "try2" not in call.draw and is_candidate(call) else right(call)
+
+    ask, store = MemoryAsk(answer), MemoryDecisions()
+    run_test(memory_test("t-1", ConfirmRule(max_pairs=1)), store, ask)
+    assert [call.draw for call in ask.sent if is_candidate(call)] == ["t-1/0", "t-1/0/try1", "t-1/0/try2"]
+    assert [call.draw for call in ask.sent if not is_candidate(call)] == ["t-1/0"]
+    assert store.pairs == [Pair(1.0, 1.0)]
+
+
+def test_pairs_beyond_the_deciding_one_are_kept_and_not_counted() -> None:
+    store = MemoryDecisions()
+    end = run_test(memory_test("t-1"), store, MemoryAsk(lambda call: right(call) if is_candidate(call) else "no"))
+    assert end.verdict == "accept"
+    assert end.n_pairs < len(store.pairs) == 8
+    assert end.candidate_mean == 1.0
+    store.pairs[end.n_pairs :] = [Pair(1.0, 0.0)] * 500
+    assert run_test(memory_test("t-1"), store, MemoryAsk(lambda call: "no")) == end
+    assert [confirm_verdict(store.pairs, verdict.inputs) for verdict in store.verdicts] == ["accept", "accept"]
+
+
+def test_after_undecided_as_many_more_pairs_are_drawn_afresh() -> None:
+    ask, store = MemoryAsk(passing(lambda call: 0.5)), MemoryDecisions()
+    test = memory_test("t-1", ConfirmRule(alpha=1e-6, beta=1e-6, max_pairs=20))
+    assert [run_test(test, store, ask).n_pairs for _ in range(3)] == [20, 40, 60]
+    assert len({(call.draw, is_candidate(call)) for call in ask.sent}) == len(ask.sent) == 120
+    assert [verdict.verdict for verdict in store.verdicts] == ["undecided"] * 3
+    assert all(confirm_verdict(store.pairs, verdict.inputs) == "undecided" for verdict in store.verdicts)
+
+
+def arms(bench: Bench, n: int = 0) -> tuple[SkillFiles, SkillFiles]:
+    """Return the live version and the n-th candidate, which the store then knows."""
+    files = SKILL.replaced(SkillFile(MAIN_FILE, BETTER.main.replace(b"First", f"First {n}".encode())))
+    made = Candidate(
+        candidate_id(bench.skill.id, SKILL.digest, files.digest), bench.skill.id, SKILL.digest, files.digest, "host", ""
+    )
+    bench.store.candidates.add_candidate(NewCandidate(made, files))
+    return SKILL, files
+
+
+def coin(call: Call) -> Answer:
+    """Play a target that passes half the time, and now and then does not answer."""
+    chance = hashlib.sha256(call.key("coin")).digest()
+    if chance[0] < 40:
+        return BackendFault("refusal", "no")
+    return right(call) if chance[1] < 128 else "no"
+
+
+def evidence(bench: Bench) -> tuple[object, ...]:
+    """Return all that promotion tests left, but for times and sequence numbers."""
+    return (
+        bench.rows("select confirmation_id, n, task_id, base, candidate from pair order by 1, 2"),
+        bench.rows("select gate, scope, verdict, reason, inputs from decision order by id"),
+        bench.rows("select scope, version_id, task_id, draw, hard, soft from trial order by 1, 4, 2"),
+        bench.rows("select key from call order by key"),
+    )
+
+
+@pytest.mark.parametrize("n_left", [0, 1, 7, 16, 17, 40, 55, 79, 80, 95])
+def test_a_test_killed_anywhere_ends_as_if_it_had_not_been(n_left: int, tmp_path: Path) -> None:
+    def run(folder: Path, deaths: Sequence[int]) -> tuple[object, ...]:
+        folder.mkdir()
+        rule = ConfirmRule(alpha=1e-6, beta=1e-6, max_pairs=40)
+        with Bench(folder, SKILL, new_tasks(12)) as bench:
+            for n in deaths:
+                test = open_test(bench.store, arms(bench), bench.tasks, "scripted", rule)
+                with bench.ask(Mortal(Scripted(coin), n), test.row.id) as ask, pytest.raises(Killed):
+                    run_test(test, bench.store, ask)
+            test = open_test(bench.store, arms(bench), bench.tasks, "scripted", rule)
+            with bench.ask(Scripted(coin), test.row.id) as ask:
+                end = run_test(test, bench.store, ask)
+            assert end == standing(test, bench.store)
+            assert end.n_pairs == 40
+            return (end, *evidence(bench))
+
+    whole = run(tmp_path / "whole", [])
+    assert run(tmp_path / "killed", [n_left]) == whole
+    assert run(tmp_path / "killed twice", [n_left // 2, n_left // 3]) == whole
+
+
+def test_the_jth_test_of_a_skill_has_the_jth_share_of_alpha_and_keeps_it(bench: Bench) -> None:
+
+    def opened(n: int, backend: str = "a") -> tuple[int, float, float]:
+        test = open_test(bench.store, arms(bench, n), bench.tasks, backend, RULE)
+        return test.row.j, test.row.alpha, test.rule.alpha
+
+    assert [opened(n) for n in (0, 1, 0, 2, 1)] == [
+        (j, alpha_for(j, 0.05), alpha_for(j, 0.05)) for j in (1, 2, 1, 3, 2)
+    ]
+    assert opened(0, "another model")[0] == 4
+    with bench.ask(Scripted(right), "t") as ask:
+        test = open_test(bench.store, arms(bench, 1), bench.tasks, "a", RULE)
+        assert run_test(test, bench.store, ask).alpha == alpha_for(2, 0.05)
+
+
+def test_a_test_keeps_the_tasks_it_was_opened_with(bench: Bench) -> None:
+    first = open_test(bench.store, arms(bench), bench.tasks, "a", RULE)
+    fewer = open_test(bench.store, arms(bench), bench.tasks[:6], "a", RULE)
+    assert fewer.tasks == first.tasks
+    assert {task.split for task in first.tasks} == {"val", "test"}
+
+
+def test_a_test_without_held_out_tasks_is_refused(bench: Bench) -> None:
+    train = [task for task in bench.tasks if task.split == "train"]
+    with pytest.raises(BadInput, match="no held-out task"):
+        open_test(bench.store, arms(bench), train, "a", RULE)
+
+
+def test_a_stored_decision_recomputes_from_its_pairs(bench: Bench) -> None:
+    test = open_test(bench.store, arms(bench), bench.tasks, "scripted", RULE)
+    backend = Scripted(lambda call: "no" if rollout_of(call).files == SKILL else right(call))
+    with bench.ask(backend, test.row.id) as ask:
+        assert run_test(test, bench.store, ask).verdict == "accept"
+    decision = bench.store.decisions.latest_in(bench.skill.id, test.row.id)
+    assert decision is not None
+    assert decision == bench.store.decisions.latest(bench.skill.id, "confirm", SKILL.digest, test.candidate.digest)
+    assert confirm_verdict(bench.store.decisions.list_pairs(test.row.id), decision.inputs) == decision.verdict

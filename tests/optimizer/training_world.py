@@ -1,0 +1,185 @@
+"""Training world: a skill with tasks in a store of its own, and targets and optimizers to train it with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Self
+
+from skillopt_mcp.backends import world
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.simulated import open_simulated
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.plan import Plan
+from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.judging import Exact
+from skillopt_mcp.records.runs import Run, StepOutcome, StepRecord
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import SPLITS, NewTask, Task
+from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.store.opening import Store
+
+RUN = "r-test"
+PROMPTS = load_prompts()
+SKILL = SkillFiles(
+    (
+        SkillFile(
+            MAIN_FILE,
+            b"---\nname: clerk\ndescription: Counts.\n---\n\n# Clerk\n\n- Read the page.\n\n```\ncode  \n```\n\n"
+            b"<!-- SLOW_UPDATE_START -->\nkept\n<!-- SLOW_UPDATE_END -->\n",
+        ),
+    )
+)
+
+
+def new_tasks(n: int) -> list[NewTask]:
+    """Return n tasks, a third in each split, the k-th of which wants "right k"."""
+    return [
+        NewTask(f"the task number <{k}>", Exact(kind="exact", expected=f"right {k}"), f"t{k}", SPLITS[k % 3])
+        for k in range(n)
+    ]
+
+
+def stored(new: Sequence[NewTask]) -> tuple[Task, ...]:
+    """Return tasks as a store would, without one."""
+    return tuple(
+        Task(n, 1, each.name or "", each.prompt, each.judge, each.split or "train", each.digest)
+        for n, each in enumerate(new, start=1)
+    )
+
+
+class Bench:
+    """A store with one skill, its tasks and one run of it."""
+
+    def __init__(self, folder: Path, files: SkillFiles, tasks: Sequence[NewTask]) -> None:
+        self.store = Store(folder / "s.db")
+        self.base = files
+        self.skill = self.store.skills.track("clerk", str(folder / "clerk"), files)
+        self.store.tasks.add_tasks(self.skill.id, tasks, EQUAL_SHARES)
+        self.tasks = tuple(self.store.tasks.list_tasks(self.skill.id))
+        self.store.runs.add_run(
+            Run(RUN, self.skill.id, files.digest, "{}", json.dumps(asdict(PROMPTS)), (), (), "t", "o", "running")
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    def plan(self, config: Config, sessions: tuple[Trajectory, ...] = ()) -> Plan:
+        """Return the plan of the run."""
+        return plan_of(self.base, self.tasks, config, sessions, skill_id=self.skill.id)
+
+    def ask(self, backend: Backend, scope: str = RUN, n_slots: int = 4) -> Asker:
+        """Return an asker with `backend` in both roles."""
+        return Asker(self.store, {"target": backend, "optimizer": backend}, scope, n_slots=n_slots)
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """Return all rows of a select."""
+        return list(self.store.runs._pool.rows(sql))
+
+
+def plan_of(
+    base: SkillFiles, tasks: Sequence[Task], config: Config, sessions: tuple[Trajectory, ...] = (), *, skill_id: int = 1
+) -> Plan:
+    """Return a plan over the tasks' own splits."""
+    train, val = (tuple(task for task in tasks if task.split == split) for split in ("train", "val"))
+    return Plan(RUN, skill_id, base, config, PROMPTS, train, val, sessions)
+
+
+class MemoryRuns:
+    """Steps that are kept in memory."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[StepOutcome] = []
+
+    def list_steps(self, run_id: str) -> list[StepRecord]:
+        """Return the records of the finished steps."""
+        return [outcome.record for outcome in self.outcomes]
+
+    def add_step(self, run_id: str, outcome: StepOutcome) -> None:
+        """Keep a finished step."""
+        self.outcomes.append(outcome)
+
+
+class MemoryStore:
+    """As much of a store as `train` needs that is never interrupted."""
+
+    def __init__(self) -> None:
+        self.runs = MemoryRuns()
+
+    @property
+    def records(self) -> list[StepRecord]:
+        """Return the records of the finished steps."""
+        return self.runs.list_steps(RUN)
+
+
+class MemoryAsk:
+    """An `Ask` that answers by a function of the call, each key once; `sent` keeps what had no reply yet."""
+
+    def __init__(self, answer: Callable[[Call], str | Reply]) -> None:
+        self.sent: list[Call] = []
+        self._answer = answer
+        self._replies: dict[bytes, Reply] = {}
+
+    def __call__(self, calls: Sequence[Call], /) -> list[Reply]:
+        for call in calls:
+            key = call.key("memory")
+            if key not in self._replies:
+                self.sent.append(call)
+                answer = self._answer(call)
+                reply = Reply(answer) if isinstance(answer, str) else answer
+                self._replies[key] = replace(reply, id=len(self.sent))
+        return [self._replies[call.key("memory")] for call in calls]
+
+
+class Killed(Exception):
+    """What a test stops a run with."""
+
+
+class Mortal:
+    """A backend that answers like another, and dies after `n_left` answers."""
+
+    deferred = False
+
+    def __init__(self, backend: Backend, n_left: int | None = None) -> None:
+        self.name, self.fingerprint = backend.name, backend.fingerprint
+        self.n_sent = 0
+        self._backend = backend
+        self._n_left = n_left
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the other's answer, or raise Killed."""
+        if self._n_left is not None and self.n_sent >= self._n_left:
+            raise Killed
+        self.n_sent += 1
+        return await self._backend.complete(call)
+
+
+def simulated(folder: Path, seed: int = 3) -> tuple[Bench, Backend]:
+    """Return a bench of the simulated world, 18 tasks in three splits, and its backend."""
+    tasks = [replace(task, split=SPLITS[n % 3]) for n, task in enumerate(world.make_tasks(18, seed))]
+    return Bench(folder, world.make_skill(seed), tasks), open_simulated(f"honest,seed={seed},noise=0.2,harmful=0.3")
+
+
+def rollout_of(call: Call) -> Rollout:
+    """Return the rollout that a target call asks for."""
+    assert isinstance(call.request, Rollout)
+    return call.request
+
+
+def question_of(call: Call) -> Question:
+    """Return the question of an optimizer call."""
+    assert isinstance(call.request, Question)
+    return call.request
+
+
+def right(call: Call) -> str:
+    """Return the right answer to a task of `new_tasks`."""
+    return "right " + rollout_of(call).task.prompt.split("<")[1].rstrip(">")

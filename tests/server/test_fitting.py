@@ -1,0 +1,36 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.operations.results import EditOutcome, Inspected, Proposed
+from skillopt_mcp.server.fitting import MAX_BYTES, fitted
+
+
+def proposed(diff: str, details: list[str]) -> Proposed:
+    edits = [
+        EditOutcome(index=n, op="append", path="SKILL.md", status="unmatched", reason="not_found", detail=detail)
+        for n, detail in enumerate(details)
+    ]
+    return Proposed(status="candidate", skill="ledger", candidate_id="c-1", diff=diff, edits=edits)
+
+
+def test_a_result_that_fits_stays_as_it_is() -> None:
+    result = Inspected(id="x", kind="skill", text="x" * 9_000)
+    assert json.loads(fitted(result)) == result.model_dump()
+
+
+def test_the_longest_text_gives_way_in_its_middle_and_says_so() -> None:
+    result = proposed("+first\n" + "+line\n" * 5_000 + "+last\n", ["short"])
+    shown = json.loads(fitted(result))
+    assert shown["diff"].startswith("+first\n")
+    assert shown["diff"].endswith("+last\n")
+    assert "\n[... cut to fit ...]\n" in shown["diff"]
+    assert shown["edits"] == [edit.model_dump() for edit in result.edits]
+
+
+@given(st.text(max_size=40), st.lists(st.text(max_size=40), max_size=20), st.integers(1, 3_000))
+def test_every_result_of_the_tools_fits(diff: str, details: list[str], times: int) -> None:
+    text = fitted(proposed(diff * times, [detail * times for detail in details]))
+    assert len(text) < MAX_BYTES
+    assert len(json.loads(text)["edits"]) == len(details)

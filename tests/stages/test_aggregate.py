@@ -1,0 +1,138 @@
+"""Aggregate: how many patches become one, and what happens when the model does not help."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_ask import SKILL, MemoryAsk, adds, patch_json, question, silent
+
+from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.stages.aggregate import MergeSettings, aggregate
+from skillopt_mcp.stages.update import update
+
+SETTINGS = MergeSettings(fan_in=3, prompts=load_prompts(), budget=4, draw="r/e1s1")
+MARKER = "<!-- SLOW_UPDATE_START -->"
+
+
+def failures(n: int) -> list[Patch]:
+    """Return n patches of one edit each, which came from failures."""
+    return [Patch((adds(f"failure {i}", f"trial:{i}"),), f"reason {i}") for i in range(n)]
+
+
+def successes(n: int) -> list[Patch]:
+    """Return n patches of one edit each, which came from successes."""
+    return [Patch((adds(f"success {i}", f"trial:{100 + i}", from_failure=False),)) for i in range(n)]
+
+
+def rows(call: Call) -> list[dict[str, object]]:
+    """Return the numbered edits that a merge call shows."""
+    body = question(call).evidence.rpartition("## Evidence")[2]
+    found: list[dict[str, object]] = json.loads(body[body.index("[") : body.rindex("]") + 1])
+    return found
+
+
+def all_of_them(call: Call) -> str:
+    """Return a merge that keeps every edit and says so."""
+    shown = rows(call)
+    edits = [{"op": row["op"], "content": row["content"]} for row in shown]
+    return json.dumps({"edits": edits, "merged_from": [[row["number"]] for row in shown]})
+
+
+def contents(patch: Patch) -> list[str | None]:
+    """Return the contents of a patch's edits."""
+    return [edit.content for edit in patch.edits]
+
+
+def test_a_single_patch_passes_through_without_a_call() -> None:
+    [patch] = failures(1)
+    assert aggregate(MemoryAsk(silent), SKILL, [patch], SETTINGS).patch is patch
+
+
+def test_no_patch_is_the_empty_one_without_a_call() -> None:
+    assert aggregate(MemoryAsk(silent), SKILL, [], SETTINGS).patch == Patch(())
+
+
+def test_failures_and_successes_are_merged_apart_level_by_level_and_then_together() -> None:
+    ask = MemoryAsk(all_of_them)
+    merged = aggregate(ask, SKILL, [*successes(2), *failures(7)], SETTINGS).patch
+    assert [[call.draw.removeprefix("r/e1s1/") for call in batch] for batch in ask.batches] == [
+        ["level0/failure0", "level0/failure1", "level0/success3"],
+        ["level1/failure0"],
+        ["final/final0"],
+    ]
+    for batch in ask.batches[:-1]:
+        for call in batch:
+            assert len({row["from"] for row in rows(call)}) == 1
+    last = [row["from"] for row in rows(ask.batches[-1][0])]
+    assert last == ["failures"] * 7 + ["successes"] * 2
+    assert len(merged.edits) == 9
+
+
+def test_no_merge_sees_more_patches_than_the_fan_in() -> None:
+    ask = MemoryAsk(all_of_them)
+    aggregate(ask, SKILL, failures(9), SETTINGS)
+    assert [len(rows(call)) for call in ask.batches[0]] == [3, 3, 3]
+    assert [len(batch) for batch in ask.batches] == [3, 1]
+
+
+@pytest.mark.parametrize("reply", ['{"edits": []}', "no", '{"edits": [{"op": "a', Reply("", fault="overloaded")])
+def test_an_empty_or_unusable_merge_never_wipes_edits(reply: str | Reply) -> None:
+    patches = [*failures(2), *successes(1), Patch((adds("failure 0", "trial:50"),))]
+    aggregation = aggregate(MemoryAsk(lambda call: reply), SKILL, patches, SETTINGS)
+    assert contents(aggregation.patch) == ["failure 0", "failure 1", "success 0"]
+    assert aggregation.patch.edits[0].sources == ("trial:0", "trial:50")
+    assert [note.startswith("merge: ") for note in aggregation.unusable] == [True, True]
+    assert aggregation.patch.reasoning == "reason 0\nreason 1"
+
+
+def test_an_edit_from_both_sides_keeps_all_its_sources_and_counts_as_from_failures() -> None:
+    patches = [Patch((adds("same", "trial:1"),)), Patch((adds("same", "trial:2", "trial:1", from_failure=False),))]
+    [edit] = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, SETTINGS).patch.edits
+    assert edit == adds("same", "trial:1", "trial:2")
+
+
+def test_only_the_parents_that_a_merged_edit_names_or_equals_are_its_sources() -> None:
+    reply = patch_json("both", "failure 1", merged_from=[[1, 3], []], support=[99, 99])
+    [both, equal] = aggregate(MemoryAsk(lambda call: reply), SKILL, failures(3), SETTINGS).patch.edits
+    assert (both.sources, both.support) == (("trial:0", "trial:2"), 2)
+    assert (equal.sources, equal.support) == (("trial:1",), 1)
+
+
+@given(st.lists(st.lists(st.integers(), max_size=6), max_size=4))
+def test_a_merged_edit_never_has_a_source_that_its_pool_has_not(claims: list[list[int]]) -> None:
+    ask = MemoryAsk(lambda call: patch_json("a", "b", merged_from=claims))
+    for edit in aggregate(ask, SKILL, failures(3), SETTINGS).patch.edits:
+        assert 1 <= edit.support <= 3
+        assert len(set(edit.sources)) == edit.support
+        assert set(edit.sources) <= {"trial:0", "trial:1", "trial:2"}
+
+
+def test_an_edit_that_stands_for_successes_alone_is_not_from_failures() -> None:
+    ask = MemoryAsk(lambda call: patch_json("s", "f", merged_from=[[2], [1]]))
+    [success, failure] = aggregate(ask, SKILL, [*failures(1), *successes(1)], SETTINGS).patch.edits
+    assert (success.from_failure, failure.from_failure) == (False, True)
+
+
+@pytest.mark.parametrize("content", [f"{MARKER}\nobey\n<!-- SLOW_UPDATE_END -->", "a\0b", "x" * 70_000])
+def test_what_the_edit_engine_refuses_reaches_it_through_a_merge_and_is_refused_there(content: str) -> None:
+    ask = MemoryAsk(lambda call: patch_json(content, "a good rule", merged_from=[[1], [2]]))
+    patch = aggregate(ask, SKILL, failures(2), SETTINGS).patch
+    assert content in contents(patch)
+    applied = update(SKILL, patch, budget=2)
+    assert [report.reason for report in applied.reports] == ["invalid", None]
+    assert applied.files.main == SKILL.main + b"\n- a good rule\n".replace(b"- ", b"")
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=2, max_size=12), st.integers(2, 5))
+def test_without_a_model_no_edit_is_lost_and_none_is_doubled(names: list[str], fan_in: int) -> None:
+    patches = [Patch((Edit("append", None, name, sources=(f"trial:{n}",)),)) for n, name in enumerate(names)]
+    settings = MergeSettings(fan_in, SETTINGS.prompts, 4, "r")
+    merged = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, settings).patch
+    assert sorted(str(content) for content in contents(merged)) == sorted(set(names))
+    for edit in merged.edits:
+        assert set(edit.sources) == {f"trial:{n}" for n, name in enumerate(names) if name == edit.content}

@@ -1,0 +1,86 @@
+"""Select: which edits stay when there are too many."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_ask import SKILL, MemoryAsk, adds, question, silent
+
+from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.records.calls import Reply
+from skillopt_mcp.records.edits import Patch
+from skillopt_mcp.stages.select import Selection, select
+
+PROMPTS = load_prompts()
+POOL = Patch(
+    (
+        adds("success of three", "1", "2", "3", from_failure=False),
+        adds("failure of one", "1"),
+        adds("failure of two", "1", "2"),
+        adds("success of none", from_failure=False),
+        adds("another failure of two", "3", "4"),
+    ),
+    "why",
+)
+
+
+def selected(reply: str | Reply, budget: int, pool: Patch = POOL) -> tuple[list[int], Selection]:
+    """Return the numbers (1-based) of the edits that stay, and the selection."""
+    selection = select(MemoryAsk(lambda call: reply), SKILL, pool, budget, PROMPTS, draw="r/1")
+    return [pool.edits.index(edit) + 1 for edit in selection.patch.edits], selection
+
+
+def ranking(*numbers: object) -> str:
+    """Return a reply with this ranking."""
+    return json.dumps({"reasoning": "so", "ranking": numbers})
+
+
+def test_a_budget_of_nothing_leaves_nothing_and_asks_nothing() -> None:
+    assert select(MemoryAsk(silent), SKILL, POOL, 0, PROMPTS, draw="r").patch == Patch((), "why")
+
+
+def test_nothing_is_asked_when_all_edits_fit() -> None:
+    assert select(MemoryAsk(silent), SKILL, POOL, 5, PROMPTS, draw="r").patch is POOL
+
+
+def test_the_ranking_decides() -> None:
+    assert selected(ranking(4, 1, 2, 3, 5), 2)[0] == [4, 1]
+
+
+def test_an_underfilled_ranking_is_filled_up_by_failures_first_and_then_support() -> None:
+    assert selected(ranking(4), 4)[0] == [4, 3, 5, 2]
+    assert selected(ranking(), 5 - 1)[0] == [3, 5, 2, 1]
+
+
+def test_doubles_and_numbers_out_of_range_are_passed_over() -> None:
+    assert selected(ranking(0, -1, 6, 10**30, 2, 2, 2), 3)[0] == [2, 3, 5]
+
+
+@pytest.mark.parametrize("reply", ["no", ranking("first"), ranking(None), Reply("", fault="server"), "[1, 2]"])
+def test_without_a_usable_ranking_failures_and_support_decide_and_a_note_says_so(reply: str | Reply) -> None:
+    numbers, selection = selected(reply, 2)
+    assert numbers == [3, 5]
+    assert len(selection.unusable) == 1
+    assert selection.unusable[0].startswith("rank: ")
+
+
+def test_an_integer_of_five_thousand_digits_is_an_unusable_ranking() -> None:
+    assert selected('{"ranking": [' + "9" * 5000 + "]}", 2)[0] == [3, 5]
+
+
+def test_the_question_names_the_budget() -> None:
+    ask = MemoryAsk(lambda call: ranking(1, 2, 3))
+    select(ask, SKILL, POOL, 3, PROMPTS, draw="r/1")
+    assert (
+        "3" in question(ask.sent[0]).instructions.splitlines()[0] + question(ask.sent[0]).instructions.splitlines()[1]
+    )
+    assert (ask.sent[0].stage, ask.sent[0].draw) == ("rank", "r/1")
+
+
+@given(st.lists(st.integers(-3, 9), max_size=10), st.integers(0, 7))
+def test_exactly_as_many_edits_stay_as_the_budget_and_the_pool_allow(numbers: list[int], budget: int) -> None:
+    kept, _ = selected(ranking(*numbers), budget)
+    assert len(kept) == len(set(kept)) == min(budget, len(POOL.edits))

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pool import Pool
+from tests.processes import Spawn, spawning
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kept" / "skillopt.db"
+
+
+@pytest.fixture
+def pool(path: Path) -> Iterator[Pool]:
+    pool = Pool(path)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store(path) as store:
+        yield store
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    with spawning() as spawn:
+        yield spawn

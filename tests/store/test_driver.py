@@ -1,0 +1,139 @@
+"""The driver: which SQLite is safe, where a store may lie, and what every failure says."""
+
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.pool import Pool
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:20 / /tmp rw - tmpfs tmpfs rw
+24 22 0:21 / /home/ann rw - btrfs /dev/sdb rw
+25 24 0:22 / /home/ann/nfs rw master:3 - nfs4 server:/export rw
+26 24 0:23 / /home/ann/on\\040the\\134share rw - cifs //server/share rw
+27 22 0:24 / /mnt/c rw - 9p drvfs rw
+28 22 0:25 / /mnt/z rw - zfs pool/z rw
+29 22 0:26 / /vm rw - virtiofs host rw
+30 22 0:27 / /ssh rw - fuse.sshfs host: rw
+31 22 0:28 / /ntfs rw - fuseblk /dev/sdc rw
+32 22 0:29 / /twice rw - ext4 /dev/sdd rw
+33 22 0:30 / /twice rw - nfs server:/twice rw
+34 22 0:31 / /over rw - overlay overlay rw
+35 22 0:32 / /smb rw - smb3 //server/b rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "is_safe"),
+    [
+        ((3, 7, 0), False),
+        ((3, 40, 1), False),
+        ((3, 44, 5), False),
+        ((3, 44, 6), True),
+        ((3, 44, 9), True),
+        ((3, 45, 0), False),
+        ((3, 45, 3), False),
+        ((3, 50, 4), False),
+        ((3, 50, 6), False),
+        ((3, 50, 7), True),
+        ((3, 51, 0), False),
+        ((3, 51, 1), False),
+        ((3, 51, 2), False),
+        ((3, 51, 3), True),
+        ((3, 53, 4), True),
+        ((4, 0, 0), True),
+    ],
+)
+def test_only_a_sqlite_without_the_wal_reset_bug_is_safe_for_wal(version: tuple[int, ...], is_safe: bool) -> None:
+    assert driver.is_safe_for_wal(version) is is_safe
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/lib/skillopt.db", "ext4"),
+        ("/tmp/x/skillopt.db", "tmpfs"),
+        ("/tmpfile/skillopt.db", "ext4"),
+        ("/home/ann/skillopt.db", "btrfs"),
+        ("/home/ann/nfs/skillopt.db", "nfs4"),
+        ("/home/ann/nfs2/skillopt.db", "btrfs"),
+        ("/home/ann/on the\\share/skillopt.db", "cifs"),
+        ("/mnt/c/skillopt.db", "9p"),
+        ("/mnt/z/skillopt.db", "zfs"),
+        ("/vm/skillopt.db", "virtiofs"),
+        ("/ssh/a/b/skillopt.db", "fuse.sshfs"),
+        ("/ntfs/skillopt.db", "fuseblk"),
+        ("/twice/skillopt.db", "nfs"),
+        ("/over/skillopt.db", "overlay"),
+        ("/smb/skillopt.db", "smb3"),
+    ],
+)
+def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: str) -> None:
+    assert driver.file_system_in(MOUNTS, path) == kind
+    is_network = kind in driver.NETWORK_FILE_SYSTEMS
+    assert is_network is (kind in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"})
+
+
+def test_without_a_mount_table_no_file_system_is_named() -> None:
+    assert driver.file_system_in("", "/home/ann/skillopt.db") == ""
+
+
+def test_a_network_file_system_is_refused_by_name_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "mountinfo"
+    shared = tmp_path / "shared"
+    table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n")
+    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    with pytest.raises(UnsafeStore, match=r"network file system \('nfs4'\).*--store or SKILLOPT_STORE"):
+        Pool(shared / "skillopt.db")
+    assert not shared.exists()
+
+
+def test_a_link_to_a_network_file_system_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, local, shared = tmp_path / "mountinfo", tmp_path / "local", tmp_path / "shared"
+    for folder in (local, shared):
+        folder.mkdir()
+    table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n")
+    (local / "skillopt.db").symlink_to(shared / "skillopt.db")
+    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    with pytest.raises(UnsafeStore, match="nfs4"):
+        Pool(local / "skillopt.db")
+    assert list(shared.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("insert into skill(name, path, live_version) values (null, '/s', '')", "failed: NOT NULL"),
+        ("select unknown", "failed: no such column"),
+        ("insert into version(skill_id, id, origin) values (9, 'x', 'recorded')", "failed: FOREIGN KEY"),
+    ],
+)
+def test_a_failure_of_sqlite_is_a_store_error_that_names_the_file(pool: Pool, sql: str, message: str) -> None:
+    with pytest.raises(StoreError, match=f"the store '{pool.path}' {message}"), pool.write() as connection:
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize("value", ["lone \ud83d surrogate", 1 << 63])
+def test_a_value_that_sqlite_cannot_hold_is_bad_input(pool: Pool, value: str | int) -> None:
+    with pytest.raises(BadInput, match="a value cannot be stored"):
+        pool.rows("select ?", [value])
+
+
+def test_a_lock_held_too_long_is_a_store_error_that_says_to_try_again(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "BUSY_TIMEOUT_S", 0)
+    other = Pool(pool.path)
+    said = "was locked for 0 s: another process holds it; try again"
+    with pool.write():
+        with pytest.raises(StoreError, match=said), other.write():
+            raise AssertionError("two writers at once")
+        assert other.rows("select 1") == [(1,)]
+    with other.write() as connection:
+        connection.execute("select 1")
+    other.close()

@@ -1,0 +1,240 @@
+"""Folders: what is read from a skill folder, and what is refused with a word on what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.folders import (
+    default_roots,
+    find_skill_folders,
+    is_promotable_name,
+    read_skill,
+    skill_folder,
+    skill_name,
+    stamp,
+)
+from skillopt_mcp.limits import FILE_BYTES, SKILL_DEPTH, SKILL_FILES
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a skill folder with a reference and a script."""
+    path = tmp_path / "demo"
+    (path / "references").mkdir(parents=True)
+    (path / "scripts").mkdir()
+    (path / "SKILL.md").write_bytes(b"\xef\xbb\xbf# Demo\r\n")
+    (path / "references" / "notes.md").write_bytes(b"x")
+    (path / "scripts" / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (path / "scripts" / "run.sh").chmod(0o755)
+    return path
+
+
+FILES = SkillFiles(
+    (
+        SkillFile("SKILL.md", b"\xef\xbb\xbf# Demo\r\n"),
+        SkillFile("references/notes.md", b"x"),
+        SkillFile("scripts/run.sh", b"#!/bin/sh\n", executable=True),
+    )
+)
+
+
+def test_a_folder_and_its_skill_file_are_the_same_skill(folder: Path) -> None:
+    assert read_skill(folder) == FILES
+    assert read_skill(folder / "SKILL.md") == FILES
+    assert skill_name(folder) == skill_name(folder / "SKILL.md") == "demo"
+
+
+def test_dot_files_and_caches_are_left_out(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    (folder / ".DS_Store").write_bytes(b"\0")
+    (folder / "scripts" / "__pycache__").mkdir()
+    (folder / "scripts" / "__pycache__" / "x.pyc").write_bytes(b"\0")
+    assert read_skill(folder) == FILES
+
+
+def test_a_folder_that_is_reached_through_a_link_is_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    assert read_skill(tmp_path / "link") == FILES
+    assert skill_folder(tmp_path / "link") == folder.resolve()
+
+
+def _remove_main(folder: Path) -> None:
+    (folder / "SKILL.md").unlink()
+
+
+def _main_in_latin_1(folder: Path) -> None:
+    (folder / "SKILL.md").write_bytes(b"caf\xe9")
+
+
+def _main_with_nul(folder: Path) -> None:
+    (folder / "SKILL.md").write_bytes(b"a\0b")
+
+
+def _main_as_link(folder: Path) -> None:
+    (folder / "SKILL.md").rename(folder.parent / "other.md")
+    (folder / "SKILL.md").symlink_to(folder.parent / "other.md")
+
+
+def _linked_folder(folder: Path) -> None:
+    (folder / "assets").symlink_to(folder.parent)
+
+
+def _broken_link(folder: Path) -> None:
+    (folder / "references" / "gone.md").symlink_to("nowhere")
+
+
+def _pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+
+
+def _large_file(folder: Path) -> None:
+    (folder / "big.txt").write_bytes(b"x" * (FILE_BYTES + 1))
+
+
+def _large_skill(folder: Path) -> None:
+    for number in range(6):
+        (folder / f"{number}.txt").write_bytes(b"x" * FILE_BYTES)
+
+
+def _many_files(folder: Path) -> None:
+    for number in range(SKILL_FILES):
+        (folder / f"{number}.txt").touch()
+
+
+def _deep(folder: Path) -> None:
+    folder.joinpath(*"abcdefghij"[: SKILL_DEPTH + 1]).mkdir(parents=True)
+
+
+def _bad_name(folder: Path) -> None:
+    (folder / "a\nb.md").touch()
+
+
+def _undecodable_name(folder: Path) -> None:
+    with open(os.fsencode(folder) + b"/\xff.md", "w"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_remove_main, 'demo" has no SKILL.md; write one'),
+        (_main_in_latin_1, 'demo/SKILL.md" is not UTF-8 at byte 3; save it as UTF-8 text'),
+        (_main_with_nul, 'demo/SKILL.md" has a NUL byte'),
+        (_main_as_link, 'demo/SKILL.md" is a link; put the file itself in its place'),
+        (_linked_folder, 'demo/assets" is a link'),
+        (_broken_link, 'demo/references/gone.md" is a link'),
+        (_pipe, 'demo/pipe" is not a regular file'),
+        (_large_file, 'demo/big.txt" is larger than 1 MiB'),
+        (_large_skill, 'demo" is larger than 5 MiB'),
+        (_many_files, f'demo" has more than {SKILL_FILES} files'),
+        (_deep, "is nested too deep"),
+        (_bad_name, r'demo/a\nb.md" has control characters'),
+        (_undecodable_name, r'demo/\u{DCFF}.md" has control characters, a backslash or no text as its name'),
+    ],
+)
+def test_a_folder_that_is_no_readable_skill_is_refused(
+    folder: Path, spoil: Callable[[Path], None], message: str
+) -> None:
+    spoil(folder)
+    with pytest.raises(BadSkill) as caught:
+        read_skill(folder)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith('"')
+
+
+def test_a_path_that_is_no_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    cases = {
+        tmp_path / "absent": "does not exist; check the path",
+        folder / "references" / "notes.md": "is not a folder; give the skill's folder or its SKILL.md",
+        tmp_path / "loop": "is not a folder",
+        tmp_path / ("n" * 300): "cannot be read (File name too long)",
+        Path("a\0b"): "has control characters",
+        Path("a\ud800"): "has control characters",
+    }
+    for path, message in cases.items():
+        for ask in (read_skill, stamp):
+            with pytest.raises(BadSkill) as caught:
+                ask(path)
+            assert message in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_file_without_permission_is_refused(folder: Path) -> None:
+    (folder / "SKILL.md").chmod(0)
+    with pytest.raises(BadSkill, match="cannot be read; give this user permission"):
+        read_skill(folder)
+
+
+def test_reading_leaves_no_file_open(folder: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    for number in range(3):
+        read_skill(folder)
+        (folder / "scripts" / f"link{number}").symlink_to("run.sh")
+        with pytest.raises(BadSkill):
+            read_skill(folder)
+        (folder / "scripts" / f"link{number}").unlink()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_stamp_changes_with_any_file(folder: Path) -> None:
+    seen = [stamp(folder)]
+    assert stamp(folder / "SKILL.md") == seen[0]
+
+    def changed() -> bool:
+        seen.append(stamp(folder))
+        return seen[-1] not in seen[:-1]
+
+    (folder / "SKILL.md").write_bytes(b"# Other\n")
+    os.utime(folder / "SKILL.md", ns=(1, 1))
+    assert changed()
+    (folder / "references" / "more.md").write_bytes(b"y")
+    assert changed()
+    (folder / "scripts" / "run.sh").chmod(0o644)
+    assert changed()
+    (folder / "references" / "more.md").rename(folder / "references" / "renamed.md")
+    assert changed()
+    (folder / "references" / "renamed.md").unlink()
+    assert changed()
+    (folder / ".hidden").write_bytes(b"z")
+    assert not changed()
+
+
+def test_hosts_folders_are_named_and_their_settings_respected(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "work"
+    assert default_roots(home, project, {}) == [
+        project / ".claude" / "skills",
+        project / ".agents" / "skills",
+        project / ".codex" / "skills",
+        home / ".claude" / "skills",
+        home / ".codex" / "skills",
+        home / ".agents" / "skills",
+    ]
+    moved = default_roots(home, project, {"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x"})
+    assert moved[3:5] == [Path("/c/skills"), Path("/x/skills")]
+    assert default_roots(home, project, {"CODEX_HOME": ""}) == default_roots(home, project, {})
+    assert len(default_roots(home, home, {})) == 3
+
+
+def test_skills_are_found_right_inside_the_roots_and_once(folder: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for path in (one / "b", one / "a", one / ".system", one / "empty", one / "c" / "inner", two):
+        path.mkdir(parents=True)
+    for path in (one / "b", one / "a", one / ".system", one / "c" / "inner"):
+        (path / "SKILL.md").touch()
+    (one / "file").touch()
+    (two / "linked").symlink_to(one / "a")
+    (two / "outside").symlink_to(folder)
+    assert find_skill_folders([one, tmp_path / "absent", two]) == [one / "a", one / "b", two / "outside"]
+
+
+def test_only_plain_names_may_be_promoted() -> None:
+    assert is_promotable_name("pdf-forms-2")
+    assert not any(is_promotable_name(name) for name in ("", "Pdf", "a b", "a" * 65, "é", "a\n"))
