@@ -45,7 +45,8 @@ def main() -> None:
     else:
         print(
             f"of {result['n']} seeds, honest worlds promoted {result['honest_promoted']} "
-            f"(target >= {LEAST_HONEST:.0%}), placebo worlds {result['placebo_promoted']} (target <= {MOST_PLACEBO:.0%}); "
+            f"(target >= {LEAST_HONEST:.0%}), "
+            f"placebo worlds {result['placebo_promoted']} (target <= {MOST_PLACEBO:.0%}); "
             f"{result['median_wall_s']} s a demo"
         )
 

@@ -45,15 +45,16 @@ def tools() -> str:
 def judges() -> str:
     """Return the judges as a table."""
     rows = ["| judge | passes when |", "|---|---|"]
-    for kind in judging.KINDS:
-        spec = getattr(judging, kind.capitalize())
+    for kind, spec in judging.SPECS.items():
         rows.append(f"| `{kind}` | {' '.join((spec.__doc__ or '').split())} |")
     return "\n".join(rows)
 
 
 def command_table() -> str:
     """Return the commands as a table."""
-    return "\n".join(["| command | does |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in commands().items())])
+    return "\n".join(
+        ["| command | does |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in commands().items())]
+    )
 
 
 def schema() -> str:

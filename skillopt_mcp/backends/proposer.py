@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from skillopt_mcp.backends.catalogue import PLACEBOS, TOPICS
@@ -15,9 +16,11 @@ from skillopt_mcp.records.calls import Question
 from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
 
 _SKILL = re.compile(r"^(`{3,})skill\n(.*?)\n?\1$", re.MULTILINE | re.DOTALL)
-_TRAJECTORY = re.compile(r"^### Trajectory \d+ \((\w+)[^)\n]*\)\n(`{3,})task\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
+# It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
+_TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)[^)\n]*\)\n(`{3,})task\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
 _EDITS = re.compile(r"^(`{3,})json\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _BUDGET = re.compile(r"at most (\d+) edit")
+_TOPICS = {topic.name: topic for topic in TOPICS}
 _OTHER_FILES = "\n\n=== "
 _DEFAULT_BUDGET = 4
 _SHARE_APPENDED = 0.6
@@ -79,7 +82,7 @@ class Proposer:
 
 
 def _stock(skill: str, needs: Counter[str], random: Random) -> _Stock:
-    wanted = [topic for name, _ in needs.most_common() for topic in TOPICS if topic.name == name]
+    wanted = [_TOPICS[name] for name, _ in needs.most_common()]
     remedies: list[str | EditReply] = []
     for topic in wanted:
         if topic.harmful in skill:
@@ -87,18 +90,22 @@ def _stock(skill: str, needs: Counter[str], random: Random) -> _Stock:
             remedies.append(EditReply(op="delete", target=bullet if bullet in skill else topic.harmful))
         if topic.lesson not in skill:
             remedies.append(topic.lesson)
-    spoilers = [topic.harmful for topic in TOPICS if topic.harmful not in skill]
-    spoiling = {f"- {topic.harmful}" for topic in TOPICS}
-    bullets = [line for line in skill.splitlines() if line.startswith("- ") and line not in spoiling]
-    stock = _Stock(
-        remedies=remedies,
-        spoilers=spoilers,
-        placebos=[line for line in PLACEBOS if line not in skill],
-        anchors=[line for line in bullets if skill.count(line) == 1],
-    )
-    for lines in (stock.spoilers, stock.placebos, stock.anchors):
+    spoilers, placebos, anchors = map(list, _lines(skill))
+    for lines in (spoilers, placebos, anchors):
         random.shuffle(lines)
-    return stock
+    return _Stock(remedies, spoilers, placebos, anchors)
+
+
+@lru_cache(maxsize=64)
+def _lines(skill: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the harmful lines and the placebos that a skill does not have, and its own lines that stand in it once."""
+    spoiling = {f"- {topic.harmful}" for topic in TOPICS}
+    bullets = (line for line in skill.splitlines() if line.startswith("- ") and line not in spoiling)
+    return (
+        tuple(topic.harmful for topic in TOPICS if topic.harmful not in skill),
+        tuple(line for line in PLACEBOS if line not in skill),
+        tuple(line for line in bullets if skill.count(line) == 1),
+    )
 
 
 def _placed(line: str, stock: _Stock, random: Random) -> EditReply:

@@ -93,14 +93,14 @@ class _Round:
         self._store, self._scope, self._owner = asker._store, asker._scope, asker._owner
         self._n_slots, self._on_reply = asker._n_slots, asker._on_reply
         self._todo = deque(open_calls)
-        self._sending: dict[asyncio.Task[Reply], tuple[_Open, int]] = {}
+        self._sending: dict[asyncio.Task[Reply], _Open] = {}
         self._foreign: dict[bytes, tuple[_Open, Claim]] = {}
         self._attempts: list[Attempt] = []
         self._replies: dict[bytes, Reply] = {}
 
     async def replies(self) -> dict[bytes, Reply]:
         """Return the reply of every open call, by key. What came in is committed even when this is cut short."""
-        done: list[tuple[_Open, int, Reply]] = []
+        done: list[tuple[_Open, Reply]] = []
         try:
             while self._todo or self._sending or self._foreign or done:
                 await self._settle(done)
@@ -110,20 +110,20 @@ class _Round:
             await self._stop(done)
         return self._replies
 
-    async def _settle(self, done: list[tuple[_Open, int, Reply]]) -> None:
+    async def _settle(self, done: list[tuple[_Open, Reply]]) -> None:
         """Commit what is done, claim what fills the free slots, and start to send it."""
         room = self._n_slots - len(self._sending)
         batch = [self._todo.popleft() for _ in range(min(room, len(self._todo)))]
         if not done and not batch and not self._attempts:
             return
-        rows = [(call_id, reply) for _, call_id, reply in done]
+        replies = [reply for _, reply in done]
         attempts, self._attempts = self._attempts, []
-        arguments = (rows, attempts, [(item.key, item.call) for item in batch], self._scope, self._owner.name)
+        arguments = (replies, attempts, [(item.key, item.call) for item in batch], self._scope, self._owner.name)
         if self._sending:
             claims = await asyncio.to_thread(self._store.calls.settle, *arguments)
         else:  # nothing runs meanwhile: a thread would only cost
             claims = self._store.calls.settle(*arguments)
-        for item, _, reply in done:
+        for item, reply in done:
             self._keep(item, reply)
         done.clear()
         for item, claim in zip(batch, claims, strict=True):
@@ -138,10 +138,10 @@ class _Round:
             self._on_reply(item.call, reply)
 
     def _send(self, item: _Open, call_id: int) -> None:
-        task = asyncio.ensure_future(self._complete(item, call_id))
-        self._sending[task] = (item, call_id)
+        self._sending[asyncio.ensure_future(self._complete(item, call_id))] = item
 
-    async def _wait(self) -> list[tuple[_Open, int, Reply]]:
+    async def _wait(self) -> list[tuple[_Open, Reply]]:
+        """Return what came back, as soon as anything did."""
         if not self._sending:
             if self._foreign and not self._todo:
                 await asyncio.sleep(POLL_S)
@@ -152,7 +152,7 @@ class _Round:
             failure = task.exception()
             if failure:
                 raise failure
-        return [(*self._sending.pop(task), task.result()) for task in finished]
+        return [(self._sending.pop(task), task.result()) for task in finished]
 
     def _look_at_foreign(self) -> None:
         """Collect what other processes answered, and take over what they died with."""
@@ -171,18 +171,18 @@ class _Round:
                 else:
                     self._todo.append(item)
 
-    async def _stop(self, done: list[tuple[_Open, int, Reply]]) -> None:
+    async def _stop(self, done: list[tuple[_Open, Reply]]) -> None:
         """Commit what came in; cancel what is still on its way (only when something went wrong)."""
-        for task, (item, call_id) in self._sending.items():
+        for task, item in self._sending.items():
             if task.done() and not task.cancelled() and task.exception() is None:
-                done.append((item, call_id, task.result()))
+                done.append((item, task.result()))
             else:
                 task.cancel()
         if self._sending:
             await asyncio.gather(*self._sending, return_exceptions=True)
         if done or self._attempts:
-            rows = [(call_id, reply) for _, call_id, reply in done]
-            self._store.calls.settle(rows, self._attempts, [], self._scope, self._owner.name)
+            replies = [reply for _, reply in done]
+            self._store.calls.settle(replies, self._attempts, [], self._scope, self._owner.name)
 
     async def _complete(self, item: _Open, call_id: int) -> Reply:
         """Send one call until it is answered or given up. Raises BackendError when asking again cannot help."""

@@ -1,1 +1,4 @@
-"""Judges: how an answer is scored. Pure, and bounded in time whatever the answer is."""
+"""Judges: how an answer is scored; bounded in time whatever the answer is, and pure but for what runs a command.
+
+Not pure: `command`, `confinement` and `supervisor`, which nothing else in here imports.
+"""

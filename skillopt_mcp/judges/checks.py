@@ -19,7 +19,7 @@ from skillopt_mcp.records.evidence import Attempted
 from skillopt_mcp.records.judging import Command, Score, Unscored
 from skillopt_mcp.records.replies import CheckReply
 
-_ENDED = {"time": "it ran out of time", "processes": "it started too many processes", "signal": "a signal ended it"}
+_ENDED = {"time": "ran out of time", "processes": "started too many processes", "signal": "was ended by a signal"}
 
 
 def check_call(spec: Command, attempted: Attempted) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 
 from skillopt_mcp.records.judging import Score, Unscored
 
@@ -29,9 +30,9 @@ def _combined(
     # Divided first: a sum of huge weights would be infinite.
     largest = max(weights)
     shares = [weight / largest for weight in weights]
-    soft = sum(share * score.soft for share, score in zip(shares, known, strict=True)) / sum(shares)
-    # Rounding must not turn a part that failed by a hair into a full mark, nor a full one into less.
-    soft = 1.0 if all(score.soft == 1.0 for score in known) else min(soft, 1.0)
+    mean = fsum(share * score.soft for share, score in zip(shares, known, strict=True)) / fsum(shares)
+    # Rounded, so that a mean that equals the threshold on paper passes.
+    soft = round(mean, 12)
     hard = not failed if threshold is None else soft >= threshold
     told = "; ".join(score.reason for score in failed) or f"all {len(known)} judges passed"
     if threshold is not None:

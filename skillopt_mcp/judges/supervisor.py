@@ -2,13 +2,14 @@
 
 It is started by its path under `python -I -S`, so it imports nothing of the package. The first argument (json) says
 what to run; one line of json on its standard output says how that ended. When its standard input ends, so has the
-process that asked, and then the program is ended too. Every process that the program starts, in whatever session, stays below
-this one, the subreaper, until it is gone: no child left to wait for means that nothing is left at all.
+process that asked, and then the program is ended too. Every process that the program starts, in whatever session, is
+below this one, the subreaper, until it is gone: no child left to wait for means that nothing is left at all.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import resource
@@ -285,8 +286,6 @@ def _own_proc() -> None:
 
 
 def _loopback_up() -> None:
-    import fcntl  # noqa: PLC0415
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
 

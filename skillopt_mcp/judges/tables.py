@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import NamedTuple
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import comparable, is_encodable, is_whole, looked_at, quoted
@@ -26,6 +27,17 @@ _NUMERIC = re.compile(r"[-+−]?\s*[$€£¥₹]?\s*[-−]?[\d.,\u00a0\u2009\u20
 Rows = list[list[str]]
 
 
+class _Cell(NamedTuple):
+    """A cell as it is compared; `number` is None for one that is no number."""
+
+    text: str
+    number: float | None
+    is_percent: bool
+
+
+_Read = Sequence[tuple[_Cell, ...]]
+
+
 def score_table(spec: Table, answer: str) -> Score:
     """Return how many cells (rows, in any order) of the answer's last table are right; all must be to pass."""
     expected = rows_of(spec.expected)
@@ -37,10 +49,11 @@ def score_table(spec: Table, answer: str) -> Score:
             reason=f"no table in {quoted(answer)}",
             hint="the answer holds no table",
         )
+    read, wanted = [_read(row) for row in given], [_read(row) for row in expected]
     if spec.any_order:
-        n_right, n_all = _right_rows(given, expected, spec.tolerance), max(len(given), len(expected))
+        n_right, n_all = _right_rows(read, wanted, spec.tolerance), max(len(given), len(expected))
     else:
-        n_right, n_all = _right_cells(given, expected, spec.tolerance)
+        n_right, n_all = _right_cells(read, wanted, spec.tolerance)
     if n_right == n_all:
         return Score(hard=True, soft=1.0, reason=f"all {n_all} {_unit(spec)} as expected")
     hints = []
@@ -91,7 +104,7 @@ def check_table(spec: Table) -> None:
             )
 
 
-def _right_cells(given: Rows, expected: Rows, tolerance: float) -> tuple[int, int]:
+def _right_cells(given: _Read, expected: _Read, tolerance: float) -> tuple[int, int]:
     n_right = n_all = 0
     for row, wanted in zip_longest(given, expected, fillvalue=()):
         n_all += max(len(row), len(wanted))
@@ -99,10 +112,10 @@ def _right_cells(given: Rows, expected: Rows, tolerance: float) -> tuple[int, in
     return n_right, n_all
 
 
-def _right_rows(given: Rows, expected: Rows, tolerance: float) -> int:
+def _right_rows(given: _Read, expected: _Read, tolerance: float) -> int:
     """Return how many rows are right: the first counts where it stands, each other one is met at most once."""
     n_right = int(_same_row(given[0], expected[0], tolerance))
-    waiting = expected[1:]
+    waiting = list(expected[1:])
     # A table that is longer is wrong anyhow: looking at twice the rows bounds the time.
     for row in given[1 : 2 * len(expected) + 1]:
         found = next((n for n, wanted in enumerate(waiting) if _same_row(row, wanted, tolerance)), None)
@@ -112,22 +125,29 @@ def _right_rows(given: Rows, expected: Rows, tolerance: float) -> int:
     return n_right
 
 
-def _same_row(row: Sequence[str], wanted: Sequence[str], tolerance: float) -> bool:
+def _read(row: Sequence[str]) -> tuple[_Cell, ...]:
+    return tuple(_Cell(comparable(cell), _number(cell), cell.endswith("%")) for cell in row)
+
+
+def _number(cell: str) -> float | None:
+    return last_number(cell) if _NUMERIC.fullmatch(cell) else None
+
+
+def _same_row(row: Sequence[_Cell], wanted: Sequence[_Cell], tolerance: float) -> bool:
     return len(row) == len(wanted) and all(_same(a, b, tolerance) for a, b in zip(row, wanted, strict=True))
 
 
-def _same(cell: str, wanted: str, tolerance: float) -> bool:
-    if cell == wanted:
+def _same(cell: _Cell, wanted: _Cell, tolerance: float) -> bool:
+    if cell.text == wanted.text:
         return True
-    if _NUMERIC.fullmatch(cell) and _NUMERIC.fullmatch(wanted) and cell.endswith("%") == wanted.endswith("%"):
-        first, second = last_number(cell), last_number(wanted)
-        return first is not None and second is not None and (first == second or abs(first - second) <= tolerance)
-    return comparable(cell) == comparable(wanted)
+    if cell.number is None or wanted.number is None or cell.is_percent != wanted.is_percent:
+        return False
+    return cell.number == wanted.number or abs(cell.number - wanted.number) <= tolerance
 
 
 def _first_difference(given: Rows, expected: Rows, tolerance: float) -> str:
     for n, (row, wanted) in enumerate(zip_longest(given, expected, fillvalue=()), start=1):
-        if not _same_row(row, wanted, tolerance):
+        if not _same_row(_read(row), _read(wanted), tolerance):
             return f"row {n} is {quoted(' | '.join(row))}, expected {quoted(' | '.join(wanted))}"
     return "the rows differ"
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.scoring import score
-from skillopt_mcp.judges.specs import check_spec
+from skillopt_mcp.judges.checking import check_task, check_tasks
 from skillopt_mcp.operations.tasks import ENOUGH_HELD_OUT, parse_task, read_tasks
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.judging import JudgeSpec, Score
-from skillopt_mcp.records.tasks import Split
 
 
 class Checked(BaseModel):
@@ -39,35 +35,19 @@ def check_file(path: Path) -> Checked:
         before = first.setdefault(task.digest, n)
         if before != n:
             problems.append(f"task {n} is the same as task {before}: remove one")
-        elif _passes_empty(task.judge):
-            problems.append(f"task {n} passes with an empty answer: give it a judge that asks for something")
+        else:
+            problems += [f"task {n}: {text}" for text in check_task(task)]
     return Checked(n_tasks=len(values), problems=problems, remarks=[])
 
 
 def check_stored(workspace: Workspace, skill: str) -> Checked:
     """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
-    tasks = workspace.store.tasks.list_tasks(workspace.skill(skill).id)
-    problems: list[str] = []
-    splits: dict[str, set[Split]] = defaultdict(set)
-    for task in tasks:
-        splits[task.prompt].add(task.split)
-        try:
-            check_spec(task.judge)
-        except BadInput as error:
-            problems.append(f"task '{task.name}': {error}")
-            continue
-        if _passes_empty(task.judge):
-            problems.append(f"task '{task.name}' passes with an empty answer")
-        if task.split != "train" and "train" in splits[task.prompt]:
-            problems.append(f"task '{task.name}' is held out, and its prompt is a train task too")
-    counts = workspace.store.tasks.count_tasks(workspace.skill(skill).id)
+    tracked = workspace.skill(skill)
+    tasks = workspace.store.tasks.list_tasks(tracked.id)
+    counts = workspace.store.tasks.count_tasks(tracked.id)
     remarks = [f"there is no {split} task" for split, n in counts.items() if not n]
     n_held_out = counts["val"] + counts["test"]
     if n_held_out < ENOUGH_HELD_OUT:
         remarks.append(f"{n_held_out} tasks are held out; with {ENOUGH_HELD_OUT} or more, small gains can be proven")
+    problems = [f"task '{finding.task}': {finding.text}" for finding in check_tasks(tasks)]
     return Checked(n_tasks=len(tasks), problems=problems, remarks=remarks)
-
-
-def _passes_empty(judge: JudgeSpec) -> bool:
-    outcome = score(judge, "")
-    return isinstance(outcome, Score) and outcome.hard

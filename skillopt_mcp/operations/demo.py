@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         steps=outcome.steps,
         n_calls=outcome.n_calls,
         diff=diff,
-        next_step=outcome.next_step,
+        next_step=f"skillopt-mcp history {SKILL} --store {shlex.quote(str(place.store_path))}",
     )
 
 

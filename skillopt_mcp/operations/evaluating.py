@@ -36,7 +36,7 @@ def evaluate_candidate(
     """
     candidate = workspace.store.candidates.get_candidate(known(candidate_id))
     skill = workspace.store.skills.get_skill(candidate.skill_id)
-    tracked = workspace.skill(skill.path)
+    tracked = workspace.again(skill)
     if tracked.live_version == candidate.version_id:
         raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
     if tracked.live_version != candidate.base_version:

@@ -1,4 +1,4 @@
-"""Inspecting: one candidate, run, test, trajectory, version or skill in detail, a page at a time.
+"""Inspecting: one candidate, run, trajectory, version or skill in detail, a page at a time.
 
 Prompts, answers and per-task results of held-out tasks are shown nowhere here.
 """

@@ -57,7 +57,7 @@ def _untracked(path: Path) -> SkillRow:
 def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
     store = workspace.store
     try:
-        skill = workspace.skill(skill.path)
+        skill = workspace.again(skill)
     except BadSkill as error:
         return SkillRow(name=skill.name, path=skill.path, tracked=True, next_step=shortened(str(error), 300))
     counts = store.tasks.count_tasks(skill.id)

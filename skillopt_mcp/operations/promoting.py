@@ -53,7 +53,7 @@ def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> 
     """
     store = workspace.store
     candidate = store.candidates.get_candidate(known(candidate_id))
-    skill = workspace.skill(store.skills.get_skill(candidate.skill_id).path)
+    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
     test = next((test for test in tests if decision and test.id == decision.scope), None)

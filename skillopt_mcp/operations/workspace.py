@@ -12,7 +12,7 @@ from typing import Self
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.errors import BackendError, NotFound
+from skillopt_mcp.errors import BackendError, BadSkill, NotFound
 from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.names import known
@@ -105,7 +105,15 @@ class Workspace:
 
         Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read.
         """
-        folder = self._folder(known(name_or_path))
+        return self._looked_at(self._folder(known(name_or_path)))
+
+    def again(self, skill: Skill) -> Skill:
+        """Return a tracked skill as it is now. Raises BadSkill, also when a link has come into its path."""
+        if os.path.realpath(skill.path) != skill.path:
+            raise BadSkill(f"'{skill.path}' is reached through a link now: put the folder itself back in its place")
+        return self._looked_at(Path(skill.path))
+
+    def _looked_at(self, folder: Path) -> Skill:
         key = str(folder)
         now = stamp(folder)
         with self._lock:

@@ -11,7 +11,7 @@ from pathlib import Path
 from mcp.server.mcpserver.tools import Tool
 
 from skillopt_mcp.server.app import build_server
-from skillopt_mcp.server.lifecycle import Ending
+from skillopt_mcp.server.ending import Ending
 from skillopt_mcp.server.wire import Wire
 
 _PARENT_POLL_S = 0.5

@@ -66,7 +66,7 @@ class Calls:
 
     def settle(
         self,
-        replies: Sequence[tuple[int, Reply]],
+        replies: Sequence[Reply],
         attempts: Sequence[Attempt],
         claims: Sequence[tuple[bytes, Call]],
         scope: str,
@@ -74,15 +74,15 @@ class Calls:
     ) -> list[Claim]:
         """Commit what came back and claim what goes out next, in one transaction; return the claims' rows in order.
 
-        A claim that another process holds comes back with that owner's name; a first reply is never overwritten.
+        The `id` of a reply is its call's. A claim that another process holds comes back with that owner's name; a first
+        reply is never overwritten.
         """
         with self._pool.write() as connection:
             if replies:
                 connection.executemany(
-                    "insert or ignore into reply"
-                    "(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault)"
-                    " values (?, ?, ?, ?, ?, ?, ?, ?)",
-                    [_reply_values(call_id, reply) for call_id, reply in replies],
+                    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault)"
+                    " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+                    [_reply_values(reply) for reply in replies],
                 )
             if attempts:
                 connection.executemany(
@@ -127,11 +127,11 @@ class Calls:
         return [LedgerRow(*cast(tuple[str, str, int, int, int, int, int, float | None, float], row)) for row in rows]
 
 
-def _reply_values(call_id: int, reply: Reply) -> tuple[object, ...]:
+def _reply_values(reply: Reply) -> tuple[object, ...]:
     usage = reply.usage
     messages = messages_json(reply.messages)
     return (
-        call_id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
+        reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
     )  # fmt: skip
 
 

@@ -83,8 +83,8 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> None:
 def insert_trials(connection: Connection, scope: str, trials: Sequence[Trial]) -> None:
     """Store trials within the caller's transaction; a trial that is there stays as it is."""
     connection.executemany(
-        "insert or ignore into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
         [
             (scope, trial.version, trial.task.id, trial.draw, trial.reply.id,
              None if trial.hard is None else int(trial.hard), trial.soft, trial.reason)

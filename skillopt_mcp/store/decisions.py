@@ -74,7 +74,8 @@ class Decisions:
         with self._pool.write() as connection:
             insert_trials(connection, confirmation_id, trials)
             connection.executemany(
-                "insert or ignore into pair(confirmation_id, n, task_id, base, candidate) values (?, ?, ?, ?, ?)",
+                "insert into pair(confirmation_id, n, task_id, base, candidate) values (?, ?, ?, ?, ?)"
+                " on conflict do nothing",
                 [
                     (confirmation_id, first + i, task_id, pair.base, pair.candidate)
                     for i, (task_id, pair) in enumerate(pairs)
@@ -113,8 +114,8 @@ class Decisions:
 def insert_decision(connection: Connection, decision: Decision) -> None:
     """Store a verdict within the caller's transaction."""
     connection.execute(
-        "insert or ignore into decision(skill_id, gate, base_version, version_id, scope, verdict, reason, inputs)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into decision(skill_id, gate, base_version, version_id, scope, verdict, reason, inputs)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
         [decision.skill_id, decision.gate, decision.base_version, decision.version_id, decision.scope,
          decision.verdict, decision.reason, decision.inputs],
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Self
 
 from skillopt_mcp.store.calls import Calls
 from skillopt_mcp.store.candidates import Candidates
+from skillopt_mcp.store.commands import Commands
 from skillopt_mcp.store.decisions import Decisions
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotions import Promotions
@@ -29,6 +30,7 @@ class Store:
         self.candidates = Candidates(self._pool)
         self.decisions = Decisions(self._pool)
         self.promotions = Promotions(self._pool)
+        self.commands = Commands(self._pool)
 
     def __enter__(self) -> Self:
         return self

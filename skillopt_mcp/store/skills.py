@@ -106,7 +106,7 @@ class Skills:
     def add_root(self, path: str) -> None:
         """Register a skill root that a person named; it is already resolved."""
         with self._pool.write() as connection:
-            connection.execute("insert or ignore into skill_root(path) values (?)", [path])
+            connection.execute("insert into skill_root(path) values (?) on conflict do nothing", [path])
 
     def list_roots(self) -> list[str]:
         """Return the registered skill roots."""
@@ -144,7 +144,7 @@ def add_version(
 ) -> None:
     """Store `files` as a version within the caller's transaction; a version that is there stays as it is."""
     cursor = connection.execute(
-        "insert or ignore into version(skill_id, id, parent_id, origin) values (?, ?, ?, ?)",
+        "insert into version(skill_id, id, parent_id, origin) values (?, ?, ?, ?) on conflict do nothing",
         [skill_id, files.digest, parent_id, origin],
     )
     if not cursor.rowcount:
@@ -154,7 +154,7 @@ def add_version(
         packed = zlib.compress(file.content) if len(file.content) >= _COMPRESS_FROM else file.content
         encoding, content = ("zlib", packed) if len(packed) < len(file.content) else ("raw", file.content)
         connection.execute(
-            "insert or ignore into blob(sha256, size, encoding, content) values (?, ?, ?, ?)",
+            "insert into blob(sha256, size, encoding, content) values (?, ?, ?, ?) on conflict do nothing",
             [digest, len(file.content), encoding, content],
         )
         connection.execute(

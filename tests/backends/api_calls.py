@@ -21,7 +21,9 @@ SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))
 JUDGE = Exact(kind="exact", expected="the judge's own 42")
 TASK = Task(1, 1, "one", "What is 6 x 7?", JUDGE, "train", "0" * 64, files=(TaskFile("a.txt", "six"),))
 ROLLOUT = Call("target", "rollout", Rollout(SKILL, TASK), "run:1")
-REFLECT = Call("optimizer", "reflect", Question("Propose edits.", render_evidence("# Skill", "It failed."), "patch"), "r")
+REFLECT = Call(
+    "optimizer", "reflect", Question("Propose edits.", render_evidence("# Skill", "It failed."), "patch"), "r"
+)
 
 Opener = Callable[..., Backend]
 

@@ -69,6 +69,7 @@ class Loopback:
         self.arrived = threading.Event()
         self._act, self._latency_s = act, latency_s
         self._cached: set[str] = set()
+        self._n_open = self.most_at_once = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
@@ -87,45 +88,59 @@ class Loopback:
     def answer(self, request: Request) -> Sent | str:
         """Return what `request` gets."""
         with self._lock:
+            self._n_open += 1
+            self.most_at_once = max(self.most_at_once, self._n_open)
+        try:
+            return self._answer(request)
+        finally:
+            with self._lock:
+                self._n_open -= 1
+
+    def _answer(self, request: Request) -> Sent | str:
+        with self._lock:
             self.requests.append(request)
             act = self._act(len(self.requests), request)
+            was_cached = _prefix(request) in self._cached
         self.arrived.set()
         if act == "hang":
             self._over.wait(30)
         if act in ACTS:
             return str(act)
-        if self._latency_s:
-            time.sleep(self._latency_s)
-        return act if isinstance(act, Sent) else self._response(request, act if isinstance(act, Said) else Said(act))
-
-    def _response(self, request: Request, said: Said) -> Sent:
+        time.sleep(self._latency_s)
+        if isinstance(act, Sent):
+            return act
+        said = act if isinstance(act, Said) else Said(act)
         if request.path.split("?")[0].endswith("/messages"):
-            body = self._message(request, said)
-        elif "chat/completions" in request.path:
-            body = _chat(request, said)
+            with self._lock:
+                self._cached.add(_prefix(request))
+            body = _message(request, said, was_cached=was_cached)
         else:
-            body = _responses(request, said)
+            body = _chat(request, said) if "chat/completions" in request.path else _responses(request, said)
         return Sent(body=json.dumps(body).encode(), headers={"content-type": "application/json"})
 
-    def _message(self, request: Request, said: Said) -> dict[str, Any]:
-        blocks = [*request.body["system"], *request.body["messages"][0]["content"]]
-        marks = [n for n, block in enumerate(blocks) if "cache_control" in block]
-        prefix = "".join(block["text"] for block in blocks[: marks[-1] + 1]) if marks else ""
-        n_whole, n_prefix = len(request.system + request.user) // 4, len(prefix) // 4
-        with self._lock:
-            was_cached = prefix in self._cached
-            self._cached.add(prefix)
-        content = [{"type": "thinking", "thinking": said.thinking, "signature": "s"}] if said.thinking else []
-        return {
-            "id": "msg_1", "type": "message", "role": "assistant", "model": request.body["model"],
-            "content": [*content, {"type": "text", "text": said.text}],
-            "stop_reason": said.end or "end_turn", "stop_sequence": None,
-            "usage": {
-                "input_tokens": n_whole - n_prefix, "output_tokens": len(said.text) // 4 + 1,
-                "cache_creation_input_tokens": 0 if was_cached else n_prefix,
-                "cache_read_input_tokens": n_prefix if was_cached else 0,
-            },
-        }  # fmt: skip
+
+def _prefix(request: Request) -> str:
+    """Return what the vendor caches: all up to the last breakpoint, readable once a first response has begun."""
+    messages = request.body.get("messages") or [{"content": ""}]
+    parts = (request.body.get("system"), messages[0]["content"])
+    blocks = [block for part in parts if isinstance(part, list) for block in part]
+    marks = [n for n, block in enumerate(blocks) if "cache_control" in block]
+    return "".join(block["text"] for block in blocks[: marks[-1] + 1]) if marks else ""
+
+
+def _message(request: Request, said: Said, *, was_cached: bool) -> dict[str, Any]:
+    n_whole, n_prefix = len(request.system + request.user) // 4, len(_prefix(request)) // 4
+    content = [{"type": "thinking", "thinking": said.thinking, "signature": "s"}] if said.thinking else []
+    return {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": request.body["model"],
+        "content": [*content, {"type": "text", "text": said.text}],
+        "stop_reason": said.end or "end_turn", "stop_sequence": None,
+        "usage": {
+            "input_tokens": n_whole - n_prefix, "output_tokens": len(said.text) // 4 + 1,
+            "cache_creation_input_tokens": 0 if was_cached else n_prefix,
+            "cache_read_input_tokens": n_prefix if was_cached else 0,
+        },
+    }  # fmt: skip
 
 
 def _chat(request: Request, said: Said) -> dict[str, Any]:

@@ -127,12 +127,10 @@ def test_a_key_that_is_taken_away_stops_the_calls_after_it(opener) -> None:
 @pytest.mark.parametrize("opener", OPENERS)
 def test_no_fault_and_no_log_shows_the_key(opener, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    for act in (Sent(500, error(f"at {KEY}")), Sent(400, KEY.encode()), Sent(200, KEY.encode()), "reset", "42"):
+    for act in (Sent(500, error(f"at {KEY}")), Sent(400, KEY.encode()), Sent(200, KEY.encode()), "reset", ""):
         with loopback(act) as server:
-            try:
-                ask(opener(server.url), REFLECT)
-            except BackendFault as fault:
-                assert KEY not in "".join(traceback.format_exception(fault))
+            fault = fault_of(opener(server.url), REFLECT)
+            assert KEY not in "".join(traceback.format_exception(fault))
     assert caplog.records
     assert KEY not in caplog.text
 
@@ -153,6 +151,7 @@ def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
 def thrown(kind: type[Exception]) -> Exception:
     """Return an instance of an SDK's exception, past the constructor that each has of its own."""
     instance = kind.__new__(kind)
+    instance.request_id = None
     if isinstance(instance, openai.APIStatusError | anthropic.APIStatusError):
         instance.status_code = getattr(kind, "status_code", 500)
         instance.response, instance.body = httpx2.Response(instance.status_code, request=REQUEST), None

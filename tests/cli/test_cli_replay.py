@@ -60,7 +60,7 @@ def test_the_estimate_and_the_simulation_are_told_before_the_result(cli, make_pl
     done = cli("replay", "ledger-clerk", *BACKENDS, *SMALL, store=place.store_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(
-        "12 steps: 3 epochs over 20 train tasks, 5 a step. At most 560 target calls "
+        "Steps: 12 (epochs 3, train tasks 20, 5 a step). At most 560 target calls "
         "(60 in training, 260 on val tasks, 240 in the promotion test)"
     )
     assert f"SIMULATION ({TARGET})" in done.stderr
@@ -71,6 +71,17 @@ def test_the_estimate_is_kept(cli, make_place) -> None:
     place = make_place()
     result = parsed(cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--json", store=place.store_path))
     assert result["n_calls"] <= 560 + 12 * 6
+
+
+def test_nothing_is_spent_on_a_real_model_before_a_person_agrees(cli, make_place, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    place = make_place()
+    done = cli("replay", "ledger-clerk", "--target", "openai:none", "--optimizer", TARGET, store=place.store_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Steps: 4 (epochs 4, ")
+    assert done.stderr.splitlines()[-1].startswith("error: there is no terminal to ask at")
+    assert cli("replay", "ledger-clerk", "--resume", store=place.store_path).stderr.startswith("error: no run of")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,12 @@ def test_a_confirm_verdict_follows_from_its_pairs_and_ignores_those_beyond(gain:
     assert confirm_verdict(pairs, earlier.model_dump_json()) == "undecided"
 
 
+def test_no_pairs_decide_nothing() -> None:
+    inputs = ConfirmInputs(confirmation="t-1", n_pairs=0, alpha=0.9, beta=0.9, min_effect=0.05).model_dump_json()
+    assert confirm_verdict([Pair(0.0, 1.0)], inputs) == "undecided"
+    assert confirm_verdict([Pair(0.0, 1.0)], inputs.replace('"n_pairs":0', '"n_pairs":1')) == "accept"
+
+
 @pytest.mark.parametrize("inputs", ["", "{}", '{"metric": "hard"}', '{"n_pairs": 3}'])
 def test_inputs_that_are_none_are_refused(inputs: str) -> None:
     with pytest.raises(ValidationError):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from scripted_model import Api, Json, Turn, first_object
+
+# What an older Claude Code answers while a server is not ready after two seconds; a model then tries again.
+_NOT_READY = "No such tool available"
 
 
 class Messages(Api):
     """The Messages API, streamed."""
 
     def results(self, request: Json) -> list[Json]:
-        """Return the tool results in the conversation."""
+        """Return the tool results in the conversation, but for calls before the host had connected to the server."""
         blocks = [
             block
             for message in request["messages"]
@@ -21,7 +25,8 @@ class Messages(Api):
             for block in message["content"]
             if block["type"] == "tool_result"
         ]
-        return [first_object(_text(block.get("content"))) for block in blocks]
+        texts = [_text(block.get("content")) for block in blocks]
+        return [first_object(text) for text in dropwhile(lambda text: _NOT_READY in text, texts)]
 
     def events(self, request: Json, turn: Turn) -> Iterator[tuple[str, Json]]:
         """Yield a message with one block per part of the turn."""

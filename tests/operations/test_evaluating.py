@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from workshop import LESSONS, PLACEBO, SIMULATION, Place, use
+from workshop import LESSONS, PLACEBO, SIMULATION, Place, right_when_taught, use
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.registry import open_backend
@@ -18,16 +17,9 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.promoting import Consent, promote_skill
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.calls import Call
 
 FEW_PAIRS = ConfirmRule(max_pairs=8)
-
-
-def right_when_taught(call: Call) -> str:
-    """Answer as the task wants when the skill holds the lessons."""
-    assert isinstance(call.request, Rollout)
-    judge = call.request.task.judge.model_dump()
-    return str(judge["expected"]) if LESSONS in call.request.files.text else "no"
 
 
 def test_a_good_candidate_is_accepted_and_the_verdict_says_what_it_rests_on(place: Place, workspace: Workspace) -> None:
@@ -84,7 +76,7 @@ def test_an_unknown_candidate_is_refused_in_one_short_line(place: Place, workspa
 def test_a_candidate_of_a_file_that_has_changed_is_not_tested(place: Place, workspace: Workspace) -> None:
     candidate_id = place.propose(workspace)
     place.main.write_text("# Mine\n")
-    with pytest.raises(Refused, match="the candidate was made from .*: propose the edits again"):
+    with pytest.raises(Refused, match=r"the candidate was made from .*: propose the edits again"):
         evaluate_candidate(workspace, candidate_id)
 
 
@@ -199,7 +191,7 @@ def test_a_test_that_failed_can_be_started_again(place: Place, workspace: Worksp
             raise failure
 
         use(workspace, Scripted(answer))
-        with pytest.raises((BackendError, TimeoutError), match="the key is wrong|not what"):
+        with pytest.raises((BackendError, TimeoutError), match=r"the key is wrong|not what"):
             evaluate_candidate(workspace, candidate_id, wait_s=30)
     use(workspace, Scripted(right_when_taught))
     assert evaluate_candidate(workspace, candidate_id, wait_s=30).verdict == "accept"
@@ -251,7 +243,6 @@ def test_a_test_whose_process_was_killed_goes_on_with_every_pair(place: Place, w
     place.add_tasks(whole)
     assert place.propose(whole, PLACEBO) == candidate_id
     assert evaluate_candidate(whole, candidate_id) == resumed
-    assert os.path.exists(place.main)
 
 
 def _versions(workspace: Workspace, candidate_id: str) -> tuple[str, str]:

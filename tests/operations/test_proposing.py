@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from workshop import LESSONS, Place
+from workshop import Place
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.inspecting import inspect
@@ -119,4 +119,3 @@ def test_a_long_diff_keeps_its_beginning_and_its_end(place: Place, empty: Worksp
     assert "+first\n" in result.diff
     assert "+last\n" in result.diff
     assert "characters left out" in result.diff
-    assert LESSONS

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.splits import EQUAL_SHARES
 
 SEED = 3
@@ -73,3 +74,15 @@ def use(workspace: Workspace, backend: Backend, *roles: Role) -> None:
     for role in roles or ("target",):
         workspace._specs[role] = backend.name
         workspace._backends[role] = backend
+
+
+def as_if_real() -> Backend:
+    """Return a target that is scripted, but whose evidence counts as that of a real model."""
+    return Scripted(right_when_taught, name="anthropic:some-model")
+
+
+def right_when_taught(call: Call) -> str:
+    """Answer as the task wants when the skill holds the lessons."""
+    assert isinstance(call.request, Rollout)
+    judge = call.request.task.judge.model_dump()
+    return str(judge["expected"]) if all(topic.lesson in call.request.files.text for topic in TOPICS) else "no"

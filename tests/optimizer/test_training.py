@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -116,6 +117,16 @@ def test_a_version_is_evaluated_once_in_a_run() -> None:
     _, store, ask = trained(answer)
     assert [record.verdict for record in store.records] == ["reject"] * 6
     assert sum(call.draw == f"{RUN}/val" for call in ask.sent) == 2 * 4
+
+
+def test_the_trials_of_a_step_are_kept_and_those_of_the_base_version_with_the_first() -> None:
+    _, store, _ = trained(learner)
+    for outcome in store.runs.outcomes:
+        record = outcome.record
+        on_val = Counter(trial.version for trial in outcome.trials if trial.draw == f"{RUN}/val")
+        first = {record.parent_version: 4} if record.n == 1 else {}
+        assert on_val == {record.candidate_version: 4, **first}
+        assert len(outcome.trials) == sum(on_val.values()) + record.train.n
 
 
 def test_a_held_candidate_is_kept_with_its_findings_and_not_evaluated() -> None:

@@ -8,17 +8,17 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, start
 
-ROUNDS, WRITERS = 6, 5
+ROUNDS, WRITERS = 8, 5
 
 
-def test_no_acknowledged_trajectory_is_lost_to_thirty_kills(store: Store, spawn: Spawn) -> None:
+def test_no_acknowledged_trajectory_is_lost_to_forty_kills(store: Store, spawn: Spawn) -> None:
     chance = random.Random("kills")
     acknowledged: dict[int, tuple[str, int]] = {}
     for n in range(ROUNDS):
         writers = [spawn(record, store.path, f"s{n}.{i}", 1_000_000) for i in range(WRITERS)]
         start(writers)
         for writer in chance.sample(writers, WRITERS):  # the others write on beside the dead, and recover what it left
-            told = [writer.hear() for _ in range(chance.randint(1, 30))]
+            told = [writer.hear() for _ in range(chance.randint(1, 20))]
             acknowledged |= {each[2]: each[:2] for each in [*told, *writer.kill()]}
     assert len(acknowledged) > ROUNDS * WRITERS
     pool = Pool(store.path)

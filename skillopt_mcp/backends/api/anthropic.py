@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar, Literal
 
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from skillopt_mcp.backends.api.answers import parse_body, reply_of
 from skillopt_mcp.backends.api.anthropic_wire import FORMAT_WORDS, PATH, MessageBody, Settings, request_body
-from skillopt_mcp.backends.api.clients import LIMITS, PerLoop, patience
+from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, patience, tls
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
 from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
@@ -36,16 +36,12 @@ class AnthropicOptions(ApiOptions):
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
 
-class _Connection:
-    """The client of one event loop, and who writes the caches there."""
+class _Connections(Crew[anthropic.AsyncAnthropic]):
+    """The clients of one event loop, and whose turn it is there to write a cache."""
 
-    def __init__(self, client: anthropic.AsyncAnthropic) -> None:
-        self.client = client
+    def __init__(self, make: Callable[[], anthropic.AsyncAnthropic]) -> None:
+        super().__init__(make)
         self.warming = Warming()
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self.client.close()
 
 
 class AnthropicBackend:
@@ -60,16 +56,16 @@ class AnthropicBackend:
         self._origin = Origin(options.model, endpoint)
         self._settings = Settings(options.model, options.max_tokens, options.thinking, options.effort)
         self._structured = options.structured
-        self._connections = PerLoop(self._connect)
+        self._connections = PerLoop(lambda: _Connections(self._client))
 
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
         prompt = prompt_of(call)
-        connection = await self._connections.get()
-        async with connection.warming.turn(prompt.system + prompt.shared):
+        connections = await self._connections.get()
+        async with connections.warming.turn(prompt.system + prompt.shared):
             with anthropic_faults(self._origin):
-                async with asyncio.timeout(self._options.timeout):
-                    response = await self._send(connection.client, prompt)
+                async with connections.client() as client, asyncio.timeout(self._options.timeout):
+                    response = await self._send(client, prompt)
             content_type = response.headers.get("content-type", "")
             body = parse_body(response.content, content_type, MessageBody, self._origin)
         return reply_of(body.answer(), self._origin, self._price)
@@ -88,14 +84,13 @@ class AnthropicBackend:
                     raise
                 self._structured = False
 
-    def _connect(self) -> _Connection:
+    def _client(self) -> anthropic.AsyncAnthropic:
         timeout = patience(self._options.timeout)
-        http = anthropic.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, follow_redirects=False)
+        http = anthropic.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, verify=tls(), follow_redirects=False)
         key, at = self._endpoint.secret, self._endpoint.base_url
-        client = anthropic.AsyncAnthropic(
+        return anthropic.AsyncAnthropic(
             api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http
         )
-        return _Connection(client)
 
 
 _FAULTS: tuple[tuple[type[Exception], Fault, str], ...] = (

@@ -30,6 +30,21 @@ _SETTING = re.compile(
     r"|unsupported_(?:parameter|value)|unknown_parameter",
     re.I,
 )
+_KINDS: dict[int, Fault] = {
+    401: "auth",
+    402: "auth",
+    403: "auth",
+    404: "model_not_found",
+    405: "model_not_found",
+    408: "timeout",
+    409: "server",
+    413: "context_too_long",
+    425: "server",
+    499: "server",
+    501: "model_not_found",
+    503: "overloaded",
+    529: "overloaded",
+}
 _FIXES: dict[Fault, str] = {
     "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
     "overloaded": "it is asked again later",
@@ -105,18 +120,15 @@ def rejection_fault(rejected: Rejection, origin: Origin) -> BackendFault:
 
 def _kind(rejected: Rejection) -> Fault:
     status, text = rejected.status, rejected.text
-    # A rate limit may be worded like a lack of credit; its code is not.
-    if status in (401, 402, 403) or (400 <= status < 500 and _NO_CREDIT.search(rejected.code if status == 429 else text)):
-        return "auth"
-    if status in (429, 408, 413):
-        return "rate_limit" if status == 429 else "timeout" if status == 408 else "context_too_long"
-    if status in (503, 529):
-        return "overloaded"
-    if status >= 500 or status in (409, 425, 499):
-        return "server" if status != 501 else "model_not_found"
-    if status in (400, 422):
-        return _kind_of_request(text)
-    return "model_not_found" if status in (404, 405) or status < 400 else "internal"
+    if status == 429:
+        # A rate limit may be worded like a lack of credit; its code is not.
+        return "auth" if _NO_CREDIT.search(rejected.code) else "rate_limit"
+    if status in _KINDS:
+        return _KINDS[status]
+    if 400 <= status < 500:
+        return "auth" if _NO_CREDIT.search(text) else _kind_of_request(text)
+    # A redirection is followed by nobody: the key would go with it.
+    return "server" if status >= 500 else "model_not_found"
 
 
 def _kind_of_request(text: str) -> Fault:

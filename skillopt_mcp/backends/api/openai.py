@@ -13,7 +13,7 @@ import openai
 from pydantic import Field
 
 from skillopt_mcp.backends.api.answers import parse_body, reply_of
-from skillopt_mcp.backends.api.clients import LIMITS, PerLoop, patience
+from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, patience, tls
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
 from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
@@ -55,14 +55,14 @@ class OpenAIBackend:
             structured=options.structured,
             limit="max_completion_tokens" if options.azure or endpoint.host == "api.openai.com" else "max_tokens",
         )
-        self._clients = PerLoop(self._client)
+        self._crews = PerLoop(lambda: Crew(self._client))
 
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
         prompt = prompt_of(call)
-        client = await self._clients.get()
+        crew = await self._crews.get()
         with openai_faults(self._origin):
-            async with asyncio.timeout(self._options.timeout):
+            async with crew.client() as client, asyncio.timeout(self._options.timeout):
                 response, manner = await self._send(client, prompt)
         content_type = response.headers.get("content-type", "")
         if manner.api == "responses":
@@ -89,7 +89,7 @@ class OpenAIBackend:
 
     def _client(self) -> openai.AsyncOpenAI:
         timeout = patience(self._options.timeout)
-        http = openai.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, follow_redirects=False)
+        http = openai.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, verify=tls(), follow_redirects=False)
         key, at = self._endpoint.secret, self._endpoint.base_url
         if not self._options.azure:
             return openai.AsyncOpenAI(api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http)

@@ -99,8 +99,8 @@ def _config(settings: dict[str, object]) -> Config:
 
 def _told(estimate: Estimate, config: Config) -> str:
     return (
-        f"{estimate.n_steps} steps: {config.epochs} epochs over {estimate.n_train} train tasks, "
-        f"{min(config.batch, estimate.n_train)} a step. "
+        f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
+        f"{min(config.batch, estimate.n_train)} a step). "
         f"At most {estimate.target_calls:,} target calls ({estimate.train_rollouts:,} in training, "
         f"{estimate.val_rollouts:,} on val tasks, {2 * estimate.promotion_pairs:,} in the promotion test) "
         f"and about {estimate.optimizer_calls:,} optimizer calls."
@@ -143,7 +143,7 @@ def _say(result: Replayed, label: str) -> None:
     )
     say_verdict(result, label)
     advice = f"{result.next_step} --simulated" if result.verdict == "accept" and label else result.next_step
-    terminal.say(f"Next: {advice}".replace(" RUN,", f" {result.run_id},"))
+    terminal.say(f"Next: {advice}".replace("show RUN", f"show {result.run_id}"))
 
 
 def say_verdict(result: Replayed, label: str) -> None:

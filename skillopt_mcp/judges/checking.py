@@ -1,0 +1,126 @@
+"""Checking: what is wrong with tasks before a model is paid: judges that tell nothing, tasks that are there twice."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skillopt_mcp.judges.answers import comparable, quoted
+from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.judges.references import reference_answers
+from skillopt_mcp.judges.scoring import score
+from skillopt_mcp.judges.shapes import is_shape_only
+from skillopt_mcp.records.judging import Command, JudgeSpec, Rubric, Score, ToolCalled
+from skillopt_mcp.records.tasks import NewTask, Task
+
+Problem = Literal[
+    "passes empty", "passes parrot", "fails reference", "shape only", "duplicate", "near-duplicate", "leak",
+]  # fmt: skip
+NEAR = 0.85
+_MIN_WORDS = 5
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinding:
+    """One thing that is wrong with the task of this name; `other` names the task that it collides with."""
+
+    task: str
+    problem: Problem
+    text: str
+    other: str | None = None
+
+
+def check_task(task: NewTask | Task) -> list[str]:
+    """Return what is wrong with a task's judge, in words, by what it makes of answers that say nothing or all."""
+    return [text for _, text in _judge_problems(task.judge, task.prompt)]
+
+
+def check_tasks(tasks: Sequence[Task]) -> list[TaskFinding]:
+    """Return what is wrong with tasks, each alone and all together: twins within a split, and leaks between splits."""
+    alone = [
+        TaskFinding(task.name, problem, text)
+        for task in tasks
+        for problem, text in _judge_problems(task.judge, task.prompt)
+    ]
+    return [*alone, *_collisions(tasks)]
+
+
+def _judge_problems(spec: JudgeSpec, prompt: str) -> Iterator[tuple[Problem, str]]:
+    if is_shape_only(spec):
+        yield "shape only", "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
+    if any(isinstance(leaf, Rubric | Command | ToolCalled) for leaf in leaves(spec)):
+        # These need a model, a process or a recorded attempt; answers alone tell nothing of them.
+        return
+    if _passes(spec, ""):
+        yield "passes empty", "an empty answer passes: the judge expects too little"
+    elif _passes(spec, prompt):
+        yield "passes parrot", "the prompt itself passes as an answer: whoever repeats it is right"
+    references = reference_answers(spec)
+    if references and not any(_passes(spec, answer) for answer in references):
+        yield "fails reference", f"what the judge itself expects does not pass, such as {quoted(references[-1])}"
+
+
+def _passes(spec: JudgeSpec, answer: str) -> bool:
+    outcome = score(spec, answer)
+    return isinstance(outcome, Score) and outcome.hard
+
+
+def _collisions(tasks: Sequence[Task]) -> Iterator[TaskFinding]:
+    """Yield each task that says the same as an earlier one, or nearly so; across splits it leaks."""
+    seen: dict[str, int] = {}
+    words = [_words(task.prompt) for task in tasks]
+    near = _near_pairs(words)
+    for n, task in enumerate(tasks):
+        key = " ".join(comparable(task.prompt).split())
+        first = seen.setdefault(key, n)
+        if first != n:
+            yield _collision(task, tasks[first], "duplicate")
+        elif n in near:
+            yield _collision(task, tasks[near[n]], "near-duplicate")
+
+
+def _collision(task: Task, other: Task, problem: Literal["duplicate", "near-duplicate"]) -> TaskFinding:
+    same = "the same prompt as" if problem == "duplicate" else "nearly the same prompt as"
+    if task.split == other.split:
+        return TaskFinding(task.name, problem, f"{same} '{other.name}': it counts twice", other.name)
+    text = f"{same} '{other.name}', which is in {other.split}: what was learned or chosen there is tested here again"
+    return TaskFinding(task.name, "leak", text, other.name)
+
+
+def _near_pairs(words: Sequence[frozenset[str]]) -> dict[int, int]:
+    """Return, per task, an earlier one whose words overlap by NEAR (Jaccard) and whose numbers are the same.
+
+    Two sets so alike share one of their rarest words (Bayardo et al., 2007), so few pairs are compared at all.
+    """
+    common = Counter(word for each in words for word in each)
+    by_word: dict[str, list[int]] = {}
+    found: dict[int, int] = {}
+    for n, each in enumerate(words):
+        if len(each) < _MIN_WORDS:
+            continue
+        rarest = sorted(each, key=lambda word: (common[word], word))
+        prefix = rarest[: len(each) - int(NEAR * len(each)) + 1]
+        candidates = sorted({m for word in prefix for m in by_word.get(word, ())})
+        near = next((m for m in candidates if _alike(each, words[m])), None)
+        if near is not None:
+            found[n] = near
+        for word in prefix:
+            by_word.setdefault(word, []).append(n)
+    return found
+
+
+def _alike(first: frozenset[str], second: frozenset[str]) -> bool:
+    n_common = len(first & second)
+    return n_common >= NEAR * (len(first) + len(second) - n_common) and _numbers(first) == _numbers(second)
+
+
+def _numbers(words: frozenset[str]) -> set[str]:
+    return {word for word in words if any(character.isdigit() for character in word)}
+
+
+def _words(prompt: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(comparable(prompt)))

@@ -1,0 +1,68 @@
+"""References: an answer that a judge must pass, made from what it expects."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+
+from skillopt_mcp.judges.tables import rows_of
+from skillopt_mcp.judges.text import listed
+from skillopt_mcp.records.judging import (
+    F1,
+    All,
+    Anls,
+    Choice,
+    Contains,
+    Exact,
+    Heading,
+    Json,
+    JudgeSpec,
+    Numeric,
+    Part,
+    Table,
+    Weighted,
+)  # fmt: skip
+
+
+def reference_answers(spec: JudgeSpec) -> list[str]:
+    """Return answers of which a sensible judge passes at least one; [] when what it expects makes none."""
+    match spec:
+        case Exact() | F1() | Anls():
+            return [listed(spec.expected)[0]]
+        case Contains():
+            return ["\n".join(listed(spec.expected)[: 1 if spec.any else None])]
+        case Numeric():
+            return [repr(spec.expected)]
+        case Choice():
+            return [spec.expected]
+        case Table():
+            return ["\n".join("\t".join(row) for row in rows_of(spec.expected))]
+        case Heading():
+            return ["\n".join(f"{'#' * (spec.level or 2)} {title.strip()}" for title in listed(spec.expected))]
+        case Json():
+            # Under a schema more may be wanted than the fields tell.
+            return [json.dumps(_built(spec.fields))] if spec.json_schema is None else []
+        case All() | Weighted():
+            parts = [reference_answers(each.judge if isinstance(each, Part) else each) for each in spec.judges]
+            alone = [answer for part in parts for answer in part]
+            return [*alone, "\n\n".join(alone)] if all(parts) else []
+        case _:
+            return []
+
+
+def _built(fields: dict[str, JsonValue]) -> JsonValue:
+    """Return the smallest value that has the fields; a step of digits is an index."""
+    if "" in fields:
+        return fields[""]
+    inner: dict[str, dict[str, JsonValue]] = {}
+    for path, value in fields.items():
+        step, _, rest = path.partition(".") if not path.startswith("/") else (path[1:], "", "")
+        inner.setdefault(step, {})[rest] = value
+    values = {step: _built(rest) for step, rest in inner.items()}
+    if all(step.isdigit() and int(step) < 1_000 for step in values):
+        items: list[JsonValue] = [None] * (max(map(int, values)) + 1)
+        for step, value in values.items():
+            items[int(step)] = value
+        return items
+    return values

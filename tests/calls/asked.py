@@ -1,0 +1,78 @@
+"""What the tests of asking ask, whom they ask, and what other processes do meanwhile."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.store.opening import Store
+from tests.processes import Parent
+
+SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))
+JUDGE = parse_judge({"kind": "exact", "expected": "42"})
+
+
+def rollouts(n: int, draw: str = "r-1/e1s1") -> list[Call]:
+    tasks = [Task(i, 1, f"t{i}", f"what is {i}?", JUDGE, "train", f"{i:064x}") for i in range(n)]
+    return [Call("target", "rollout", Rollout(SKILL, task), draw) for task in tasks]
+
+
+def question(text: str = "evidence", refs: Sequence[str] = ()) -> Call:
+    return Call("optimizer", "reflect", Question("Propose edits.", text, "patch", tuple(refs)), "r-1/e1s1/reflect")
+
+
+def prompt(call: Call) -> str:
+    assert isinstance(call.request, Rollout)
+    return call.request.task.prompt
+
+
+def texts(replies: Sequence[Reply]) -> list[str]:
+    return [reply.text for reply in replies]
+
+
+class Logging:
+    """A backend that answers after a while, and notes every call that it is sent in a file that processes share."""
+
+    name = "logging"
+    fingerprint = "logging:1"
+    deferred = False
+
+    def __init__(self, path: Path, latency_s: float = 0.0, parent: Parent | None = None) -> None:
+        self._path, self._latency_s, self._parent = path, latency_s, parent
+
+    async def complete(self, call: Call) -> Reply:
+        line = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(line, f"{call.draw} {prompt(call)}\n".encode())
+        os.close(line)
+        if self._parent:
+            self._parent.say("sent", prompt(call))
+        await asyncio.sleep(self._latency_s)
+        return Reply(f"{call.draw} {prompt(call)} 42")
+
+
+def sent(log: Path, draw: str) -> list[str]:
+    """Return the prompts that were sent under a draw, in order."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line.removeprefix(f"{draw} ") for line in lines if line.startswith(f"{draw} ")]
+
+
+def ask_all(parent: Parent, path: Path, log: Path, n: int, draw: str, latency_s: float = 0.0) -> None:
+    """Ask for `n` rollouts, telling of everything sent and everything answered, and in the end of all replies."""
+
+    def told(call: Call, _: Reply) -> None:
+        parent.say("answered", prompt(call))
+
+    with (
+        Store(path) as store,
+        Asker(store, {"target": Logging(log, latency_s, parent)}, draw.partition("/")[0], on_reply=told) as ask,
+    ):
+        parent.await_cue()
+        try:
+            parent.say("all", texts(ask(rollouts(n, draw))))
+        except KeyboardInterrupt:
+            parent.say("interrupted")

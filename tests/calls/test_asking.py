@@ -1,0 +1,194 @@
+"""Asking: once per call, in order, a few at a time, and nothing is said to be answered before it is stored."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from asked import question, rollouts, texts
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.records.calls import Call, Message, Reply, Usage
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pool import Pool
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
+
+
+def answer(call: Call) -> str:
+    return f"{call.draw} {call.request.digest[-4:]}"
+
+
+def test_replies_come_in_the_order_of_the_calls_however_they_were_answered(store: Store) -> None:
+    class Backwards(Scripted):
+        async def complete(self, call: Call) -> Reply:
+            await asyncio.sleep(0.001 * (8 - self.n_calls % 8))
+            return await super().complete(call)
+
+    calls = rollouts(20)
+    with Asker(store, {"target": Backwards(answer)}, "r-1") as ask:
+        assert texts(ask(calls)) == [answer(call) for call in calls]
+        assert texts(ask(calls[::-1])) == [answer(call) for call in calls[::-1]]
+
+
+def test_a_stored_reply_is_returned_whole_and_never_asked_for_again(store: Store) -> None:
+    reply = Reply("42", (Message("assistant", "é\0"), Message("tool", "", "")), Usage(3, 4, 0.25))
+    backend = Scripted(lambda call: replace(reply, text=answer(call)))
+    with Asker(store, {"target": backend}, "r-1") as ask:
+        first = ask(rollouts(10))
+        assert backend.n_calls == 10
+        assert ask(rollouts(10)) == first
+    with Asker(store, {"target": backend}, "r-1") as ask:
+        assert ask(rollouts(12))[:10] == first
+    assert backend.n_calls == 12
+    assert [each.messages for each in first] == [reply.messages] * 10
+    assert {replace(each.usage, latency_ms=0.0) for each in first} == {reply.usage}
+    assert len({each.id for each in first}) == 10
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ANY_TEXT, st.lists(st.tuples(ANY_TEXT, ANY_TEXT, st.none() | ANY_TEXT), max_size=3), st.floats(0, 1e9))
+def test_what_is_returned_first_is_what_the_store_returns_later(
+    store: Store, text: str, messages: list[tuple[str, str, str | None]], usd: float
+) -> None:
+    reply = Reply(text, tuple(Message(*each) for each in messages), Usage(1, 2, usd))
+    with Asker(store, {"target": Scripted(lambda _: reply)}, "r-1") as ask:
+        call = replace(rollouts(1)[0], draw=f"r-1/{text!r}{messages!r}{usd}")
+        [first] = ask([call])
+        assert ask([call]) == [first]
+    assert "\ud83d" not in first.text
+
+
+def test_a_lone_surrogate_in_a_reply_costs_one_character_and_not_the_batch(store: Store) -> None:
+    with Asker(store, {"target": Scripted(lambda call: f"{answer(call)} \ud83d")}, "r-1") as ask:
+        assert texts(ask(rollouts(3))) == [f"{answer(call)} \ufffd" for call in rollouts(3)]
+
+
+def test_equal_calls_in_one_batch_are_asked_once(store: Store) -> None:
+    backend = Scripted(answer)
+    one, two = rollouts(2)
+    with Asker(store, {"target": backend}, "r-1") as ask:
+        replies = ask([one, two, one, one])
+    assert texts(replies) == [answer(one), answer(two), answer(one), answer(one)]
+    assert backend.calls == [one, two]
+
+
+def test_no_calls_are_no_replies(store: Store) -> None:
+    with Asker(store, {}, "r-1") as ask:
+        assert ask([]) == []
+
+
+@pytest.mark.parametrize("change", [{"draw": "r-1/e2s1"}, {"draw": "r-2/e1s1"}, {"stage": "merge"}])
+def test_another_draw_or_stage_asks_anew(store: Store, change: dict[str, str]) -> None:
+    backend = Scripted(answer)
+    call = question()
+    with Asker(store, {"optimizer": Scripted(lambda _: "x")}, "r-1") as ask:
+        ask([call])
+    with Asker(store, {"optimizer": backend}, "r-1") as ask:
+        backend.fingerprint = "scripted"
+        ask([call])
+        assert backend.n_calls == 0
+        ask([replace(call, **change)])  # type: ignore[arg-type]
+        assert backend.n_calls == 1
+
+
+def test_another_backend_is_asked_anew_and_each_keeps_its_reply(store: Store) -> None:
+    replies = []
+    for name in ("one", "two", "one"):
+        with Asker(store, {"target": Scripted(lambda _, name=name: name, name=name)}, "r-1") as ask:
+            replies += texts(ask(rollouts(1)))
+    assert replies == ["one", "two", "one"]
+
+
+def test_a_role_without_a_backend_is_an_error_that_says_how_to_set_one(store: Store) -> None:
+    with (
+        Asker(store, {"target": Scripted(answer)}, "r-1") as ask,
+        pytest.raises(BackendError, match="'optimizer': start with --optimizer BACKEND:MODEL"),
+    ):
+        ask([question()])
+
+
+def test_without_slots_nothing_could_be_sent(store: Store) -> None:
+    with pytest.raises(BadInput, match="0 slots send nothing: use 1 or more"):
+        Asker(store, {}, "r-1", n_slots=0)
+
+
+@pytest.mark.parametrize(("n_slots", "n_calls"), [(1, 5), (3, 20), (8, 50), (8, 3)])
+def test_no_more_than_the_slots_are_sent_and_not_yet_stored(store: Store, n_slots: int, n_calls: int) -> None:
+    calls = rollouts(n_calls)
+    keys = [call.key("scripted") for call in calls]
+
+    class Watching(Scripted):
+        n_sent = n_running = most_running = most_uncommitted = 0
+
+        async def complete(self, call: Call) -> Reply:
+            self.n_sent += 1
+            self.n_running += 1
+            self.most_running = max(self.most_running, self.n_running)
+            n_uncommitted = self.n_sent - len(store.calls.get_replies(keys))
+            self.most_uncommitted = max(self.most_uncommitted, n_uncommitted)
+            await asyncio.sleep(0.001 * (self.n_sent % 4))
+            reply = await super().complete(call)
+            self.n_running -= 1
+            return reply
+
+    backend = Watching(answer)
+    with Asker(store, {"target": backend}, "r-1", n_slots=n_slots) as ask:
+        ask(calls)
+    assert backend.most_running == backend.most_uncommitted == min(n_slots, n_calls)
+
+
+def test_a_reply_is_told_of_once_it_is_stored(store: Store) -> None:
+    told: list[tuple[Call, Reply]] = []
+
+    def on_reply(call: Call, reply: Reply) -> None:
+        assert store.calls.get_replies([call.key("scripted")]) == {call.key("scripted"): reply}
+        told.append((call, reply))
+
+    with Asker(store, {"target": Scripted(answer)}, "r-1", on_reply=on_reply) as ask:
+        replies = ask(rollouts(20))
+        assert sorted(told, key=lambda each: each[1].id) == list(zip(rollouts(20), replies, strict=True))
+        ask(rollouts(20))
+        assert len(told) == 20
+
+
+def test_the_ledger_tells_what_each_role_and_stage_used(store: Store) -> None:
+    usage = Usage(10, 5, 0.5)
+    backends = {
+        "target": Scripted(lambda _: Reply("42", usage=usage)),
+        "optimizer": Scripted(lambda _: Reply("{}", usage=replace(usage, usd=None))),
+    }
+    with Asker(store, backends, "r-1") as ask:  # type: ignore[arg-type]
+        ask([*rollouts(4), question(), question("other")])
+    with Asker(store, backends, "r-2") as ask:  # type: ignore[arg-type]
+        ask(rollouts(1, "r-2/e1s1"))
+    rows = [replace(row, latency_ms=0.0) for row in store.calls.ledger("r-1")]
+    assert [(row.role, row.stage, row.n_calls, row.n_missing, row.n_repeated) for row in rows] == [
+        ("optimizer", "reflect", 2, 0, 0),
+        ("target", "rollout", 4, 0, 0),
+    ]
+    assert [(row.tokens_in, row.tokens_out, row.usd) for row in rows] == [(20, 10, None), (40, 20, 2.0)]
+    assert store.calls.ledger("r-3") == []
+
+
+def test_a_call_that_was_never_answered_counts_nothing_in_the_ledger(store: Store) -> None:
+    def fail(call: Call) -> str:
+        raise BackendError("no")
+
+    with Asker(store, {"target": Scripted(fail)}, "r-1") as ask, pytest.raises(BackendError):
+        ask(rollouts(1))
+    [row] = store.calls.ledger("r-1")
+    assert (row.n_calls, row.tokens_in, row.tokens_out, row.usd, row.latency_ms) == (0, 0, 0, 0.0, 0.0)
+
+
+def test_a_call_keeps_what_its_evidence_was_made_of(store: Store) -> None:
+    with Asker(store, {"optimizer": Scripted(lambda _: "{}")}, "r-1") as ask:
+        ask([question(refs=["trial:1", "trajectory:2"])])
+    pool = Pool(store.path)
+    assert pool.rows("select scope, role, stage, draw, refs from call") == [
+        ("r-1", "optimizer", "reflect", "r-1/e1s1/reflect", "trial:1 trajectory:2")
+    ]
+    pool.close()

@@ -1,0 +1,377 @@
+"""Command: what a registered program is given, what it cannot reach, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.judges.command import CommandRunner, program_sha256, register_command
+from skillopt_mcp.judges.confinement import (
+    Level,
+    best_level,
+    bwrap_works,
+    landlock_abi,
+    readable_paths,
+    unprivileged_user,
+)
+from skillopt_mcp.records.calls import Call, Question, Reply
+from skillopt_mcp.records.commands import Limits, RegisteredCommand
+from skillopt_mcp.records.replies import CheckReply
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tricks are those of Linux")
+CONFINED: list[Level] = [*(["bwrap"] if bwrap_works() else []), *(["landlock"] if landlock_abi() else [])]
+LEVELS: list[Level] = [*CONFINED, "none"]
+CANARY = "sk-canary-5d3c1f"
+
+
+@functools.cache
+def python() -> str:
+    """Return a Python that the unprivileged user may run too."""
+    user = unprivileged_user()
+    if not user:
+        return sys.executable
+    for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            if subprocess.run([candidate, "-c", ""], user=user[0], check=False, capture_output=True).returncode == 0:
+                return candidate
+        except OSError:
+            continue
+    pytest.skip("no Python that the unprivileged user may run")
+
+
+def program(code: str, *, require_sandbox: bool = False, **limits: float) -> RegisteredCommand:
+    """Return a registered command that runs Python code."""
+    chosen = Limits(**{"time_s": 20.0, **limits})  # type: ignore[arg-type]
+    return register_command("check", [python(), "-c", code], chosen, require_sandbox=require_sandbox)
+
+
+def call(answer: str = "", files: tuple[tuple[str, str], ...] = (), name: str = "check") -> Call:
+    """Return the question to run a command on an answer."""
+    return Call("judge", "check", Question(name, json.dumps({"answer": answer, "files": files}), "check"), "d/1")
+
+
+def run(command: RegisteredCommand, level: Level, question: Call | None = None) -> CheckReply:
+    """Return how a command ended."""
+    reply = asyncio.run(CommandRunner({command.name: command}, level).complete(question or call()))
+    assert not reply.missing, reply.text
+    return CheckReply.model_validate_json(reply.text)
+
+
+def missing(command: RegisteredCommand, level: Level, question: Call | None = None) -> Reply:
+    """Return the reply for a command that could not be run."""
+    reply = asyncio.run(CommandRunner({command.name: command}, level).complete(question or call()))
+    assert reply.missing
+    return reply
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """Give a folder that every user may write."""
+    folder = Path(tempfile.mkdtemp(prefix="outside-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_program_gets_the_answer_the_files_and_a_bare_environment(level: Level) -> None:
+    code = """
+import json, os, sys
+found = sorted(os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names)
+same = open("answer.txt").read() == sys.stdin.read() == "42 \\u00fc"
+json.dump([found, same, open("data/in.csv").read(), sorted(os.environ), os.environ["HOME"] != os.getcwd()], sys.stdout)
+open(os.path.join(os.environ["TMPDIR"], "x"), "w").close(); open("made", "w").close()
+"""
+    ended = run(program(code), level, call("42 ü", (("data/in.csv", "a,b"),)))
+    assert ended.exit == 0, ended.output
+    found, same, data, environment, has_home = json.loads(ended.output)
+    assert found == ["./answer.txt", "./data/in.csv"]
+    assert (same, data, has_home) == (True, "a,b", True)
+    assert set(environment) - {"PWD", "LC_CTYPE"} == {"PATH", "LANG", "HOME", "TMPDIR"}
+    assert ended.confined.partition("+")[0] == level
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_exit_code_is_told_and_a_signal_is_no_exit(level: Level) -> None:
+    assert run(program("raise SystemExit(3)"), level).exit == 3
+    if level != "bwrap":  # which tells a signal as 128 + its number
+        ended = run(program("import os; os.kill(os.getpid(), 9)"), level)
+        assert (ended.exit, ended.limit) == (None, "signal")
+
+
+TRICKS = {
+    "new session": "os.fork() or (os.setsid(), time.sleep(60))",
+    "double fork": "os.fork() or (os.setsid(), os.fork() and os._exit(0), os.chdir('/'), time.sleep(60))",
+    "pipe holder": "os.fork() or time.sleep(60)\nprint('done', flush=True)",
+    "bounded fork bomb": "for _ in range(7):\n    try: os.fork()\n    except OSError: pass\ntime.sleep(60)",
+    "signals ignored": "[signal.signal(n, signal.SIG_IGN) for n in range(1, 65) if n not in (9, 19, 32, 33)]\n"
+    "os.fork()\ntime.sleep(60)",
+    "stopped child": "os.fork() or os.kill(os.getpid(), signal.SIGSTOP)",
+    "pid hopper": "end = time.monotonic() + 20\nif os.fork() == 0:\n    os.setsid()\n"
+    "    while time.monotonic() < end:\n        if os.fork(): os._exit(0)\n        time.sleep(0.001)",
+    "endless output": "while True: os.write(1, b'x' * 65536)",
+    "own group killed": "os.fork() or (os.setsid(), time.sleep(60))\ntime.sleep(0.1)\nos.killpg(0, 9)",
+    "overseer killed": "os.fork() or (os.setsid(), time.sleep(60))\n"
+    "try: os.kill(os.getppid(), 9)\nexcept OSError: pass\ntime.sleep(60)",
+    "another program": "os.fork() or (os.setsid(), os.closerange(0, 99), os.execvp('sleep', ['sleep', MARK]))",
+    "limits raised": "import resource\ntry: resource.setrlimit(resource.RLIMIT_NPROC, (-1, -1))\n"
+    "except (OSError, ValueError): pass\nos.fork() or (os.setsid(), time.sleep(60))",
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("trick", TRICKS)
+def test_nothing_of_a_program_stays_whatever_it_tries(trick: str, level: Level) -> None:
+    mark = f"61.{uuid.uuid4().int % 10**12:012}"
+    command = program(f"import os, signal, sys, time\nMARK = '{mark}'\n{TRICKS[trick]}", time_s=0.3, n_processes=24)
+    started = time.monotonic()
+    run(command, level)
+    assert time.monotonic() - started < 8
+    assert running(mark) == []
+
+
+def running(mark: str) -> list[str]:
+    """Return the processes that have the mark in their command line."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{name}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and int(name) != os.getpid():
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_processes_are_capped_by_the_kernel(level: Level) -> None:
+    code = """
+import os, time
+for _ in range(7):
+    try: os.fork()
+    except OSError: print("refused", flush=True)
+time.sleep(0.2)
+"""
+    ended = run(program(code, n_processes=16), level)
+    assert "refused" in ended.output
+    assert ended.output.count("refused") < 7 * 2**7
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("code", "limits", "told"),
+    [
+        ("x = bytearray(1 << 30)", {"memory_bytes": 300 << 20}, "MemoryError"),
+        ("open('big', 'wb').write(bytes(1 << 21))", {"file_bytes": 1 << 20}, ""),
+        ("files = [open('answer.txt') for _ in range(100)]", {"n_files": 40}, "Too many open files"),
+    ],
+)
+def test_memory_file_size_and_open_files_are_limited(
+    level: Level, code: str, limits: dict[str, float], told: str
+) -> None:
+    ended = run(program(code, **limits), level)
+    assert ended.exit != 0
+    assert told in ended.output
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_time_is_limited_and_running_out_of_it_is_an_end(level: Level) -> None:
+    ended = run(program("print('begun', flush=True)\nwhile True: pass", time_s=0.5), level)
+    assert (ended.exit, ended.limit, ended.output) == (None, "time", "begun\n")
+    assert ended.confined.partition("+")[0] == level
+
+
+def test_the_end_of_a_flood_of_output_is_kept() -> None:
+    ended = run(program("print('x' * 3_000_000); print('the end')"), "none")
+    assert ended.exit == 0
+    assert ended.output.endswith("xxx\nthe end\n")
+    assert len(ended.output) < 20_000
+
+
+def test_writing_outside_is_refused_where_anything_confines(outside: Path) -> None:
+    code = f"open({str(outside / 'written')!r}, 'w').close()"
+    for level in CONFINED:
+        assert run(program(code), level).exit == 1
+    assert list(outside.iterdir()) == []
+    assert run(program(code), "none").exit == 0
+    assert [path.name for path in outside.iterdir()] == ["written"]
+
+
+def test_a_file_outside_of_the_system_cannot_be_read_where_anything_confines(outside: Path) -> None:
+    (outside / "notes").write_text("private")
+    code = f"print(open({str(outside / 'notes')!r}).read())"
+    for level in CONFINED:
+        assert "private" not in run(program(code), level).output
+        command = register_command("check", [python(), "-c", code], reads=[str(outside)])
+        assert "private" in run(command, level).output
+
+
+def test_no_connection_leaves_where_anything_confines() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
+        for level in CONFINED:
+            assert run(program(code), level).exit == 1
+        assert run(program(code), "none").exit == 0
+
+
+SPY = """
+import glob
+for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
+    try: print(open(path, "rb").read().decode("latin-1"))
+    except OSError: pass
+import os
+print(os.environ)
+"""
+HOST = """
+import asyncio, sys
+from skillopt_mcp.judges.command import CommandRunner, register_command
+from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.records.commands import Limits
+command = register_command("check", sys.argv[2:], Limits(time_s=20.0))
+question = Call("judge", "check", Question("check", '{"answer": "", "files": []}', "check"), "d/1")
+print(asyncio.run(CommandRunner({"check": command}, sys.argv[1]).complete(question)).text)
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_key_in_the_environment_of_the_host_cannot_be_read(level: Level) -> None:
+    environment = {**os.environ, "API_KEY": CANARY}
+    told = subprocess.run(
+        [sys.executable, "-c", HOST, level, python(), "-c", SPY], env=environment, capture_output=True, check=True
+    )
+    ended = CheckReply.model_validate_json(told.stdout)
+    assert (ended.exit, CANARY in ended.output) == (0, False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_program_ends_with_the_process_that_asked(level: Level) -> None:
+    mark = f"61.{uuid.uuid4().int % 10**12:012}"
+    code = f"import os, time; MARK = {mark!r}; os.fork() or os.setsid(); time.sleep(60)"
+    host = subprocess.Popen([sys.executable, "-c", HOST, level, python(), "-c", code])
+    until = time.monotonic() + 10
+    while len(started := overseers(host.pid)) < 3 and time.monotonic() < until:
+        os.sched_yield()
+    host.kill()
+    host.wait()
+    for pidfd in started:
+        assert select.select([pidfd], [], [], 5)[0]
+        os.close(pidfd)
+    assert [pid for pid in running(mark) if int(pid) != host.pid] == []
+
+
+def overseers(pid: int) -> list[int]:
+    """Return a pidfd for each process below `pid`."""
+    found, level = [], [pid]
+    while level:
+        children = [path for parent in level for path in Path(f"/proc/{parent}/task").glob("*/children")]
+        level = [int(child) for path in children if path.exists() for child in path.read_text().split()]
+        found += level
+    return [os.pidfd_open(each) for each in found if Path(f"/proc/{each}").exists()]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_giving_up_ends_the_program(level: Level) -> None:
+    mark = f"61.{uuid.uuid4().int % 10**12:012}"
+    command = program(f"import os, time; MARK = {mark!r}; os.fork() or os.setsid(); time.sleep(60)")
+
+    async def give_up() -> None:
+        async with asyncio.timeout(0.5):
+            await CommandRunner({"check": command}, level).complete(call())
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(give_up())
+    assert running(mark) == []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_cannot_be_started_is_missing_and_no_failure(level: Level) -> None:
+    command = register_command("check", ["/bin/sh", "-c", "exec /nowhere/at-all"])
+    assert "could not be started" in missing(command, level).text
+
+
+def test_a_file_of_the_task_cannot_lie_outside_of_the_working_copy(outside: Path) -> None:
+    for path in ("../out", "/etc/out", "a/../../out", "."):
+        assert "outside" in missing(program(""), "none", call("x", ((path, "y"),))).text
+    assert run(program("print(open('answer.txt').read())"), "none", call("x", (("answer.txt", "y"),))).output == "x\n"
+
+
+def test_where_nothing_confines_a_command_that_needs_it_is_missing() -> None:
+    command = program("", require_sandbox=True)
+    assert "nothing here can confine it" in missing(command, "none").text
+    for level in CONFINED:
+        assert run(command, level).exit == 0
+    assert best_level() == LEVELS[0]
+
+
+def test_an_unknown_or_changed_program_stops_the_run(tmp_path: Path) -> None:
+    script = tmp_path / "check.sh"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    command = register_command("check", [str(script)])
+    with pytest.raises(BackendError, match=r"no command 'other' is registered as a judge \(registered: check\)"):
+        asyncio.run(CommandRunner({"check": command}).complete(call(name="other")))
+    script.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(BackendError, match="'check' has changed: look at it and register it anew"):
+        asyncio.run(CommandRunner({"check": command}).complete(call()))
+
+
+def test_a_shell_never_reads_the_command_line() -> None:
+    command = register_command("check", [python(), "-c", "import sys; print(sys.argv[1:])", "$(id)", "; id", "a b"])
+    assert run(command, "none").output == "['$(id)', '; id', 'a b']\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "argv", "told"),
+    [
+        ("Check", ["true"], "use a to z"),
+        ("a/b", ["true"], "use a to z"),
+        ("check", [], "empty or too long"),
+        ("check", ["true", "x\0"], "empty or too long"),
+        ("check", ["/nowhere/at-all"], "not found or not executable"),
+    ],
+)
+def test_what_could_never_run_is_not_registered(name: str, argv: list[str], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        register_command(name, argv)
+
+
+def test_the_fingerprint_changes_with_all_that_can_change_an_outcome() -> None:
+    first = register_command("check", ["true"])
+    others = [
+        register_command("check", ["true", "x"]),
+        register_command("check", ["true"], Limits(time_s=1)),
+        register_command("check", ["true"], require_sandbox=True),
+        register_command("check", ["true"], reads=["/etc"]),
+    ]
+    assert len({each.fingerprint for each in [first, *others]}) == 5
+    assert register_command("check", ["true"]).fingerprint == first.fingerprint
+    assert CommandRunner({}).fingerprint != CommandRunner({"check": first}).fingerprint
+
+
+def test_a_program_may_read_its_installation_and_no_home(tmp_path: Path) -> None:
+    for part in ("home/me/env/bin", "home/me/env/lib", "home/me/.ssh"):
+        (tmp_path / part).mkdir(parents=True)
+    tool = tmp_path / "home/me/env/bin/tool"
+    tool.write_text("")
+    script = tmp_path / "home/me/check.py"
+    script.write_text("")
+    readable = [path for path in readable_paths([str(tool), str(script), "-x"], []) if path.startswith(str(tmp_path))]
+    assert sorted(Path(path).relative_to(tmp_path / "home/me").as_posix() for path in readable) == [
+        "check.py", "env/bin", "env/lib",
+    ]  # fmt: skip
+    assert program_sha256([str(tool), str(script)]) != program_sha256([str(tool)])

@@ -1,0 +1,154 @@
+"""JSON values: finding the one value, comparing fields, validating a subset of JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.json_values import at, equal_values, found_values
+from skillopt_mcp.judges.scoring import score
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.judging import Score
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "pattern": "^[A-Z]"}, "ages": {"type": "array", "items": {"minimum": 0}}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def judged(answer: str, **spec: object) -> Score:
+    """Return the score of an answer under a json judge."""
+    found = score(parse_judge({"kind": "json", **spec}), answer)
+    assert isinstance(found, Score)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "values"),
+    [
+        ('{"a": 1}', [{"a": 1}]),
+        ("  [1, 2]\n", [[1, 2]]),
+        ('"text"', ["text"]),
+        ("null", [None]),
+        ('Here you are:\n```json\n{"a": 1}\n```\nAs said in [1].', [{"a": 1}]),
+        ('```\n{"a": 1}\n```\nor\n```\n{"a": 2}\n```', [{"a": 1}, {"a": 2}]),
+        ('The result is {"a": {"b": [1]}}, see [2].', [{"a": {"b": [1]}}]),
+        ('{"a": 1} and {"a": 2}', [{"a": 1}, {"a": 2}]),
+        ("numbers [1, 2] only", [[1, 2]]),
+        ('{"a": NaN}', []),
+        ('{"a": 1', []),
+        ("no value", []),
+        ("", []),
+        ("[" * 100_000, []),
+        ("{" * 50_000 + "}" * 50_000, []),
+        ("x" * 200_000 + '{"a": 1}', []),
+        ("9" * 5_000, []),
+    ],
+)
+def test_the_json_values_of_an_answer_are_found(answer: str, values: list[object]) -> None:
+    assert found_values(answer) == values
+
+
+def test_a_pile_of_broken_json_is_read_in_a_moment() -> None:
+    started = time.perf_counter()
+    for answer in ('{"a":' * 20_000, '{"a": "' * 14_000, '[{"x": [' * 12_000, "{]" * 50_000):
+        found_values(answer)
+    assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("a.b.0", 5), ("/a/b/0", 5), ("", {"a": {"b": [5]}, "x.y": 1}), ("/x.y", 1), ("a.b", [5])],
+)
+def test_a_path_names_what_stands_there(path: str, value: object) -> None:
+    assert at({"a": {"b": [5]}, "x.y": 1}, path) == value
+
+
+@pytest.mark.parametrize("path", ["b", "a.c", "a.b.1", "a.b.-1", "a.b.x", "x.y", "a.b.0.z", "a.b.99999999999"])
+def test_a_path_to_nothing_equals_not_even_null(path: str) -> None:
+    assert not judged('{"a": {"b": [5]}, "x.y": 1}', fields={path: None}).hard
+
+
+def test_fields_are_compared_each_and_soft_is_their_share() -> None:
+    spec = {"fields": {"total": 12.5, "items.0.id": "x", "ok": True, "left": None}}
+    assert judged('{"total": 12.5, "items": [{"id": "x"}], "ok": true, "left": null}', **spec).hard
+    some = judged('{"total": 12, "items": [{"id": "x"}], "ok": 1, "left": null}', **spec)
+    assert (some.hard, some.soft, some.hint) == (False, 0.5, "the JSON value has other contents than expected")
+    assert some.reason == 'total: "12", expected "12.5"; ok: "1", expected "true"'
+
+
+def test_numbers_are_equal_within_the_tolerance() -> None:
+    assert judged('{"x": 0.30000000000000004}', fields={"x": 0.3}).hard
+    assert judged('{"x": 10.4}', fields={"x": 10}, tolerance=0.5).hard
+    assert not judged('{"x": 10.6}', fields={"x": 10}, tolerance=0.5).hard
+    assert not judged('{"x": "10"}', fields={"x": 10}).hard
+
+
+def test_a_schema_counts_as_one_condition() -> None:
+    assert judged('{"name": "Ann", "ages": [1]}', schema=SCHEMA).hard
+    for wrong in ('{"name": "ann"}', '{"ages": []}', '{"name": "Ann", "ages": [-1]}', '{"name": "Ann", "x": 1}', "5"):
+        given_score = judged(wrong, schema=SCHEMA)
+        assert (given_score.hard, given_score.soft) == (False, 0.0)
+        assert given_score.hint == "the JSON value does not have the expected shape"
+    half = judged('{"name": "ann"}', schema=SCHEMA, fields={"name": "ann"})
+    assert (half.hard, half.soft) == (False, 0.5)
+
+
+def test_no_value_and_many_values_are_told_apart() -> None:
+    assert judged("none", fields={"a": 1}).hint == "the answer holds no JSON value"
+    assert judged('{"a": 1} {"a": 1}', fields={"a": 1}).hint == "the answer holds more than one JSON value"
+
+
+def test_a_pattern_in_a_schema_cannot_be_made_to_hang() -> None:
+    answer = json.dumps({"name": "A" + "a" * 90_000})
+    started = time.perf_counter()
+    assert not judged(answer, schema={"properties": {"name": {"pattern": "(a+)+$x"}}}).hard
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"schema": {"$ref": "https://example.com/schema.json"}},
+        {"schema": {"properties": {"a": {"$ref": "#"}}}},
+        {"schema": {"allOf": [{"unevaluatedProperties": False}]}},
+        {"schema": {"properties": {"a": {"pattern": "(?=a)"}}}},
+        {"schema": {"type": "thing"}},
+        {"schema": {"minimum": "1"}},
+        {"fields": {"a": float("nan")}},
+        {"fields": {"a": "\ud800"}},
+        {"fields": {"a": "x" * 20_001}},
+        {"fields": {f"f{n}": n for n in range(101)}},
+        {"fields": {"a": 1}, "tolerance": float("inf")},
+    ],
+)
+def test_what_cannot_judge_json_is_refused(spec: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        parse_judge({"kind": "json", **spec})
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES, VALUES)
+def test_equality_is_that_of_json(first: object, second: object) -> None:
+    assert equal_values(first, second, 0.0) is (json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True))
+
+
+@given(VALUES)
+def test_a_value_written_out_is_found_again_bare_and_fenced(value: object) -> None:
+    text = json.dumps(value)
+    assert found_values(text) == [value]
+    assert found_values(f"Here:\n```json\n{text}\n```\nDone.") == [value]

@@ -1,0 +1,183 @@
+"""Judge all: batches of questions, combinations, and what leaves a trial without a score."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scripted_judge import ScriptedJudge, attempted, grade, question
+
+from skillopt_mcp.errors import BadInput, Waiting
+from skillopt_mcp.judges import judging
+from skillopt_mcp.judges.judging import judge_all
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.calls import TOOL_CALL, Call, Message, Reply
+from skillopt_mcp.records.judging import Score, Unscored
+
+EXACT = {"kind": "exact", "expected": "yes"}
+RUBRIC = {"kind": "rubric", "rubric": "Says yes politely."}
+COMMAND = {"kind": "command", "name": "pytest-fast"}
+PASSED = '{"exit": 0, "confined": "landlock"}'
+
+
+def silent(call: Call) -> str:
+    """Fail the test: nothing was to be asked."""
+    raise AssertionError(f"asked {call.stage}")
+
+
+def test_pure_judges_ask_nobody() -> None:
+    found = judge_all(ScriptedJudge(silent), [attempted("yes", EXACT), attempted("no", EXACT)])
+    assert [isinstance(each, Score) and each.hard for each in found] == [True, False]
+
+
+def test_questions_of_all_attempts_go_out_together_and_come_back_in_order() -> None:
+    ask = ScriptedJudge(
+        lambda call: (
+            PASSED if call.stage == "check" else grade("all" if "answer 2" in question(call).evidence else "none")
+        )
+    )
+    both = {"kind": "all", "judges": [RUBRIC, COMMAND]}
+    found = judge_all(ask, [attempted("answer 1", both, 1), attempted("yes", EXACT, 2), attempted("answer 2", both, 3)])
+    assert [each.hard for each in found if isinstance(each, Score)] == [False, True, True]
+    assert [(call.role, call.stage, call.draw) for batch in ask.batches for call in batch] == [
+        ("judge", "judge", "draw/1/vote0"),
+        ("judge", "judge", "draw/3/vote0"),
+        ("judge", "check", "draw/1"),
+        ("judge", "check", "draw/3"),
+    ]
+    assert len(ask.batches) == 2
+
+
+def test_a_missing_judge_reply_is_a_missing_score_and_never_zero() -> None:
+    ask = ScriptedJudge(lambda call: Reply("overloaded", fault="overloaded"))
+    for judge in (RUBRIC, COMMAND, {"kind": "all", "judges": [EXACT, RUBRIC]}):
+        [found] = judge_all(ask, [attempted("no", judge)])
+        assert isinstance(found, Unscored)
+        assert "overloaded" in found.reason
+
+
+def test_a_waiting_judge_is_waited_for() -> None:
+    def waiting(call: Call) -> str:
+        raise Waiting((call.draw,))
+
+    with pytest.raises(Waiting):
+        judge_all(ScriptedJudge(waiting), [attempted("yes", RUBRIC)])
+
+
+def test_a_judge_that_raises_leaves_no_score_and_the_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(spec: object, answer: str, messages: object) -> Score:
+        if answer == "bad":
+            raise ZeroDivisionError("division by zero")
+        return Score(hard=True, soft=1.0, reason="fine")
+
+    monkeypatch.setattr(judging, "score_leaf", broken)
+    found = judge_all(ScriptedJudge(silent), [attempted("bad", EXACT), attempted("good", EXACT)])
+    assert found == [
+        Unscored("the judge failed: ZeroDivisionError: division by zero"),
+        Score(hard=True, soft=1.0, reason="fine"),
+    ]
+
+
+@pytest.mark.parametrize("soft", [math.nan, math.inf, -0.01, 1.01])
+@pytest.mark.parametrize("judge", [EXACT, {"kind": "all", "judges": [EXACT, EXACT]}])
+def test_a_score_that_is_no_number_between_0_and_1_is_none(
+    monkeypatch: pytest.MonkeyPatch, soft: float, judge: object
+) -> None:
+    monkeypatch.setattr(judging, "score_leaf", lambda *_: Score(hard=True, soft=soft, reason=""))
+    [found] = judge_all(ScriptedJudge(silent), [attempted("yes", judge)])
+    assert isinstance(found, Unscored)
+    assert "not between 0 and 1" in found.reason
+
+
+def test_recorded_messages_reach_the_judge() -> None:
+    called = {"kind": "tool_called", "name": "search"}
+    messages = (Message(TOOL_CALL, "{}", "search"),)
+    [found, unknown] = judge_all(ScriptedJudge(silent), [attempted("", called, 1, messages), attempted("", called)])
+    assert isinstance(found, Score)
+    assert found.hard
+    assert isinstance(unknown, Unscored)
+
+
+def weighted(threshold: float = 0.8) -> dict[str, object]:
+    """Return a judge of which exact has three quarters of the weight."""
+    judges = [{"judge": EXACT, "weight": 3}, {"judge": {"kind": "contains", "expected": ["yes", "no"]}, "weight": 1}]
+    return {"kind": "weighted", "judges": judges, "threshold": threshold}
+
+
+def test_weights_make_the_mean_and_the_threshold_decides() -> None:
+    [lax, strict] = judge_all(
+        ScriptedJudge(silent), [attempted("yes", weighted(0.875)), attempted("yes", weighted(0.9))]
+    )
+    assert isinstance(lax, Score)
+    assert isinstance(strict, Score)
+    assert (lax.hard, lax.soft, lax.hint) == (True, 0.875, "")
+    assert (strict.hard, strict.soft) == (False, 0.875)
+    assert strict.hint == "the answer lacks some of what is expected"
+    assert strict.reason == 'weighted mean 0.875, 0.9 passes: lacks "no" (1 of 2 found)'
+
+
+def test_parts_that_pass_but_not_well_enough_together_still_leave_a_hint() -> None:
+    f1 = {"kind": "f1", "expected": "red green blue", "threshold": 0.5}
+    [found] = judge_all(
+        ScriptedJudge(silent), [attempted("red", {"kind": "weighted", "judges": [{"judge": f1}], "threshold": 0.9})]
+    )
+    assert isinstance(found, Score)
+    assert not found.hard
+    assert found.hint == "the answer is not good enough in all respects together"
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        {"kind": "weighted", "judges": []},
+        {"kind": "weighted", "judges": [{"judge": EXACT, "weight": 0}]},
+        {"kind": "weighted", "judges": [{"judge": EXACT, "weight": math.inf}]},
+        {"kind": "weighted", "judges": [{"judge": EXACT}], "threshold": 0},
+        {"kind": "weighted", "judges": [EXACT]},
+        {"kind": "weighted", "judges": [{"judge": {"kind": "exact", "expected": ""}}]},
+        {"kind": "weighted", "judges": [{"judge": EXACT}] * 20},
+        {"kind": "command", "name": "rm -rf /"},
+        {"kind": "command", "name": "x", "argv": ["sh", "-c", "true"]},
+        {"kind": "command", "name": ""},
+        {"kind": "rubric", "rubric": " "},
+        {"kind": "rubric", "rubric": "x" * 20_001},
+        {"kind": "rubric", "rubric": "x", "votes": 0},
+        {"kind": "rubric", "rubric": "x", "votes": 10},
+    ],
+)
+def test_a_combination_that_makes_no_sense_is_refused(judge: object) -> None:
+    with pytest.raises(BadInput):
+        parse_judge(judge)
+
+
+def test_huge_weights_make_no_infinite_mean() -> None:
+    judges = [{"judge": EXACT, "weight": 1e308}, {"judge": EXACT, "weight": 1e308}]
+    [found] = judge_all(ScriptedJudge(silent), [attempted("yes", {"kind": "weighted", "judges": judges})])
+    assert isinstance(found, Score)
+    assert found.soft == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "hard", "told"),
+    [
+        ('{"exit": 0, "confined": "bwrap"}', True, "command 'pytest-fast' ended with exit code 0 [confined: bwrap]"),
+        (
+            '{"exit": 1, "confined": "landlock", "output": "E assert 4 == 5"}',
+            False,
+            "command 'pytest-fast' ended with exit code 1 [confined: landlock]: \"E assert 4 == 5\"",
+        ),
+        ('{"limit": "time", "confined": "none"}', False, "command 'pytest-fast' ran out of time [confined: none]"),
+    ],
+)
+def test_the_end_of_a_command_is_its_score_and_its_output_is_for_people(reply: str, hard: bool, told: str) -> None:
+    [found] = judge_all(ScriptedJudge(lambda call: reply), [attempted("x", COMMAND)])
+    assert isinstance(found, Score)
+    assert (found.hard, found.soft, found.reason) == (hard, float(hard), told)
+    assert "assert" not in found.hint
+    assert bool(found.hint) is not hard
+
+
+@pytest.mark.parametrize("reply", ["", "{}", '{"exit": "zero"}', "exit 0", '{"exit": null, "limit": "mood"}'])
+def test_an_end_that_cannot_be_read_is_no_score(reply: str) -> None:
+    [found] = judge_all(ScriptedJudge(lambda call: reply), [attempted("x", COMMAND)])
+    assert isinstance(found, Unscored)

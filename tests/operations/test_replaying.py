@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+from workshop import SEED, SIMULATION, Place, use
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.candidates import NewCandidate
+from skillopt_mcp.records.tasks import NewTask
+
+CONFIG = Config(epochs=2, batch=10)
+
+
+def test_a_run_trains_and_confirms_its_best_version(place: Place, workspace: Workspace) -> None:
+    before = place.main.read_bytes()
+    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+    assert result.status == "finished"
+    assert [(step.epoch, step.step) for step in result.steps] == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6)]
+    assert result.candidate_id
+    assert result.test_before is not None
+    assert result.n_calls > 100
+    assert place.main.read_bytes() == before
+
+
+def test_a_finished_run_is_answered_again_with_nothing_asked(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    first = replay(workspace, run)
+    use(workspace, Scripted(lambda _: 1 / 0, name=SIMULATION), "target", "optimizer")  # type: ignore[arg-type,return-value]
+    assert replay(workspace, run) == first
+    assert replay(workspace, workspace.store.runs.get_run(run.id)) == first
+    assert workspace.store.runs.get_run(run.id).status == "finished"
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from skillopt_mcp.operations.replaying import replay, unfinished_run
+from skillopt_mcp.operations.workspace import Workspace
+store, project, backend, deadly = sys.argv[1:]
+workspace = Workspace(Path(store), target=backend, optimizer=backend, project=Path(project))
+n_replies = 0
+def count(*_):
+    global n_replies
+    n_replies += 1
+    if n_replies == int(deadly):
+        os.kill(os.getpid(), signal.SIGKILL)
+replay(workspace, unfinished_run(workspace, "ledger-clerk"), on_reply=count)
+"""
+
+
+def test_a_run_killed_again_and_again_ends_like_one_that_was_not(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    for deadly in (1, 43, 137, 50):
+        command = [sys.executable, "-c", _KILLED, str(place.store_path), str(place.folder), SIMULATION, str(deadly)]
+        killed = subprocess.run(command, capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert workspace.store.runs.get_run(run.id).status == "running"
+    resumed = replay(workspace, unfinished_run(workspace, "ledger-clerk"))
+
+    whole = place.open(store="uninterrupted.db")
+    place.add_tasks(whole)
+    twin = start_run(whole, "ledger-clerk", CONFIG)
+    assert twin.id == run.id
+    assert replay(whole, twin) == resumed
+    assert whole.store.runs.list_steps(run.id) == workspace.store.runs.list_steps(run.id)
+    assert decisions(whole) == decisions(workspace)
+
+
+def decisions(workspace: Workspace) -> list[object]:
+    rows = workspace.store._pool.rows("select gate, base_version, version_id, scope, verdict, inputs from decision")
+    return sorted(map(str, rows))
+
+
+def test_an_interrupted_run_is_stopped_and_can_be_resumed(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    seen = []
+
+    def interrupt(*_: object) -> None:
+        seen.append(1)
+        if len(seen) == 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(workspace, run, on_reply=interrupt)
+    assert workspace.store.runs.get_run(run.id).status == "stopped"
+    assert unfinished_run(workspace, "ledger-clerk").id == run.id
+    assert replay(workspace, run).status == "finished"
+    with pytest.raises(NotFound, match="no run of 'ledger-clerk' is unfinished: start one with"):
+        unfinished_run(workspace, "ledger-clerk")
+
+
+def test_a_run_is_resumed_with_its_own_backends_only(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    other = place.open(target=f"simulated:honest,seed={SEED + 1}")
+    with pytest.raises(Refused, match=f"was begun with target '{SIMULATION}' and optimizer '{SIMULATION}': resume it"):
+        replay(other, run)
+    assert workspace.store.runs.get_run(run.id).status == "running"
+    assert replay(workspace, run).status == "finished"
+
+
+def test_a_run_that_is_under_way_elsewhere_is_busy(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        reached.set()
+        assert go_on.wait(30)
+
+    thread = threading.Thread(target=replay, args=(place.open(), run), kwargs={"on_reply": hold})
+    thread.start()
+    assert reached.wait(30)
+    with pytest.raises(Busy, match=f"another process is advancing run '{run.id}': wait for it, or stop it"):
+        replay(workspace, run)
+    go_on.set()
+    thread.join()
+    assert replay(workspace, run).status == "finished"
+
+
+def test_tasks_and_attempts_that_come_later_do_not_enter_a_run(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    workspace.store.tasks.add_tasks(1, [replace(task, prompt=f"{task.prompt} Again.", name=None, split="train")
+                                        for task in _as_new(workspace)], {"train": 1, "val": 1, "test": 1})  # fmt: skip
+    result = replay(workspace, run)
+    whole = place.open(store="uninterrupted.db")
+    place.add_tasks(whole)
+    assert replay(whole, start_run(whole, "ledger-clerk", CONFIG)) == result
+
+
+def _as_new(workspace: Workspace) -> list[NewTask]:
+    return [NewTask(task.prompt, task.judge) for task in workspace.store.tasks.list_tasks(1)]
+
+
+def test_a_test_that_was_opened_with_more_tasks_does_not_stop_a_run(place: Place, workspace: Workspace) -> None:
+    """A host proposes and tests the run's best version itself, on tasks that came after the run began."""
+    twin = place.open(store="twin.db")
+    place.add_tasks(twin)
+    found = replay(twin, start_run(twin, "ledger-clerk", CONFIG))
+    assert found.candidate_id
+    candidate = twin.store.candidates.get_candidate(found.candidate_id)
+    best = twin.store.skills.get_files(1, candidate.version_id)
+
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    place.add_tasks(workspace, 120)
+    workspace.store.candidates.add_candidate(NewCandidate(replace(candidate, origin="host", run_id=None), best))
+    evaluate_candidate(workspace, candidate.id, rule=ConfirmRule(max_pairs=3))
+    assert replay(workspace, run).candidate_id == candidate.id
+
+
+@pytest.mark.parametrize("missing", ["train", "val"])
+def test_a_run_needs_train_and_val_tasks_and_leaves_no_row_without(place: Place, missing: str) -> None:
+    workspace = place.open()
+    place.add_tasks(workspace, 0)
+    tasks = [replace(task, split="test" if missing == "val" else "val") for task in _some()]
+    if missing == "val":
+        tasks += [replace(task, split="train", name=None, prompt=f"{task.prompt}!") for task in _some()]
+    workspace.store.tasks.add_tasks(1, tasks, {"train": 1, "val": 1, "test": 1})
+    with pytest.raises(BadInput, match=f"the skill has no {missing} task: add tasks"):
+        start_run(workspace, "ledger-clerk", CONFIG)
+    assert workspace.store.runs.list_runs(1) == []
+
+
+def _some() -> list[NewTask]:
+    return make_tasks(5, SEED)
+
+
+def test_without_backends_no_run_is_left_behind(place: Place) -> None:
+    workspace = place.open(target=None)
+    place.add_tasks(workspace)
+    with pytest.raises(Exception, match="no backend is set for the role"):
+        start_run(workspace, "ledger-clerk", CONFIG)
+    assert workspace.store.runs.list_runs(1) == []
+
+
+def test_a_run_goes_on_though_the_live_file_changes(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    place.main.write_text("# Mine\n")
+    assert replay(workspace, run).status == "finished"
+    assert place.main.read_text() == "# Mine\n"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from workshop import Place
+
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.operations.jobs import Jobs
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.progress import Notify, Progress
+from skillopt_mcp.records.evidence import Confirmation
+
+VERDICT = Confirmation("accept", "", 1, 0, 0.05, 20.0, 0.0, 1.0)
+
+
+def test_a_workspace_that_is_not_used_makes_no_store(place: Place, home: Path) -> None:
+    with place.open(store="never.db"):
+        pass
+    assert not (place.folder / "store" / "never.db").exists()
+
+
+def test_a_link_that_took_the_place_of_a_registered_root_is_no_root(place: Place) -> None:
+    workspace = place.open()
+    assert workspace.roots() == [place.root]
+    place.root.rename(place.folder / "aside")
+    assert workspace.roots() == []
+    place.root.symlink_to(place.folder / "aside")
+    assert workspace.roots() == []
+
+
+def test_the_hosts_own_folders_are_roots_with_their_links_resolved(place: Place, home: Path) -> None:
+    (place.folder / "dotfiles").mkdir()
+    (home / ".claude").mkdir()
+    (home / ".claude" / "skills").symlink_to(place.folder / "dotfiles")
+    assert place.open().roots() == [place.folder / "dotfiles", place.root]
+
+
+def test_a_skill_inside_a_root_that_a_link_leads_out_of_has_no_root(place: Place) -> None:
+    (place.folder / "outside").mkdir()
+    (place.folder / "outside" / "SKILL.md").write_text("x")
+    (place.root / "link").symlink_to(place.folder / "outside")
+    workspace = place.open()
+    assert workspace.root_of(workspace.skill("link")) is None
+    assert workspace.root_of(workspace.skill("ledger-clerk")) == place.root
+
+
+def test_a_backend_is_opened_once_and_an_unknown_one_is_named(place: Place) -> None:
+    workspace = place.open()
+    assert workspace.backend("target") is workspace.backend("target")
+    with pytest.raises(BackendError, match="'nonsense'"):
+        place.open(target="nonsense:x").backend("target")
+
+
+def _work(_: Notify) -> Confirmation:
+    return VERDICT
+
+
+def test_a_finished_job_is_handed_out_once_more_and_then_made_anew() -> None:
+    jobs = Jobs()
+    job = jobs.attach("t", _work)
+    assert job.result.result(30) == VERDICT
+    assert jobs.attach("t", _work) is job
+    jobs.drop("t", job)
+    newer = jobs.attach("t", _work)
+    assert newer is not job
+    jobs.drop("t", job)
+    assert jobs.attach("t", _work) is newer
+
+
+def test_a_watcher_hears_of_progress_from_then_on() -> None:
+    started, heard = threading.Event(), list[Progress]()
+    progress = Progress("confirm", 0, 8, 200)
+
+    def work(notify: Notify) -> Confirmation:
+        assert started.wait(30)
+        notify(progress)
+        return VERDICT
+
+    job = Jobs().attach("t", work)
+    job.watch(heard.append)
+    started.set()
+    job.result.result(30)
+    assert (heard, job.progress) == ([progress], progress)
+
+
+def test_names_are_paths_only_when_they_look_like_one(place: Place, workspace: Workspace) -> None:
+    assert workspace.skill("ledger-clerk") == workspace.skill(str(place.main))
