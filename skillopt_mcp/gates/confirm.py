@@ -58,15 +58,16 @@ class _Walk:
     square: float = 0.0
 
     def take(self, pair: Pair) -> None:
-        """Bet on one pair. A missing one is the worst difference, so that losing replies never helps a candidate."""
+        """Bet on one pair. A missing one is the worst difference for an accept, so that losing replies never helps a
+        candidate, and says nothing for a reject, so that an outage condemns none."""
         self.n += 1
         if pair.base is None or pair.candidate is None:
             self.n_missing += 1
-            difference = -1.0
-        else:
-            self.base += pair.base
-            self.candidate += pair.candidate
-            difference = pair.candidate - pair.base
+            self.gains = [wealth * (1 - bet) for wealth, bet in zip(self.gains, _BETS, strict=True)]
+            return
+        self.base += pair.base
+        self.candidate += pair.candidate
+        difference = pair.candidate - pair.base
         self.difference += difference
         self.square += difference * difference
         below = self.min_effect - difference
@@ -122,9 +123,10 @@ def _growth(mean: float, square: float) -> float:
 
 def _n_expected(walk: _Walk, rule: ConfirmRule) -> int | None:
     """Return how many more pairs the nearer verdict is expected to take, were the rest like those seen."""
-    if walk.n < _MIN_PAIRS_TO_ESTIMATE:
+    n_scored = walk.n - walk.n_missing
+    if n_scored < _MIN_PAIRS_TO_ESTIMATE:
         return None
-    mean, square = walk.difference / walk.n, walk.square / walk.n
+    mean, square = walk.difference / n_scored, walk.square / n_scored
     below = rule.min_effect - mean
     below_square = square - 2 * rule.min_effect * mean + rule.min_effect**2
     estimates = []

@@ -88,11 +88,7 @@ def at(value: JsonValue, path: str) -> JsonValue | _Missing:
 
     The path "" is the value itself.
     """
-    if path.startswith("/"):
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
-    else:
-        steps = path.split(".") if path else []
-    for step in steps:
+    for step in steps_of(path):
         if isinstance(value, dict) and step in value:
             value = value[step]
         elif isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 7 and int(step) < len(value):
@@ -100,6 +96,13 @@ def at(value: JsonValue, path: str) -> JsonValue | _Missing:
         else:
             return _Missing()
     return value
+
+
+def steps_of(path: str) -> list[str]:
+    """Return the names and indexes that a path leads over."""
+    if path.startswith("/"):
+        return [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+    return path.split(".") if path else []
 
 
 def equal_values(first: JsonValue, second: JsonValue, tolerance: float) -> bool:

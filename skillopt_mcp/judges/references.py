@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from skillopt_mcp.judges.json_values import steps_of
 from skillopt_mcp.judges.tables import rows_of
 from skillopt_mcp.judges.text import listed
 from skillopt_mcp.records.judging import (
@@ -25,6 +27,9 @@ from skillopt_mcp.records.judging import (
 )  # fmt: skip
 
 
+_INDEX_DIGITS = 4
+
+
 def reference_answers(spec: JudgeSpec) -> list[str]:
     """Return answers of which a sensible judge passes at least one; [] when what it expects makes none."""
     match spec:
@@ -42,7 +47,11 @@ def reference_answers(spec: JudgeSpec) -> list[str]:
             return ["\n".join(f"{'#' * (spec.level or 2)} {title.strip()}" for title in listed(spec.expected))]
         case Json():
             # Under a schema more may be wanted than the fields tell.
-            return [json.dumps(_built(spec.fields))] if spec.json_schema is None else []
+            return (
+                [json.dumps(_built([(steps_of(path), value) for path, value in spec.fields.items()]))]
+                if spec.json_schema is None
+                else []
+            )
         case All() | Weighted():
             parts = [reference_answers(each.judge if isinstance(each, Part) else each) for each in spec.judges]
             alone = [answer for part in parts for answer in part]
@@ -51,18 +60,17 @@ def reference_answers(spec: JudgeSpec) -> list[str]:
             return []
 
 
-def _built(fields: dict[str, JsonValue]) -> JsonValue:
-    """Return the smallest value that has the fields; a step of digits is an index."""
-    if "" in fields:
-        return fields[""]
-    inner: dict[str, dict[str, JsonValue]] = {}
-    for path, value in fields.items():
-        step, _, rest = path.partition(".") if not path.startswith("/") else (path[1:], "", "")
-        inner.setdefault(step, {})[rest] = value
+def _built(fields: Sequence[tuple[list[str], JsonValue]]) -> JsonValue:
+    """Return the smallest value that has the fields, given as steps and value; a step of digits is an index."""
+    inner: dict[str, list[tuple[list[str], JsonValue]]] = {}
+    for steps, value in fields:
+        if not steps:
+            return value
+        inner.setdefault(steps[0], []).append((steps[1:], value))
     values = {step: _built(rest) for step, rest in inner.items()}
-    if all(step.isdigit() and int(step) < 1_000 for step in values):
-        items: list[JsonValue] = [None] * (max(map(int, values)) + 1)
-        for step, value in values.items():
-            items[int(step)] = value
-        return items
-    return values
+    if not all(step.isascii() and step.isdigit() and len(step) < _INDEX_DIGITS for step in values):
+        return values
+    items: list[JsonValue] = [None] * (max(map(int, values)) + 1)
+    for step, value in values.items():
+        items[int(step)] = value
+    return items

@@ -139,8 +139,12 @@ def sweep(leader: int) -> None:
     until = time.monotonic() + SWEEP_S
     while time.monotonic() < until:
         _kill(-leader)
-        for pid in _below(os.getpid()):
-            _kill(pid)
+        level = [os.getpid()]
+        while level:
+            # Each is killed before its children are looked for, so that it cannot make more of them meanwhile.
+            level = [child for parent in level for child in _children(parent)]
+            for pid in level:
+                _kill(pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -290,16 +294,8 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
 
 
-def _below(pid: int) -> list[int]:
-    """Return the processes below `pid`, parents first."""
-    found, level = [], [pid]
-    while level:
-        level = [child for parent in level for child in _children(parent)]
-        found += level
-    return found
-
-
 def _n_below(pid: int, enough: int) -> int:
+    """Return how many processes are below `pid`, counted until there are `enough`."""
     n, level = 0, [pid]
     while level and n < enough:
         level = [child for parent in level for child in _children(parent)]

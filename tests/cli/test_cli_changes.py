@@ -5,7 +5,7 @@ import pty
 import subprocess
 
 import pytest
-from conftest import BACKENDS, TARGET, parsed
+from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.operations.evaluating import evaluate_candidate

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import parsed
+from console import parsed
 
 from skillopt_mcp.backends.world import make_skill
 

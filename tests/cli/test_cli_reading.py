@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPT, parsed
+from console import SCRIPT, parsed
 
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.operations.demo import prepare_demo, run_demo

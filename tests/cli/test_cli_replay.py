@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import BACKENDS, TARGET, parsed
+from console import BACKENDS, TARGET, parsed
 
 SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120")
 

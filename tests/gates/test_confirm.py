@@ -103,6 +103,12 @@ def test_a_smaller_error_rate_asks_for_more_evidence() -> None:
     assert tenth.wealth >= 1 / tenth.alpha
 
 
+def test_an_outage_accepts_nothing_and_condemns_nothing() -> None:
+    outage = confirm([MISSING] * 200, ConfirmRule())
+    assert (outage.verdict, outage.n_missing, outage.n_expected) == ("undecided", 200, None)
+    assert confirm([MISSING] * 50 + [BETTER] * 30, ConfirmRule(max_pairs=400)).verdict == "undecided"
+
+
 def test_a_missing_arm_counts_as_the_worst_difference_and_stays_out_of_the_means() -> None:
     missing = confirm([BETTER, MISSING, Pair(0.0, None), SAME], ConfirmRule())
     worse = confirm([BETTER, WORSE, WORSE, SAME], ConfirmRule())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -20,8 +22,22 @@ HINTS = {
     "the answer names none of the options",
     "the answer names more than one option",
     "the answer names another option than the expected one",
+    "the answer has nothing in common with the expected one",
+    "the answer is too far from the expected one",
+    "the answer holds no JSON value",
+    "the answer holds more than one JSON value",
+    "the JSON value has other contents than expected",
+    "the answer holds no table",
+    "the table does not have the expected number of rows",
+    "the table does not have the expected number of columns",
+    "the table has other contents than expected",
+    "the answer is too long",
+    "the answer is too short",
+    "the answer lacks an expected heading",
+    "the answer is not good enough in all respects together",
 }
 ANSWERS = st.text(st.characters(), max_size=80) | st.from_regex(r"(Answer: |not |A |b\) |[-−$]?[0-9,.]{1,9}e?% ?){0,9}")
+THRESHOLDS = {"f1", "anls", "weighted"}
 WORDS = st.text(min_size=1, max_size=12)
 PATTERNS = st.sampled_from(["a", "^x+$", r"\d+", "(a|b)*c", r"\bé", "."])
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -34,8 +50,30 @@ LEAVES = st.one_of(
         lambda options: {"kind": "choice", "expected": options[0], "options": options},
         st.lists(WORDS | st.sampled_from("ABCabc12"), min_size=2, max_size=5),
     ),
+    st.builds(lambda e: {"kind": "f1", "expected": e}, st.lists(WORDS, min_size=1, max_size=3)),
+    st.builds(lambda e, t: {"kind": "anls", "expected": e, "threshold": t}, WORDS, st.floats(0.1, 1)),
+    st.builds(lambda f: {"kind": "json", "fields": f}, st.dictionaries(WORDS, st.integers() | WORDS, min_size=1)),
+    st.builds(
+        lambda rows, a: {"kind": "table", "expected": rows, "any_order": a},
+        st.lists(st.lists(WORDS, min_size=2, max_size=3), min_size=1, max_size=4),
+        st.booleans(),
+    ),
+    st.builds(lambda n, m: {"kind": "length", "min": n, "max": m}, st.integers(0, 9), st.none() | st.integers(9, 20)),
+    st.builds(lambda e: {"kind": "heading", "expected": e}, WORDS),
 )
-VALUES = LEAVES | st.builds(lambda judges: {"kind": "all", "judges": judges}, st.lists(LEAVES, min_size=1, max_size=3))
+VALUES = (
+    LEAVES
+    | st.builds(lambda judges: {"kind": "all", "judges": judges}, st.lists(LEAVES, min_size=1, max_size=3))
+    | st.builds(
+        lambda judges, threshold: {
+            "kind": "weighted",
+            "judges": [{"judge": judge, "weight": n + 1} for n, judge in enumerate(judges)],
+            "threshold": threshold,
+        },
+        st.lists(LEAVES, min_size=1, max_size=3),
+        st.floats(0.1, 1),
+    )
+)
 
 
 def spec_of(value: object) -> JudgeSpec:
@@ -50,8 +88,12 @@ def spec_of(value: object) -> JudgeSpec:
 @given(VALUES, ANSWERS)
 def test_every_answer_gets_a_score_within_bounds_and_a_hint_that_knows_nothing(value: object, answer: str) -> None:
     given_score = score(spec_of(value), answer)
+    assert isinstance(given_score, Score)
     assert 0.0 <= given_score.soft <= 1.0
-    assert (given_score.soft == 1.0) is given_score.hard
+    # Those with a threshold of their own pass below a full mark.
+    assert given_score.hard or given_score.soft < 1.0
+    if not THRESHOLDS & set(re.findall(r"'kind': '(\w+)'", str(value))):
+        assert given_score.hard is (given_score.soft == 1.0)
     assert set(filter(None, given_score.hint.split("; "))) <= HINTS
     assert (given_score.hint == "") is given_score.hard
     assert "\n" not in given_score.reason

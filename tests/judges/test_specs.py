@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,16 +12,8 @@ from hypothesis import strategies as st
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import check_spec, parse_judge
 from skillopt_mcp.records.judging import (
-    KINDS,
-    All,
-    Choice,
-    Exact,
-    JudgeSpec,
-    Numeric,
-    Regex,
-    parse_spec_json,
-    spec_json,
-)
+    KINDS, SPECS, All, Choice, Exact, JudgeSpec, Numeric, Regex, parse_spec_json, spec_json,
+)  # fmt: skip
 
 KNOWN = f"use one of {', '.join(KINDS)}"
 
@@ -127,6 +122,11 @@ JSON = st.recursive(
 )
 
 
+FIELDS = sorted(
+    {field.alias or name for spec in SPECS.values() for name, field in spec.model_fields.items()} - {"kind"}
+)
+
+
 def spec_or_message(value: object) -> JudgeSpec | str:
     """Return the spec of a value, or what is said of a value that is none."""
     try:
@@ -136,8 +136,8 @@ def spec_or_message(value: object) -> JudgeSpec | str:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["expected", "options", "judges", "pattern", "tolerance", "any"]), JSON),
-    st.sampled_from(["exact", "contains", "regex", "numeric", "choice", "all", "other"]),
+    st.dictionaries(st.sampled_from(FIELDS), JSON),
+    st.sampled_from([*KINDS, "other"]),
 )
 def test_any_value_is_a_spec_that_can_be_stored_or_bad_input(fields: dict[str, object], kind: str) -> None:
     spec = spec_or_message({"kind": kind, **fields})
@@ -146,3 +146,42 @@ def test_any_value_is_a_spec_that_can_be_stored_or_bad_input(fields: dict[str, o
         assert len(spec) < 400
     else:
         assert parse_spec_json(spec_json(spec)) == spec
+
+
+EXAMPLES: list[dict[str, object]] = [
+    {"kind": "json", "schema": {"type": "object", "properties": {"a": {"type": "null"}}}, "fields": {"a": None}},
+    {"kind": "table", "expected": [["a", "b"]], "any_order": True},
+    {"kind": "tool_called", "name": "search", "arguments": {"q": [1, None]}, "min": 0, "max": 3},
+    {"kind": "weighted", "judges": [{"judge": {"kind": "f1", "expected": ["a", "b"]}, "weight": 2.0}]},
+    {"kind": "rubric", "rubric": "Be right.", "votes": 3},
+    {"kind": "command", "name": "pytest-fast"},
+]
+
+
+@pytest.mark.parametrize("value", EXAMPLES, ids=lambda value: str(value["kind"]))
+def test_a_spec_is_stored_as_it_was_given(value: dict[str, object]) -> None:
+    text = spec_json(parse_judge(value))
+    assert json.loads(text) == value
+    assert parse_spec_json(text) == parse_judge(value)
+
+
+def test_every_kind_is_described_in_a_sentence_and_parsed_by_its_name() -> None:
+    for kind, spec in SPECS.items():
+        assert (spec.__doc__ or "").strip().endswith(".")
+        assert spec.model_fields["kind"].annotation == Literal[kind]  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize(
+    "inner", [{"kind": "exact"}, {"kind": "nope"}, 5, {"kind": "all", "judges": [{"kind": "regex", "pattern": "("}]}]
+)
+def test_a_bad_part_of_a_weighted_judge_is_named(inner: object) -> None:
+    with pytest.raises(BadInput):
+        parse_judge({"kind": "weighted", "judges": [{"judge": inner}]})
+
+
+def test_judges_nested_too_deep_are_refused_in_every_combination() -> None:
+    value: dict[str, object] = {"kind": "exact", "expected": "a"}
+    for _ in range(300):
+        value = {"kind": "weighted", "judges": [{"judge": value}]}
+    with pytest.raises(BadInput, match='more than "20" judges or "5" levels'):
+        parse_judge(value)

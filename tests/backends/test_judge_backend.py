@@ -1,0 +1,41 @@
+"""Judge backend: checks go to the commands, all else to the model."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from skillopt_mcp.backends.judges import Judges
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.judges.command import CommandRunner
+from skillopt_mcp.records.calls import Call, Question, Stage
+
+
+def call(stage: Stage) -> Call:
+    """Return a call of the role judge."""
+    return Call("judge", stage, Question("say", "this", stage), "d")
+
+
+def test_each_stage_goes_to_whoever_answers_it() -> None:
+    model, commands = Scripted(lambda call: "a grade"), Scripted(lambda call: "an exit", name="commands")
+    judges = Judges(model, commands)
+    assert asyncio.run(judges.complete(call("judge"))).text == "a grade"
+    assert asyncio.run(judges.complete(call("check"))).text == "an exit"
+    assert (model.n_calls, commands.n_calls) == (1, 1)
+    assert judges.fingerprint == "scripted+commands"
+
+
+def test_without_a_model_only_checks_are_answered() -> None:
+    judges = Judges(None, Scripted(lambda call: "an exit", name="commands"))
+    assert asyncio.run(judges.complete(call("check"))).text == "an exit"
+    with pytest.raises(BackendError, match="--judge BACKEND:MODEL"):
+        asyncio.run(judges.complete(call("judge")))
+
+
+def test_a_model_that_answers_later_cannot_judge() -> None:
+    model = Scripted(lambda call: "a grade", name="host")
+    model.deferred = True
+    with pytest.raises(BackendError, match="'host' cannot judge"):
+        Judges(model, CommandRunner({}))

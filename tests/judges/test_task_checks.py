@@ -1,0 +1,137 @@
+"""Task checks: judges that tell nothing, and tasks that are there twice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.judges.checking import TaskFinding, check_task, check_tasks
+from skillopt_mcp.judges.references import reference_answers
+from skillopt_mcp.judges.scoring import score
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.judging import Score
+from skillopt_mcp.records.tasks import NewTask, Split, Task
+
+PROMPT = "Which city is the capital of France? Choose Paris or London."
+
+
+def problems(judge: object, prompt: str = PROMPT) -> list[str]:
+    """Return what is wrong with one task, by the first words."""
+    return [text.split(":")[0] for text in check_task(NewTask(prompt, parse_judge(judge)))]
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        {"kind": "exact", "expected": "Paris"},
+        {"kind": "contains", "expected": ["Paris", "France", "Seine"]},
+        {"kind": "numeric", "expected": -1234.5},
+        {"kind": "numeric", "expected": 1e-7},
+        {"kind": "choice", "expected": "Paris", "options": ["Paris", "London"]},
+        {"kind": "f1", "expected": "The city of light", "threshold": 1.0},
+        {"kind": "anls", "expected": "Paris", "threshold": 1.0},
+        {"kind": "json", "fields": {"city": "Paris", "size.0.n": 2, "size.2": None, "/a~1b/c": 1}},
+        {"kind": "table", "expected": [["city", "n"], ["Paris", "2"]]},
+        {"kind": "regex", "pattern": "^Paris$"},
+        {"kind": "rubric", "rubric": "Names the city."},
+        {"kind": "command", "name": "check"},
+        {"kind": "tool_called", "name": "search"},
+        {"kind": "all", "judges": [{"kind": "contains", "expected": "Seine"}, {"kind": "numeric", "expected": 7}]},
+        {"kind": "weighted", "judges": [{"judge": {"kind": "exact", "expected": "Paris"}}]},
+    ],
+)
+def test_an_honest_judge_is_not_complained_of(judge: object) -> None:
+    assert problems(judge) == []
+
+
+@pytest.mark.parametrize(
+    ("judge", "told"),
+    [
+        ({"kind": "regex", "pattern": "x*"}, "an empty answer passes"),
+        ({"kind": "contains", "expected": "Paris"}, "the prompt itself passes as an answer"),
+        ({"kind": "regex", "pattern": "(?i)capital"}, "the prompt itself passes as an answer"),
+        ({"kind": "numeric", "expected": 12}, "the prompt itself passes as an answer"),
+        (
+            {"kind": "all", "judges": [{"kind": "exact", "expected": "a"}, {"kind": "exact", "expected": "b"}]},
+            'what the judge itself expects does not pass, such as "a b"',
+        ),
+        ({"kind": "length", "max": 5, "min": 1}, "only the form of an answer is judged"),
+    ],
+)  # fmt: skip
+def test_a_judge_that_tells_nothing_is_named(judge: object, told: str) -> None:
+    assert told in problems(judge, f"{PROMPT} Line 12")[0]
+
+
+def task(n: int, prompt: str, split: Split = "train") -> Task:
+    """Return task n, which wants its number."""
+    judge = parse_judge({"kind": "exact", "expected": f"answer {n}"})
+    return Task(n, 1, f"t{n}", prompt, judge, split, f"d{n}")
+
+
+LONG = "Sum the invoice lines of the supplier for March and state the total in euros with two decimals"
+
+
+def test_twins_within_a_split_and_leaks_between_splits_are_told_apart() -> None:
+    found = check_tasks(
+        [
+            task(1, LONG),
+            task(2, f" {LONG.upper()}  "),
+            task(3, LONG, "test"),
+            task(4, f"{LONG}, please", "val"),
+            task(5, LONG.replace("March", "April"), "train"),
+            task(6, "something else entirely, about boats and the weather at sea"),
+        ]
+    )
+    assert [(each.task, each.problem, each.other) for each in found] == [
+        ("t2", "duplicate", "t1"),
+        ("t3", "leak", "t1"),
+        ("t4", "leak", "t1"),
+        ("t5", "near-duplicate", "t1"),
+    ]
+    assert found[0] == TaskFinding("t2", "duplicate", "the same prompt as 't1': it counts twice", "t1")
+    assert "which is in train" in found[1].text
+
+
+def test_a_template_with_other_numbers_is_another_task() -> None:
+    tasks = [task(n, f"{LONG}: {n} and {n * 7}", split) for n, split in enumerate(("train", "val", "test"))]
+    assert check_tasks(tasks) == []
+
+
+def test_short_prompts_are_twins_only_when_equal() -> None:
+    assert check_tasks([task(1, "add them up"), task(2, "add them all up")]) == []
+    assert [each.problem for each in check_tasks([task(1, "add them up"), task(2, "Add  them up")])] == ["duplicate"]
+
+
+def plain(words: list[frozenset[str]]) -> set[int]:
+    """Return which sets overlap by 0.85 with an earlier one, by comparing all."""
+    return {
+        n for n, each in enumerate(words) if any(len(each & other) >= 0.85 * len(each | other) for other in words[:n])
+    }
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcdefghijklmnop"), min_size=5), max_size=30))
+def test_no_near_twin_is_overlooked(words: list[frozenset[str]]) -> None:
+    found = check_tasks([task(n, " ".join(sorted(each))) for n, each in enumerate(words)])
+    assert {int(each.task[1:]) for each in found} == plain(words)
+
+
+def test_thousands_of_tasks_are_compared_in_a_moment() -> None:
+    common = "Read the report and answer in one word whether the plan of the office was carried out as agreed in"
+    tasks = [task(n, f"{common} case {n} of office {n % 17} by clerk {n * 31 % 1009}") for n in range(2_000)]
+    started = time.perf_counter()
+    assert check_tasks(tasks) == []
+    assert time.perf_counter() - started < 5
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,2}){0,2}", fullmatch=True), st.integers(), min_size=1))
+def test_the_reference_of_fields_has_them_all_or_is_found_wanting(fields: dict[str, int]) -> None:
+    spec = parse_judge({"kind": "json", "fields": fields})
+    [answer] = reference_answers(spec)
+    found = score(spec, answer)
+    assert isinstance(found, Score)
+    # A field cannot stand both at a path and below it.
+    clash = any(path != other and f"{other}.".startswith(f"{path}.") for path in fields for other in fields)
+    assert found.hard or clash
