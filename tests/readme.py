@@ -1,4 +1,4 @@
-"""Readme: the parts of README.md that are made from the code; `python tests/readme.py` writes them, a test compares them."""
+"""Readme: the parts of README.md that are made from the code; `python -m tests.readme` writes them."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def command_table() -> str:
 
 def schema() -> str:
     """Return the schema of a new store: what the migrations made, under the comment that each table opens with."""
-    comments = dict(
-        (name, comment.strip())
+    comments = {
+        name: comment.strip()
         for path in migration_files()
         for comment, name in re.findall(r"((?:^--.*\n)+)create table (\w+)", path.read_text("utf-8"), re.MULTILINE)
-    )
+    }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
         connection = driver.connect(path)

@@ -15,7 +15,7 @@ LEVELS = [
     {"errors"},
     {"limits"},
     {"records"},
-    {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard"},
+    {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard", "environments"},
     {"backends", "folders", "livefiles", "renaming"},
     {"store"},
     {"calls"},

@@ -46,3 +46,9 @@ class Backend(Protocol):
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
         ...
+
+
+def environment_name(backend: Backend) -> str | None:
+    """Return the name of the environment that answers as this backend, None for any other."""
+    name: object = getattr(backend, "environment_name", None)
+    return name if isinstance(name, str) else None

@@ -41,10 +41,17 @@ def _anthropic(model: str) -> Backend:
     return open_anthropic(model)
 
 
+def _environment(model: str) -> Backend:
+    from skillopt_mcp.backends.environment import open_rolling  # noqa: PLC0415
+
+    return open_rolling(model)
+
+
 _LOADERS: dict[str, Callable[[str], Backend]] = {
     "simulated": _simulated,
     "scripted": _scripted,
     "openai": _openai,
     "anthropic": _anthropic,
+    "env": _environment,
 }
 BACKENDS: tuple[str, ...] = tuple(_LOADERS)

@@ -73,7 +73,7 @@ def _fault(edit: Edit, earlier: Sequence[Edit]) -> Miss | None:
     if edit.op != "delete" and edit.content is None:
         return Miss("invalid", f"{edit.op} needs content")
     for field, text in (("target", edit.target or ""), ("content", edit.content or "")):
-        if problem := _text_fault(text):
+        if problem := text_fault(text):
             return Miss("invalid", f"the {field} {problem}")
     if has_marker(edit.content or ""):
         return Miss("invalid", "the content has a marker of a protected region; leave the marker out")
@@ -81,7 +81,8 @@ def _fault(edit: Edit, earlier: Sequence[Edit]) -> Miss | None:
     return None if twin is None else Miss("no_change", f"the same as edit {twin}")
 
 
-def _text_fault(text: str) -> str:
+def text_fault(text: str) -> str:
+    """Return what is wrong with a text that is to stand in a skill, as the end of a sentence; empty when nothing is."""
     if "\0" in text:
         return "has a NUL character; leave it out"
     if len(text) > EDIT_BYTES:

@@ -61,13 +61,20 @@ class Document:
         Markers inside closed fenced code are text. A START without its END protects all that follows, an END without
         its START itself alone.
         """
-        if b"_START" not in self.content and b"_END" not in self.content:
-            return ()
-        markers = list(_MARKER.finditer(self.content, self.body_start))
-        # Only now is the fenced code worth finding.
-        markers = _outside(markers, self.code) if markers else []
-        regions = [region for kind in (b"SLOW_UPDATE", b"APPENDIX") for region in self._regions(markers, kind)]
+        regions = [region for kind in (b"SLOW_UPDATE", b"APPENDIX") for region in self._regions(self._markers, kind)]
         return _merged(regions)
+
+    def region(self, kind: str) -> tuple[int, int] | None:
+        """Return what the first whole region of a kind encloses, as (start, end) between its two markers, or None."""
+        opened: int | None = None
+        for marker in self._markers:
+            if marker[1] != kind.encode():
+                continue
+            if marker[2] == b"END" and opened is not None:
+                return opened, marker.start()
+            if marker[2] == b"START" and opened is None:
+                opened = marker.end()
+        return None
 
     @cached_property
     def reserved(self) -> tuple[tuple[int, int], ...]:
@@ -102,6 +109,14 @@ class Document:
             whole.append(cut)
             at = cut.end
         return (*whole, Span("body", at, len(self.content))) if at < len(self.content) else tuple(whole)
+
+    @cached_property
+    def _markers(self) -> list[re.Match[bytes]]:
+        if b"_START" not in self.content and b"_END" not in self.content:
+            return []
+        markers = list(_MARKER.finditer(self.content, self.body_start))
+        # Only now is the fenced code worth finding.
+        return _outside(markers, self.code) if markers else []
 
     def _regions(self, markers: list[re.Match[bytes]], kind: bytes) -> list[tuple[int, int]]:
         regions = []

@@ -26,7 +26,13 @@ def score_f1(spec: F1, answer: str) -> Score:
     Case, punctuation and the articles a, an, the count for nothing.
     """
     given = normalised(looked_at(answer)).split()
-    return _best(spec, answer, lambda expected: token_f1(given, normalised(expected).split()))
+    scored = _best(spec, answer, lambda expected: token_f1(given, normalised(expected).split()))
+    if not spec.exact:
+        return scored
+    # The same words in another order have an F1 of 1 too.
+    hard = is_whole(answer) and any(given == normalised(expected).split() for expected in listed(spec.expected))
+    reason = scored.reason.replace(f"{spec.threshold:g} passes", "only the text itself passes")
+    return Score(hard, scored.soft, reason, hint="" if hard else scored.hint or _APART)
 
 
 def score_anls(spec: Anls, answer: str) -> Score:

@@ -24,8 +24,7 @@ from skillopt_mcp.records.judging import (
     Part,
     Table,
     Weighted,
-)  # fmt: skip
-
+)
 
 _INDEX_DIGITS = 4
 
@@ -47,11 +46,8 @@ def reference_answers(spec: JudgeSpec) -> list[str]:
             return ["\n".join(f"{'#' * (spec.level or 2)} {title.strip()}" for title in listed(spec.expected))]
         case Json():
             # Under a schema more may be wanted than the fields tell.
-            return (
-                [json.dumps(_built([(steps_of(path), value) for path, value in spec.fields.items()]))]
-                if spec.json_schema is None
-                else []
-            )
+            fields = [(steps_of(path), value) for path, value in spec.fields.items()]
+            return [] if spec.json_schema else [json.dumps(_built(fields))]
         case All() | Weighted():
             parts = [reference_answers(each.judge if isinstance(each, Part) else each) for each in spec.judges]
             alone = [answer for part in parts for answer in part]

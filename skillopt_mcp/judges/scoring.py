@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from skillopt_mcp.judges.choices import score_choice
 from skillopt_mcp.judges.combined import combine_all, combine_weighted
+from skillopt_mcp.judges.environments import score_environment
 from skillopt_mcp.judges.json_values import score_json
 from skillopt_mcp.judges.numbers import score_numeric
 from skillopt_mcp.judges.overlap import score_anls, score_f1
@@ -19,6 +20,7 @@ from skillopt_mcp.records.judging import (
     F1,
     All,
     Anls,
+    ByEnvironment,
     Choice,
     Command,
     Contains,
@@ -36,7 +38,7 @@ from skillopt_mcp.records.judging import (
     ToolCalled,
     Unscored,
     Weighted,
-)  # fmt: skip
+)
 
 
 def score(spec: JudgeSpec, answer: str, messages: Sequence[Message] = ()) -> Score | Unscored:
@@ -87,6 +89,8 @@ def score_leaf(spec: Leaf, answer: str, messages: Sequence[Message]) -> Score | 
             return score_heading(spec, answer)
         case ToolCalled():
             return score_tool_called(spec, messages)
+        case ByEnvironment():
+            return score_environment(spec, messages)
         case Rubric():
             return Unscored("a rubric needs a judge model")
         case Command():

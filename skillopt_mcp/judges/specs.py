@@ -10,6 +10,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import quoted
 from skillopt_mcp.judges.checks import check_command
 from skillopt_mcp.judges.choices import check_choice
+from skillopt_mcp.judges.environments import check_environment
 from skillopt_mcp.judges.json_values import check_json
 from skillopt_mcp.judges.numbers import check_numeric
 from skillopt_mcp.judges.overlap import check_overlap
@@ -24,6 +25,7 @@ from skillopt_mcp.records.judging import (
     KINDS,
     All,
     Anls,
+    ByEnvironment,
     Choice,
     Command,
     Contains,
@@ -41,7 +43,7 @@ from skillopt_mcp.records.judging import (
     ToolCalled,
     Weighted,
     parse_spec,
-)  # fmt: skip
+)
 
 MAX_JUDGES = 20
 MAX_DEPTH = 5
@@ -100,6 +102,8 @@ def _check_leaf(spec: Leaf) -> None:
             check_rubric(spec)
         case Command():
             check_command(spec)
+        case ByEnvironment():
+            check_environment(spec)
 
 
 def _check_shape(value: object) -> None:

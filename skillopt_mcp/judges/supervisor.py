@@ -81,7 +81,11 @@ def main() -> None:
     os.close(out_write)
     os.close(status_write)
     ending = _supervised(job, leader, out_read, status_read)
-    os.write(1, json.dumps(ending).encode() + b"\n")
+    if ending["limit"] == "abandoned":
+        # Nobody is left to do it.
+        _remove(job["folder"])
+    else:
+        os.write(1, json.dumps(ending).encode() + b"\n")
 
 
 def _supervised(job: Job, leader: int, out: int, status: int) -> Ending:
@@ -343,6 +347,19 @@ def _give(folder: str, user: list[int]) -> None:
     for inner, folders, files in os.walk(folder):
         for name in (*folders, *files):
             os.chown(os.path.join(inner, name), *user)
+
+
+def _remove(folder: str) -> None:
+    for inner, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(inner, name))
+        for name in folders:
+            path = os.path.join(inner, name)
+            if os.path.islink(path):
+                os.unlink(path)
+            else:
+                os.rmdir(path)
+    os.rmdir(folder)
 
 
 def _kill(pid: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -24,8 +24,13 @@ class Parsed(Generic[M]):
     problem: str = ""
 
 
-def ask_parsed(ask: Ask, calls: Sequence[Call], model: type[M]) -> list[Parsed[M]]:
-    """Return the parsed reply to each call, asked together; unusable ones are asked again as child calls."""
+def ask_parsed(
+    ask: Ask, calls: Sequence[Call], model: type[M], check: Callable[[M], str] | None = None
+) -> list[Parsed[M]]:
+    """Return the parsed reply to each call, asked together; unusable ones are asked again as child calls.
+
+    `check` says what else is wrong with a parsed reply, and nothing ("") when it can be used.
+    """
     results: list[Parsed[M]] = [Parsed(None)] * len(calls)
     reasons: dict[int, str] = dict.fromkeys(range(len(calls)), "")
     for round_ in range(MAX_REASKS + 1):
@@ -33,19 +38,20 @@ def ask_parsed(ask: Ask, calls: Sequence[Call], model: type[M]) -> list[Parsed[M
             break
         replies = ask([_child(calls[i], round_, reason) for i, reason in reasons.items()])
         for i, reply in zip(list(reasons), replies, strict=True):
-            results[i], reasons[i] = _parsed(reply, model)
+            results[i], reasons[i] = _parsed(reply, model, check)
         reasons = {i: reason for i, reason in reasons.items() if reason}
     return results
 
 
-def _parsed(reply: Reply, model: type[M]) -> tuple[Parsed[M], str]:
+def _parsed(reply: Reply, model: type[M], check: Callable[[M], str] | None) -> tuple[Parsed[M], str]:
     """Return what became of a reply, and the reason to ask again if there is one: a missing reply stays missing."""
     if reply.missing:
         return Parsed(None, f"missing ({reply.fault}): {_beginning(reply.text)}"), ""
     parsed = parse_reply(reply.text, model)
     if isinstance(parsed, str):
         return Parsed(None, f"{parsed}: {_beginning(reply.text)}"), parsed
-    return Parsed(parsed), ""
+    problem = check(parsed) if check else ""
+    return (Parsed(None, f"{problem}: {_beginning(reply.text)}"), problem) if problem else (Parsed(parsed), "")
 
 
 def _child(call: Call, round_: int, reason: str) -> Call:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import re
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from skillopt_mcp.errors import BadInput
 
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_SHARED = "edit_rules"
+_SHARED = ("edit_rules", "suggestion_rules", "rewrite_rules", "earlier_steps")
 _KNOWN = frozenset({"budget"})
 _MAX_BYTES = 1 << 18
 
@@ -24,10 +25,72 @@ class Prompts:
 
     analyst_failure: str
     analyst_success: str
-    merge: str
+    analyst_contrast: str
+    suggest_failure: str
+    suggest_success: str
+    suggest_contrast: str
+    rewrite_failure: str
+    rewrite_success: str
+    rewrite_contrast: str
+    skill_aware: str
+    merge_failure: str
+    merge_success: str
+    merge_final: str
+    merge_suggestions: str
+    merge_rewrites: str
+    autonomous: str
     rank: str
+    rank_suggestions: str
+    rewrite: str
+    slow_update: str
+    meta_skill: str
 
     @cached_property
+    def digest(self) -> str:
+        """Return the sha256 (hex) of all texts: a run freezes it."""
+        return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()
+
+
+NAMES: tuple[str, ...] = tuple(field.name for field in fields(Prompts))
+
+
+def load_prompts(overrides: Path | None = None) -> Prompts:
+    """Return the shipped prompts, those in `overrides` (NAME.md) in their place.
+
+    Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
+    uses a placeholder that nothing fills.
+    """
+    found = _override_paths(overrides) if overrides is not None else {}
+    paths = {name: found.get(name, _FOLDER / f"{name}.md") for name in (*NAMES, *_SHARED)}
+    texts = {name: _read(path) for name, path in paths.items()}
+    for name, text in texts.items():
+        allowed = _KNOWN if name in _SHARED else _KNOWN | set(_SHARED)
+        unknown = sorted(set(_PLACEHOLDER.findall(text)) - allowed)
+        if unknown:
+            raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
+    shared = {name: texts.pop(name).strip() for name in _SHARED}
+    return Prompts(**{name: _with_shared(text, shared) for name, text in texts.items()})
+
+
+def stored_prompts(text: str) -> Prompts:
+    """Return the prompts of a run's row (json). Raises BadInput when they are not prompts of this program.
+
+    A run of before the merges had prompts of their own keeps its one for all of them; the shipped ones fill what it did
+    not have, and its config asks none of them.
+    """
+    found: dict[str, str] = json.loads(text)
+    if "merge" in found:
+        merge = found.pop("merge")
+        found |= dict.fromkeys(("merge_failure", "merge_success", "merge_final"), merge)
+        found = asdict(load_prompts()) | found
+    missing, unknown = sorted(set(NAMES) - set(found)), sorted(set(found) - set(NAMES))
+    if missing or unknown:
+        odd = f"lacks the prompt '{missing[0]}'" if missing else f"has a prompt '{unknown[0]}' that nothing asks"
+        raise BadInput(f"the run was begun by another release and {odd}: go on with that release, or begin a new run")
+    return Prompts(**found)
+
+
+@cached_property
     def digest(self) -> str:
         """Return the sha256 (hex) of all texts: a run freezes it."""
         return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()
@@ -74,12 +137,12 @@ def fill(text: str, **values: object) -> str:
     return _PLACEHOLDER.sub(value, text)
 
 
-def _with_rules(text: str, rules: str) -> str:
-    return _PLACEHOLDER.sub(lambda match: rules if match[1] == _SHARED else match[0], text)
+def _with_shared(text: str, shared: dict[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: shared.get(match[1], match[0]), text)
 
 
 def _override_paths(folder: Path) -> dict[str, Path]:
-    known = (*NAMES, _SHARED)
+    known = (*NAMES, *_SHARED)
     try:
         paths = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix == ".md"}
     except OSError as error:

@@ -34,9 +34,15 @@ def cut_middle(text: str, limit: int) -> str:
     return text[:head] + marker + text[len(text) - (keep - head) :]
 
 
-def render_evidence(skill: str, body: str) -> str:
-    """Return the evidence of one question: the skill's whole text (anchors are copied from it), then `body`."""
-    return f"## Skill\n\n{fence(skill, 'skill')}\n\n## Evidence\n\n{body}\n"
+def render_evidence(skill: str, body: str, notes: str = "", history: str = "") -> str:
+    """Return the evidence of one question: the skill's whole text (anchors are copied from it), then `body`.
+
+    Between them come the optimizer's notes and what earlier steps tried, when there is either.
+    """
+    before = f"## Notes from earlier epochs\n\n{fence(notes, 'notes')}\n\n" if notes else ""
+    if history:
+        before += f"## Earlier steps\n\n{fence(history, 'history')}\n\n"
+    return f"## Skill\n\n{fence(skill, 'skill')}\n\n{before}## Evidence\n\n{body}\n"
 
 
 def render_trajectories(trajectories: Sequence[Trajectory], limit: int = TRAJECTORY_LIMIT) -> str:
@@ -46,10 +52,33 @@ def render_trajectories(trajectories: Sequence[Trajectory], limit: int = TRAJECT
     return "\n\n".join(_trajectory(number, each, limit) for number, each in enumerate(trajectories, start=1))
 
 
+def render_contrasts(pairs: Sequence[tuple[Trajectory, Trajectory]], limit: int = TRAJECTORY_LIMIT) -> str:
+    """Return pairs of attempts at one task, the failed one before the one that succeeded, numbered through."""
+    parts = []
+    for n, (failed, succeeded) in enumerate(pairs):
+        attempts = (_trajectory(2 * n + 1, failed, limit), _trajectory(2 * n + 2, succeeded, limit))
+        parts.append("\n\n".join((f"## Task {n + 1}, attempted twice", *attempts)))
+    return "\n\n".join(parts)
+
+
 def render_edits(edits: Sequence[Edit]) -> str:
     """Return the edits as a fenced JSON list, numbered from 1: the numbers that merge and rank answer with."""
     rows = [json.dumps(_edit(number, edit), ensure_ascii=False) for number, edit in enumerate(edits, start=1)]
     return fence("[\n" + ",\n".join(rows) + "\n]", "json")
+
+
+def render_suggestions(suggestions: Sequence[Edit]) -> str:
+    """Return suggestions as a fenced JSON list, numbered from 1."""
+    rows = [json.dumps(_suggestion(number, each), ensure_ascii=False) for number, each in enumerate(suggestions, 1)]
+    return fence("[\n" + ",\n".join(rows) + "\n]", "json")
+
+
+def render_rewrites(rewrites: Sequence[Edit]) -> str:
+    """Return whole texts of the skill, numbered from 1, each in a fence of its own."""
+    return "\n\n".join(
+        f"### Text {number} (from {_from(each)}, support {each.support})\n{fence(each.content or '', 'text')}"
+        for number, each in enumerate(rewrites, start=1)
+    )
 
 
 def _trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
@@ -83,4 +112,15 @@ def _edit(number: int, edit: Edit) -> dict[str, object]:
         row["target"] = edit.target
     if edit.content is not None:
         row["content"] = edit.content
-    return row | {"support": edit.support, "from": "failures" if edit.from_failure else "successes"}
+    return row | {"support": edit.support, "from": _from(edit)}
+
+
+def _suggestion(number: int, edit: Edit) -> dict[str, object]:
+    row: dict[str, object] = {"number": number, "instruction": edit.content}
+    if edit.target is not None:
+        row["where"] = edit.target
+    return row | {"support": edit.support, "from": _from(edit)}
+
+
+def _from(edit: Edit) -> str:
+    return "failures" if edit.from_failure else "successes"

@@ -14,8 +14,11 @@ from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 
 TOOL_CALL = "tool_call"
+EVALUATION = "evaluation"
 Role = Literal["target", "optimizer", "judge"]
-Stage = Literal["rollout", "reflect", "merge", "rank", "judge", "check"]
+Stage = Literal[
+    "rollout", "reflect", "merge", "budget", "rank", "rewrite", "slow_update", "meta_skill", "judge", "check",
+]  # fmt: skip
 Fault = Literal[
     "rate_limit", "overloaded", "timeout", "connection", "server", "auth", "model_not_found", "context_too_long",
     "unsupported", "refusal", "truncated", "malformed", "empty", "internal",
@@ -82,7 +85,8 @@ class Message:
     """One message of a transcript: `role` is system, user, assistant, tool_call or tool; `name` a tool's name.
 
     A call of a tool is a message of its own: role TOOL_CALL, the tool's name, and its arguments as a JSON object; what
-    the tool returned follows with the role `tool`. Only backends write them, so an answer cannot pretend to a call.
+    the tool returned follows with the role `tool`. An environment that scores its own rollouts records the score with the
+    role EVALUATION. Only backends write these, so an answer cannot pretend to a call or a score.
     """
 
     role: str

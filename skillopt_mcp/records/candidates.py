@@ -16,7 +16,7 @@ PromotionState = Literal["pending", "done", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A version proposed to follow `base_version`; `findings` of the guard, when there are any, hold it for a person."""
+    """A version proposed to follow `base_version`; `findings` of the guard, if any, hold it for a person."""
 
     id: str
     skill_id: int
@@ -39,7 +39,7 @@ class NewCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A gate's verdict; `inputs` (json) is all that it recomputes from, `scope` the run and step or the confirmation."""
+    """A gate's verdict; `inputs` (json) is all that it recomputes from, `scope` the run and step, or the test."""
 
     skill_id: int
     gate: str

@@ -11,6 +11,8 @@ from skillopt_mcp.records.tasks import Task
 SearchVerdict = Literal["accept_best", "accept", "reject"]
 ConfirmVerdict = Literal["accept", "reject", "undecided"]
 Metric = Literal["hard", "soft", "mixed"]
+Change = Literal["regressed", "persistent_fail", "improved", "stable_success"]
+PairPolicy = Literal["mixed", "changed", "unchanged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Trajectory:
     """What happened in one attempt, whether a rollout or a real session: what reflection reads.
 
     `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `hint` never quotes a reference.
+    `task_id` is known of rollouts only.
     """
 
     id: str
@@ -67,6 +70,22 @@ class Trajectory:
     soft: float | None
     hint: str
     source: Literal["rollout", "session"]
+    task_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Longitudinal:
+    """One train task under the versions of two adjacent epochs: both attempts have a score."""
+
+    before: Trajectory
+    after: Trajectory
+
+    @property
+    def change(self) -> Change:
+        """Return what became of the task from one epoch to the next."""
+        if self.before.hard:
+            return "stable_success" if self.after.hard else "regressed"
+        return "improved" if self.after.hard else "persistent_fail"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,15 @@ class Choice(Spec):
 
 
 class F1(Spec):
-    """The answer shares words with one of `expected`: soft is the token F1 of SQuAD, passed from `threshold` on."""
+    """The answer shares words with one of `expected`: soft is the token F1 of SQuAD, passed from `threshold` on.
+
+    With `exact` it passes when it is one of them (case, punctuation and articles aside), whatever the threshold.
+    """
 
     kind: Literal["f1"]
     expected: str | list[str]
     threshold: float = Field(default=0.8, gt=0, le=1)
+    exact: bool = False
 
 
 class Anls(Spec):
@@ -154,6 +158,16 @@ class Command(Spec):
     name: str
 
 
+class ByEnvironment(Spec):
+    """The environment `name` scored the attempt itself: only what its backend recorded beside the answer counts.
+
+    An attempt that another backend made has no score. Verdicts on such tasks say who scored them.
+    """
+
+    kind: Literal["environment"]
+    name: str
+
+
 class All(Spec):
     """Every judge in `judges` passes; soft is their mean."""
 
@@ -178,7 +192,7 @@ class Weighted(Spec):
 
 Leaf = (
     Exact | Contains | Regex | Numeric | Choice | F1 | Anls | Json | Table | ToolCalled | Length | Heading | Rubric
-    | Command
+    | Command | ByEnvironment
 )  # fmt: skip
 JudgeSpec = Annotated[Leaf | All | Weighted, Field(discriminator="kind")]
 for _model in (All, Part, Weighted):
@@ -187,7 +201,7 @@ _ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec)
 SPECS: dict[str, type[Spec]] = {
     "exact": Exact, "contains": Contains, "regex": Regex, "numeric": Numeric, "choice": Choice, "f1": F1, "anls": Anls,
     "json": Json, "table": Table, "tool_called": ToolCalled, "command": Command, "rubric": Rubric, "length": Length,
-    "heading": Heading, "all": All, "weighted": Weighted,
+    "heading": Heading, "environment": ByEnvironment, "all": All, "weighted": Weighted,
 }  # fmt: skip
 KINDS: tuple[str, ...] = tuple(SPECS)
 

@@ -23,19 +23,136 @@ class EditReply(_Reply):
     path: str = MAIN_FILE
 
 
-class PatchReply(_Reply):
+class ProposalReply(_Reply):
+    """What every reply that proposes changes has in common; `proposals` puts each into the form of an edit."""
+
+    reasoning: str = ""
+
+    def proposals(self) -> list[EditReply]:
+        """Return the proposed changes: edits, suggestions (appends that are to be worked in), or one whole text."""
+        return []
+
+    def parents(self) -> list[list[int]]:
+        """Return for each proposal the numbers of the merged ones that it stands for, as the model claims."""
+        return []
+
+
+class PatchReply(ProposalReply):
     """Edits that would have prevented the failures, or kept the successes, and the reasoning behind them."""
 
-    reasoning: str = ""
     edits: list[EditReply] = Field(default_factory=list)
 
+    def proposals(self) -> list[EditReply]:
+        """Return the edits."""
+        return self.edits
 
-class MergeReply(_Reply):
+
+class MergeReply(PatchReply):
     """The merged patch. `merged_from` lists, per edit, the numbers of the input edits that it stands for."""
 
-    reasoning: str = ""
-    edits: list[EditReply] = Field(default_factory=list)
     merged_from: list[list[int]] = Field(default_factory=list)
+
+    def parents(self) -> list[list[int]]:
+        """Return `merged_from`."""
+        return self.merged_from
+
+
+class SuggestionReply(_Reply):
+    """One change to make: what the skill is to say, and `where` in it (a heading, or words of a rule)."""
+
+    instruction: str
+    where: str = ""
+
+
+class SuggestReply(ProposalReply):
+    """Suggestions for a later rewrite of the skill, and the reasoning behind them."""
+
+    suggestions: list[SuggestionReply] = Field(default_factory=list)
+
+    def proposals(self) -> list[EditReply]:
+        """Return the suggestions, each as an append of its instruction; blank ones are none."""
+        return [
+            EditReply(op="append", target=each.where or None, content=each.instruction)
+            for each in self.suggestions
+            if each.instruction.strip()
+        ]
+
+
+class MergeSuggestionsReply(SuggestReply):
+    """The merged suggestions. `merged_from` lists, per suggestion, the numbers of those that it stands for."""
+
+    merged_from: list[list[int]] = Field(default_factory=list)
+
+    def parents(self) -> list[list[int]]:
+        """Return `merged_from`."""
+        return self.merged_from
+
+
+class RewriteReply(ProposalReply):
+    """The whole new text of SKILL.md; empty when nothing should change."""
+
+    skill: str = ""
+
+    def proposals(self) -> list[EditReply]:
+        """Return the new text as the replacement of the whole file."""
+        return [EditReply(op="replace", content=self.skill)] if self.skill.strip() else []
+
+
+class MergeRewritesReply(RewriteReply):
+    """One text made of several. `merged_from` lists the numbers of the texts that something was taken from."""
+
+    merged_from: list[int] = Field(default_factory=list)
+
+    def parents(self) -> list[list[int]]:
+        """Return `merged_from`, for the one proposal."""
+        return [self.merged_from]
+
+
+class ClassReply(_Reply):
+    """Why the attempt of this number failed: the skill is wrong or silent (defect), or was not followed (lapse)."""
+
+    trajectory: int
+    kind: Literal["defect", "lapse"]
+
+
+class AwareReply(ProposalReply):
+    """What skill-aware reflection adds to a proposal: a class per failure, and notes on rules that were passed over."""
+
+    classified: list[ClassReply] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+
+class AwarePatchReply(AwareReply, PatchReply):
+    """Edits for the defects, notes for the lapses."""
+
+
+class AwareSuggestReply(AwareReply, SuggestReply):
+    """Suggestions for the defects, notes for the lapses."""
+
+
+class AwareRewriteReply(AwareReply, RewriteReply):
+    """A new text for the defects, notes for the lapses."""
+
+
+class BudgetReply(_Reply):
+    """How many of the proposed changes to make now."""
+
+    reasoning: str = ""
+    n: int
+
+
+class SlowUpdateReply(_Reply):
+    """The guidance that the skill is to carry from now on; empty leaves it as it is."""
+
+    reasoning: str = ""
+    guidance: str = ""
+
+
+class MetaSkillReply(_Reply):
+    """The optimizer's notes to itself; empty keeps those that there are."""
+
+    reasoning: str = ""
+    notes: str = ""
 
 
 class RankReply(_Reply):
@@ -65,5 +182,9 @@ class CheckReply(_Reply):
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "patch": PatchReply, "merge": MergeReply, "rank": RankReply, "rubric": RubricReply, "check": CheckReply,
+    "patch": PatchReply, "suggest": SuggestReply, "rewrite": RewriteReply,
+    "aware_patch": AwarePatchReply, "aware_suggest": AwareSuggestReply, "aware_rewrite": AwareRewriteReply,
+    "merge": MergeReply, "merge_suggestions": MergeSuggestionsReply, "merge_rewrites": MergeRewritesReply,
+    "budget": BudgetReply, "rank": RankReply, "slow_update": SlowUpdateReply, "meta_skill": MetaSkillReply,
+    "rubric": RubricReply, "check": CheckReply,
 }  # fmt: skip

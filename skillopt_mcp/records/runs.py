@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.records.candidates import Decision, NewCandidate
+from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Mean, Trial
 
 RunStatus = Literal["running", "stopped", "finished"]
+StepKind = Literal["step", "slow", "meta"]
 StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids; target and optimizer are backend specs."""
+    """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
+
+    Target and optimizer are backend specs; `note` is what earlier runs left for the optimizer.
+    """
 
     id: str
     skill_id: int
@@ -29,10 +34,15 @@ class Run:
     optimizer: str
     status: RunStatus
     result: str | None = None
+    note: str = ""
 
 
 class StepRecord(BaseModel):
-    """What a step did and where it left the run: enough to go on from, and to draw the learning curve."""
+    """What a step did and where it left the run: enough to go on from, and to draw the learning curve.
+
+    `n` counts the rows of a run: its steps, and the slow updates and meta notes that end an epoch. `patterns` are the
+    mistakes that the analysts saw; `train_by_type` and `val_by_type` (the candidate's) are means by a task's first tag.
+    """
 
     model_config = ConfigDict(frozen=True)
     n: int
@@ -53,13 +63,30 @@ class StepRecord(BaseModel):
     n_missing: int
     unmatched: tuple[str, ...] = ()
     unusable: tuple[str, ...] = ()
+    kind: StepKind = "step"
+    patterns: tuple[str, ...] = ()
+    train_by_type: dict[str, Mean] = Field(default_factory=dict)
+    val_by_type: dict[str, Mean] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TriedEdit:
+    """An edit that a step of a run tried, with the step's verdict and its scores on val (None: not evaluated)."""
+
+    n: int
+    epoch: int
+    verdict: StepVerdict
+    edit: Edit
+    current: float
+    candidate: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """A finished step with everything that one transaction stores of it."""
+    """A finished step with everything that one transaction stores of it; `note` is one for the optimizer."""
 
     record: StepRecord
     trials: tuple[Trial, ...]
     candidate: NewCandidate | None = None
     decision: Decision | None = None
+    note: str = ""

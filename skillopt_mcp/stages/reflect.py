@@ -1,82 +1,165 @@
-"""Reflect: the optimizer reads what happened, in minibatches of failures and of successes, and proposes patches."""
+"""Reflect: the optimizer reads what happened, in minibatches of a kind, and proposes changes.
+
+Minibatches hold failures, or successes, or pairs of a failed and a successful attempt at one task.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from skillopt_mcp.prompts.asking import ask_parsed
-from skillopt_mcp.prompts.loading import Prompts, fill
-from skillopt_mcp.prompts.rendering import render_evidence, render_trajectories
-from skillopt_mcp.records.calls import Ask, Call, Question
+from skillopt_mcp.documents.appendix import clean_note
+from skillopt_mcp.prompts.asking import Parsed, ask_parsed
+from skillopt_mcp.prompts.forms import Brief, Group
+from skillopt_mcp.prompts.rendering import TRAJECTORY_LIMIT, render_contrasts, render_trajectories
+from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.replies import EditReply, PatchReply
-from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.replies import AwareReply, EditReply, ProposalReply
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
+
+MOST_PATTERNS = 8
+NotesFrom = Literal["both", "failure_only"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """The patches that came of a batch, and why some minibatches gave none."""
+    """The patches that came of a batch, and why some minibatches gave none.
+
+    `notes` point at rules that were passed over, each an edit of the appendix; `patterns` are the mistakes that were seen.
+    """
 
     patches: tuple[Patch, ...]
     unusable: tuple[str, ...]
+    notes: tuple[Edit, ...] = ()
+    patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectSettings:
-    """How to reflect: this step's edit budget, the size of a minibatch, the prompts, and the draw."""
+    """How to reflect: attempts per minibatch, characters per attempt, and what to ask.
 
-    budget: int
-    minibatch: int
-    prompts: Prompts
-    draw: str
+    With `aware`, lapses are told from defects; `notes_from` says whose analysts may write notes on lapses.
+    """
+
+    minibatch: int = 8
+    limit: int = TRAJECTORY_LIMIT
+    failure_only: bool = False
+    aware: bool = False
+    notes_from: NotesFrom = "both"
 
 
-def reflect(ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], settings: ReflectSettings) -> Reflection:
-    """Return a patch per minibatch of failures (hard is 0) and of successes, of at most the step's budget each.
+@dataclass(frozen=True, slots=True)
+class _Minibatch:
+    group: Group
+    n: int
+    attempts: tuple[Trajectory, ...]
+
+
+def reflect(
+    ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings
+) -> Reflection:
+    """Return a patch per minibatch of failures (hard is 0), of successes and of contrasts, within the step's budget each.
 
     What has no score is neither. Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's
     trajectories.
     """
-    if settings.budget < 1:
+    if brief.budget < 1:
         return Reflection((), ())
-    failures = [each for each in evidence if each.hard is False]
-    successes = [each for each in evidence if each.hard]
-    calls, sources = [], []
-    for name, group in (("failure", failures), ("success", successes)):
-        for n, minibatch in enumerate(_minibatches(group, settings, name)):
-            calls.append(_question(files, minibatch, settings, f"{settings.draw}/{name}{n}"))
-            sources.append((name, tuple(each.id for each in minibatch)))
-    patches, unusable = [], []
-    for parsed, (name, ids) in zip(ask_parsed(ask, calls, PatchReply), sources, strict=True):
-        if parsed.value is None:
-            unusable.append(f"{name} analyst: {parsed.problem}")
-        elif parsed.value.edits:
-            edits = tuple(
-                _edit(reply, ids, from_failure=name == "failure") for reply in parsed.value.edits[: settings.budget]
-            )
-            patches.append(Patch(edits, parsed.value.reasoning))
-    return Reflection(tuple(patches), tuple(unusable))
-
-
-def _minibatches(group: Sequence[Trajectory], settings: ReflectSettings, name: str) -> list[list[Trajectory]]:
-    order = list(group)
-    random.Random(f"{settings.draw}/{name}").shuffle(order)
-    return [order[start : start + settings.minibatch] for start in range(0, len(order), settings.minibatch)]
-
-
-def _question(files: SkillFiles, minibatch: list[Trajectory], settings: ReflectSettings, draw: str) -> Call:
-    failed = not minibatch[0].hard
-    prompt = settings.prompts.analyst_failure if failed else settings.prompts.analyst_success
-    question = Question(
-        instructions=fill(prompt, budget=settings.budget),
-        evidence=render_evidence(files.text, render_trajectories(minibatch)),
-        schema="patch",
-        refs=tuple(each.id for each in minibatch),
+    minibatches = _minibatches(evidence, brief, settings)
+    replies: dict[int, Parsed[ProposalReply]] = {}
+    for aware in (False, True):
+        chosen = [i for i, each in enumerate(minibatches) if _is_aware(each, settings) == aware]
+        calls = [_call(files, minibatches[i], brief, settings) for i in chosen]
+        _, model = brief.form.analyst_reply(aware=aware)
+        parsed = ask_parsed(ask, calls, model, lambda reply: brief.form.problem(files, reply)) if calls else []
+        replies |= zip(chosen, parsed, strict=True)
+    outcomes = [_read(minibatch, replies[i], brief.budget) for i, minibatch in enumerate(minibatches)]
+    return Reflection(
+        patches=tuple(patch for each in outcomes for patch in each.patches),
+        unusable=tuple(note for each in outcomes for note in each.unusable),
+        notes=tuple(note for each in outcomes for note in each.notes),
+        patterns=tuple(pattern for each in outcomes for pattern in each.patterns)[:MOST_PATTERNS],
     )
-    return Call("optimizer", "reflect", question, draw)
+
+
+def _minibatches(evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings) -> list[_Minibatch]:
+    pairs = _contrasts(evidence)
+    paired = {each.id for pair in pairs for each in pair}
+    rest = [each for each in evidence if each.id not in paired]
+    failures = [(each,) for each in rest if each.hard is False]
+    successes = [(each,) for each in rest if each.hard and not settings.failure_only]
+    groups: list[tuple[Group, Sequence[tuple[Trajectory, ...]], int]] = [
+        ("failure", failures, settings.minibatch),
+        ("success", successes, settings.minibatch),
+        ("contrast", pairs, max(1, settings.minibatch // 2)),
+    ]
+    found = []
+    for name, units, size in groups:
+        order = list(units)
+        random.Random(f"{brief.draw}/{name}").shuffle(order)
+        chunks = [order[start : start + size] for start in range(0, len(order), size)]
+        found += [_Minibatch(name, n, tuple(each for unit in chunk for each in unit)) for n, chunk in enumerate(chunks)]
+    return found
+
+
+def _contrasts(evidence: Sequence[Trajectory]) -> list[tuple[Trajectory, Trajectory]]:
+    """Return the first failed and the first successful attempt at each task that has both."""
+    firsts: dict[int, dict[bool, Trajectory]] = {}
+    for each in evidence:
+        if each.task_id is not None and each.hard is not None:
+            firsts.setdefault(each.task_id, {}).setdefault(each.hard, each)
+    return [(found[False], found[True]) for found in firsts.values() if len(found) == 2]
+
+
+def _is_aware(minibatch: _Minibatch, settings: ReflectSettings) -> bool:
+    return settings.aware and (minibatch.group != "success" or settings.notes_from == "both")
+
+
+def _call(files: SkillFiles, minibatch: _Minibatch, brief: Brief, settings: ReflectSettings) -> Call:
+    aware = _is_aware(minibatch, settings)
+    schema, _ = brief.form.analyst_reply(aware=aware)
+    failure, success, contrast = brief.form.analyst
+    prompt = {"failure": failure, "success": success, "contrast": contrast}[minibatch.group]
+    attempts = minibatch.attempts
+    if minibatch.group == "contrast":
+        body = render_contrasts(list(zip(attempts[::2], attempts[1::2], strict=True)), settings.limit)
+    else:
+        body = render_trajectories(attempts, settings.limit)
+    instructions = brief.instructions(prompt, "skill_aware") if aware else brief.instructions(prompt)
+    question = brief.question(files, instructions, body, schema, tuple(each.id for each in attempts))
+    return Call("optimizer", "reflect", question, f"{brief.draw}/{minibatch.group}{minibatch.n}")
+
+
+def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], budget: int) -> Reflection:
+    """Return what one analyst's reply comes to."""
+    reply, name = parsed.value, minibatch.group
+    if reply is None:
+        return Reflection((), (f"{name} analyst: {parsed.problem}",))
+    ids = tuple(each.id for each in minibatch.attempts)
+    proposals, unusable, notes = reply.proposals()[:budget], (), ()
+    patterns = (reply.reasoning,) if reply.reasoning and name != "success" else ()
+    if isinstance(reply, AwareReply):
+        failed = {each.id for each in minibatch.attempts if not each.hard}
+        lapses = {ids[each.trajectory - 1] for each in reply.classified if _is_lapse(each.kind, each.trajectory, ids)}
+        notes = _notes(reply, tuple(id for id in ids if id in lapses) or ids)
+        if proposals and failed and failed <= lapses:
+            unusable, proposals = (f"{name} analyst: changes without a defect behind them were left out",), []
+        ids = tuple(id for id in ids if id not in lapses)
+    edits = tuple(_edit(each, ids, from_failure=name != "success") for each in proposals)
+    patches = (Patch(edits, reply.reasoning),) if edits else ()
+    return Reflection(patches, unusable, notes, patterns)
+
+
+def _is_lapse(kind: str, number: int, ids: tuple[str, ...]) -> bool:
+    return kind == "lapse" and 1 <= number <= len(ids)
+
+
+def _notes(reply: AwareReply, sources: tuple[str, ...]) -> tuple[Edit, ...]:
+    cleaned = [note for text in reply.notes if (note := clean_note(text))]
+    return tuple(Edit("append", None, note, MAIN_FILE, sources) for note in dict.fromkeys(cleaned))
 
 
 def _edit(reply: EditReply, sources: tuple[str, ...], *, from_failure: bool) -> Edit:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.judges.judging import judge_all
-from skillopt_mcp.records.calls import Ask, Call, Reply, Rollout
+from skillopt_mcp.records.calls import EVALUATION, Ask, Call, Reply, Rollout
 from skillopt_mcp.records.evidence import Attempted, Trajectory, Trial
 from skillopt_mcp.records.judging import Score, Unscored
 from skillopt_mcp.records.skills import SkillFiles
@@ -40,7 +40,7 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
             id=f"trial:{trial.reply.id}",
             prompt=trial.task.prompt,
             answer=trial.reply.text,
-            messages=trial.reply.messages,
+            messages=tuple(message for message in trial.reply.messages if message.role != EVALUATION),
             hard=trial.hard,
             soft=trial.soft,
             hint=trial.hint,

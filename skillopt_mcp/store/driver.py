@@ -26,6 +26,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _SETTINGS = (
     "pragma page_size = 2048",  # of a new store: half the bytes written for a small row, no slower for a large one
     "pragma synchronous = full",
+    "pragma wal_autocheckpoint = 4000",  # pages: a page that is hot for a while is copied once
     "pragma journal_size_limit = 67108864",
     "pragma trusted_schema = off",
     "pragma cell_size_check = on",

@@ -6,16 +6,25 @@ import json
 from typing import cast
 
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.records.runs import Run, RunStatus, StepOutcome, StepRecord
+from skillopt_mcp.records.edits import Edit, Op
+from skillopt_mcp.records.runs import Run, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
 from skillopt_mcp.store.pool import Pool, Row
 
-_RUN = "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result from run"
+_RUN = (
+    "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note"
+    " from run"
+)
+_TRIED = (
+    "select s.n, s.epoch, s.verdict, e.op, e.path, e.target, e.content, e.sources,"
+    " json_extract(s.record, '$.current'), json_extract(s.record, '$.candidate')"
+    " from step s join edit e on e.candidate_id = s.candidate_id where s.run_id = ?"
+)
 
 
 class Runs:
-    """Tables run and step."""
+    """Tables run, step and meta_note."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -25,10 +34,10 @@ class Runs:
         with self._pool.write() as connection:
             connection.execute(
                 "insert into run"
-                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
-                 json.dumps(run.sessions), run.target, run.optimizer, run.status],
+                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note],
             )  # fmt: skip
 
     def get_run(self, run_id: str) -> Run:
@@ -62,15 +71,44 @@ class Runs:
                 [run_id, record.n, record.epoch, record.parent_version, record.candidate_id, record.verdict,
                  record.model_dump_json()],
             )  # fmt: skip
+            if outcome.note:
+                connection.execute(
+                    "insert into meta_note(skill_id, run_id, epoch, text) select skill_id, id, ?, ? from run where id = ?",
+                    [record.epoch, outcome.note, run_id],
+                )
 
-    def list_steps(self, run_id: str) -> list[StepRecord]:
-        """Return the finished steps of a run, in order."""
-        rows = self._pool.rows("select record from step where run_id = ? order by n", [run_id])
+    def list_steps(self, run_id: str, epoch: int | None = None) -> list[StepRecord]:
+        """Return the finished steps of a run, or of one of its epochs, in order."""
+        rows = self._pool.rows(
+            "select record from step where run_id = ?1 and (?2 is null or epoch = ?2) order by n", [run_id, epoch]
+        )
         return [StepRecord.model_validate_json(str(row[0])) for row in rows]
+
+    def list_rejected(self, run_id: str, limit: int) -> list[TriedEdit]:
+        """Return the edits of a run that its search gate turned down, the latest step first, at most `limit`."""
+        rows = self._pool.rows(f"{_TRIED} and s.verdict = 'reject' order by s.n desc, e.n limit ?", [run_id, limit])
+        return [_tried(row) for row in rows]
+
+    def list_tried(self, run_id: str, epoch: int) -> list[TriedEdit]:
+        """Return the edits that the steps of an epoch tried, in order."""
+        return [_tried(row) for row in self._pool.rows(f"{_TRIED} and s.epoch = ? order by s.n, e.n", [run_id, epoch])]
+
+    def latest_note(self, run_id: str, before_epoch: int) -> str | None:
+        """Return the latest note for the optimizer that an earlier epoch of a run left, or None."""
+        row = self._pool.row(
+            "select text from meta_note where run_id = ? and epoch < ? order by epoch desc limit 1",
+            [run_id, before_epoch],
+        )
+        return str(row[0]) if row else None
+
+    def note_of_skill(self, skill_id: int) -> str:
+        """Return the latest note that any run of a skill left for the optimizer; empty when none did."""
+        row = self._pool.row("select text from meta_note where skill_id = ? order by id desc limit 1", [skill_id])
+        return str(row[0]) if row else ""
 
 
 def _run(row: Row) -> Run:
-    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result = row
+    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -83,4 +121,16 @@ def _run(row: Row) -> Run:
         optimizer=str(optimizer),
         status=cast(RunStatus, status),
         result=cast(str | None, result),
+        note=str(note),
     )
+
+
+def _tried(row: Row) -> TriedEdit:
+    n, epoch, verdict, op, path, target, content, sources, current, candidate = row
+    edit = Edit(
+        cast(Op, op), cast(str | None, target), cast(str | None, content), str(path), tuple(json.loads(str(sources)))
+    )
+    return TriedEdit(
+        cast(int, n), cast(int, epoch), cast(StepVerdict, verdict), edit, cast(float, current),
+        cast(float | None, candidate),
+    )  # fmt: skip

@@ -36,14 +36,19 @@ def texts(replies: Sequence[Reply]) -> list[str]:
 
 
 class Logging:
-    """A backend that answers after a while, and notes every call that it is sent in a file that processes share."""
+    """A backend that answers after a while, and notes every call that it is sent in a file that processes share.
+
+    From the task `stuck_from` on it does not answer at all.
+    """
 
     name = "logging"
     fingerprint = "logging:1"
     deferred = False
 
-    def __init__(self, path: Path, latency_s: float = 0.0, parent: Parent | None = None) -> None:
-        self._path, self._latency_s, self._parent = path, latency_s, parent
+    def __init__(
+        self, path: Path, latency_s: float = 0.0, stuck_from: float = 1000, parent: Parent | None = None
+    ) -> None:
+        self._path, self._latency_s, self._stuck_from, self._parent = path, latency_s, stuck_from, parent
 
     async def complete(self, call: Call) -> Reply:
         line = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -51,7 +56,8 @@ class Logging:
         os.close(line)
         if self._parent:
             self._parent.say("sent", prompt(call))
-        await asyncio.sleep(self._latency_s)
+        is_stuck = int(prompt(call).removeprefix("what is ").removesuffix("?")) >= self._stuck_from
+        await asyncio.sleep(3600 if is_stuck else self._latency_s)
         return Reply(f"{call.draw} {prompt(call)} 42")
 
 
@@ -61,16 +67,17 @@ def sent(log: Path, draw: str) -> list[str]:
     return [line.removeprefix(f"{draw} ") for line in lines if line.startswith(f"{draw} ")]
 
 
-def ask_all(parent: Parent, path: Path, log: Path, n: int, draw: str, latency_s: float = 0.0) -> None:
-    """Ask for `n` rollouts, telling of everything sent and everything answered, and in the end of all replies."""
+def ask_all(parent: Parent, path: Path, log: Path, n: int, draw: str, *backend: float) -> None:
+    """Ask for `n` rollouts, telling of everything sent and everything answered, and in the end of all replies.
+
+    `backend` is the latency in seconds and the first task that is never answered.
+    """
 
     def told(call: Call, _: Reply) -> None:
         parent.say("answered", prompt(call))
 
-    with (
-        Store(path) as store,
-        Asker(store, {"target": Logging(log, latency_s, parent)}, draw.partition("/")[0], on_reply=told) as ask,
-    ):
+    target = Logging(log, *backend, parent=parent)
+    with Store(path) as store, Asker(store, {"target": target}, draw.partition("/")[0], on_reply=told) as ask:
         parent.await_cue()
         try:
             parent.say("all", texts(ask(rollouts(n, draw))))

@@ -83,7 +83,7 @@ def test_the_time_that_a_backend_asks_for_is_given(store: Store) -> None:
     with Asker(store, {"target": Scripted(answer)}, "r-1") as ask:
         [reply] = ask(rollouts(1))
     assert [later - earlier >= 0.05 for earlier, later in pairwise(moments)] == [True, True]
-    assert reply.usage.latency_ms < 50, "waiting is not latency"
+    assert reply.usage.latency_ms < 100, "waiting is not latency"
 
 
 def test_the_wait_doubles_spreads_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

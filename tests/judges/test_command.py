@@ -259,10 +259,11 @@ def test_a_key_in_the_environment_of_the_host_cannot_be_read(level: Level) -> No
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_program_ends_with_the_process_that_asked(level: Level) -> None:
+def test_a_program_and_its_folder_end_with_the_process_that_asked(level: Level, outside: Path) -> None:
     mark = f"61.{uuid.uuid4().int % 10**12:012}"
     code = f"import os, time; MARK = {mark!r}; os.fork() or os.setsid(); time.sleep(60)"
-    host = subprocess.Popen([sys.executable, "-c", HOST, level, python(), "-c", code])
+    environment = {**os.environ, "TMPDIR": str(outside)}
+    host = subprocess.Popen([sys.executable, "-c", HOST, level, python(), "-c", code], env=environment)
     until = time.monotonic() + 10
     while len(started := overseers(host.pid)) < 3 and time.monotonic() < until:
         os.sched_yield()
@@ -272,6 +273,7 @@ def test_a_program_ends_with_the_process_that_asked(level: Level) -> None:
         assert select.select([pidfd], [], [], 5)[0]
         os.close(pidfd)
     assert [pid for pid in running(mark) if int(pid) != host.pid] == []
+    assert list(outside.iterdir()) == []
 
 
 def overseers(pid: int) -> list[int]:

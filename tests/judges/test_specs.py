@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import check_spec, parse_judge
 from skillopt_mcp.records.judging import (
-    KINDS, SPECS, All, Choice, Exact, JudgeSpec, Numeric, Regex, parse_spec_json, spec_json,
-)  # fmt: skip
+    KINDS,
+    SPECS,
+    All,
+    Choice,
+    Exact,
+    JudgeSpec,
+    Numeric,
+    Regex,
+    parse_spec_json,
+    spec_json,
+)
 
 KNOWN = f"use one of {', '.join(KINDS)}"
 

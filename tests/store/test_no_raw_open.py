@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from skillopt_mcp.backends import world
-from skillopt_mcp.judges.specs import KINDS  # noqa: F401 - the judges are loaded before anything is watched
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.replaying import replay, start_run

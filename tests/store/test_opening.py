@@ -17,7 +17,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, start, together
 
-ROUNDS = 3
+ROUNDS = 8
 
 
 def fingerprint(path: Path) -> dict[str, str]:

@@ -126,8 +126,12 @@ def test_reflection_sees_the_newest_scored_attempts_but_none_of_a_held_out_task(
     seen = [ids[prompt] for prompt in ("free", "train prompt", "test prompt, more")]
     assert store.tasks.recent_trajectories(skill.id, 10) == seen
     assert store.tasks.recent_trajectories(skill.id, 2) == seen[1:]
+    assert [prompt for prompt in prompts if store.tasks.is_held_out(skill.id, prompt)] == [
+        "val prompt", "test prompt", " \tval prompt\r\n",
+    ]  # fmt: skip
     other = store.skills.track("t", "/t", SKILL)
     assert store.tasks.recent_trajectories(other.id, 10) == []
+    assert not store.tasks.is_held_out(other.id, "val prompt")
 
 
 def test_hostile_texts_are_values_and_never_schema(store: Store, skill: Skill) -> None:

@@ -1,0 +1,68 @@
+"""Base: the seam between a run and an environment, a source of tasks that may also attempt and score them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeGuard, runtime_checkable
+
+from skillopt_mcp.records.calls import Message, Usage
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import NewTask, Split, Task
+
+
+class RolloutFailed(Exception):
+    """An attempt broke off for a reason that is not the answer's: it has no score, which is not a zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What an environment's own rollout came to.
+
+    `reason` may quote what was expected, so only people see it; `hint` never does, and may go to the optimizer.
+    """
+
+    answer: str
+    hard: bool
+    soft: float
+    reason: str = ""
+    hint: str = ""
+    messages: tuple[Message, ...] = ()
+    usage: Usage = Usage()
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A source of tasks. `name` and `version` together name all that its tasks and its scores depend on."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def task_types(self) -> Sequence[str]:
+        """The kinds of task there are; the first tag of each task is its kind."""
+        ...
+
+    def tasks(self, split: Split) -> Sequence[NewTask]:
+        """Return the tasks of a split; the same ones each time."""
+        ...
+
+
+@runtime_checkable
+class RollsOut(Environment, Protocol):
+    """An environment that attempts its tasks itself: its tasks carry the judge `environment` with its name."""
+
+    def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled | Awaitable[Rolled]:
+        """Return one scored attempt, at once (in a thread of its own) or awaited; chance is seeded from `draw`.
+
+        Raises RolloutFailed when the attempt has no score.
+        """
+        ...
+
+
+def rolls_out(environment: Environment) -> TypeGuard[RollsOut]:
+    """Return whether the environment attempts its tasks itself."""
+    return callable(getattr(environment, "rollout", None))

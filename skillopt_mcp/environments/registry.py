@@ -1,0 +1,58 @@
+"""Registry: environments by name, those that ship and those that other packages register as entry points."""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.base import Environment
+from skillopt_mcp.errors import BadInput, SkillOptError
+
+GROUP = "skillopt_mcp.environments"
+
+
+def environment_names() -> list[str]:
+    """Return the names under which environments are registered, sorted."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def open_environment(spec: str) -> Environment:
+    """Return the environment of a spec, NAME or NAME:OPTIONS.
+
+    The entry point NAME of the group `skillopt_mcp.environments` is called with the options, an empty text when there
+    are none. Raises BadInput when there is no such environment, or it cannot be opened.
+    """
+    name, _, options = spec.strip().partition(":")
+    found = _found(name)
+    try:
+        # The package of an entry point is the user's own; whatever it raises is told as what it is.
+        opened: object = found.load()(options)
+    except SkillOptError:
+        raise
+    except Exception as error:
+        raise BadInput(f"the environment {quoted(name)} cannot be opened: {type(error).__name__}: {error}") from error
+    return checked(opened, spec)
+
+
+def checked(value: object, spec: str = "") -> Environment:
+    """Return a value as the environment that it is. Raises BadInput when it is none."""
+    lacking = [name for name in ("name", "version", "task_types", "tasks") if not hasattr(value, name)]
+    if lacking:
+        shown = quoted(spec or type(value).__name__)
+        raise BadInput(f"{shown} is no environment, it has no '{lacking[0]}': see skillopt_mcp.Environment")
+    return cast(Environment, value)
+
+
+def _found(name: str) -> EntryPoint:
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
+        known = environment_names()
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+        meant = f"did you mean {quoted(near[0])}? " if near else ""
+        raise BadInput(f"unknown environment {quoted(name)}: {meant}Registered: {', '.join(known) or 'none'}")
+    if len({point.value for point in points}) > 1:
+        places = ", ".join(sorted(point.value for point in points))
+        raise BadInput(f"the environment {quoted(name)} is registered more than once ({places}): uninstall one")
+    return points[0]

@@ -1,0 +1,205 @@
+"""Skillopt adapter: an environment of the published SkillOpt package (an `EnvAdapter`), run as it is, task by task."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Protocol, cast
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.base import Rolled, RolloutFailed
+from skillopt_mcp.environments.options import accepted, parse_options
+from skillopt_mcp.environments.skillopt_rows import asked, rolled
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.records.calls import storable
+from skillopt_mcp.records.judging import ByEnvironment
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
+
+Item = Mapping[str, object]
+# What SkillOpt's trainer calls the splits when it asks an adapter for them.
+_SPLIT_NAMES: dict[Split, str] = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
+_COUNTS = ("n_train", "n_val", "n_test")
+DEFAULT_SEED = 42
+
+
+class Adapter(Protocol):
+    """What is used of a SkillOpt `EnvAdapter`."""
+
+    def setup(self, cfg: dict[str, object]) -> None: ...
+
+    def get_dataloader(self) -> object: ...
+
+    def build_env_from_batch(self, batch: object, **kwargs: object) -> object: ...
+
+    def build_train_env(self, batch_size: int, seed: int, **kwargs: object) -> object: ...
+
+    def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: object) -> object: ...
+
+    def rollout(self, env_manager: object, skill_content: str, out_dir: str, **kwargs: object) -> object: ...
+
+    def get_task_types(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One task of an adapter: an item of its data, or, for a simulator, the seed that the task is built from."""
+
+    split: Split
+    id: str
+    item: Item | None = None
+    seed: int = 0
+
+
+class SkillOptEnvironment:
+    """The tasks of an adapter, each rolled out alone by the adapter itself, which also scores it.
+
+    `options` are the trainer's flat settings that the adapter reads in `setup`; an adapter without a data set also needs
+    n_train, n_val and n_test, how many tasks to build.
+    """
+
+    def __init__(self, adapter: Adapter, name: str | None = None, options: Mapping[str, object] | None = None) -> None:
+        self._adapter = adapter
+        self._options = dict(options or {})
+        self.name = name or f"skillopt:{type(adapter).__module__}:{type(adapter).__qualname__}"
+
+    @property
+    def version(self) -> str:
+        """Return what tasks and scores depend on: the release of SkillOpt, and the data."""
+        rows = [[each.split, each.id, each.item, each.seed] for each in self._episodes.values()]
+        data = json.dumps(rows, sort_keys=True, default=str)
+        return f"{_release(type(self._adapter).__module__)}+{hashlib.sha256(data.encode()).hexdigest()[:16]}"
+
+    @property
+    def task_types(self) -> list[str]:
+        """Return the adapter's own task types."""
+        self._ready()
+        return [str(each) for each in self._adapter.get_task_types()]
+
+    def tasks(self, split: Split) -> list[NewTask]:
+        """Return the adapter's tasks of a split, those to be scored by itself. Raises BadInput when it has none."""
+        seen: set[str] = set()
+        made = []
+        for name, episode in self._episodes.items():
+            prompt = asked(episode.item) if episode.item else f"Episode {episode.id} of {self.name}"
+            if prompt in seen:
+                prompt = f"{prompt}\n\n(item {episode.id})"
+            seen.add(prompt)
+            if episode.split == split:
+                kind = str((episode.item or {}).get("task_type") or (self.task_types or ["episode"])[0])
+                judge = ByEnvironment(kind="environment", name=self.name)
+                made.append(NewTask(storable(prompt), judge, storable(name), split, (storable(kind),)))
+        return made
+
+    def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:
+        """Return one attempt as the adapter made and scored it. Raises RolloutFailed when it gave no score."""
+        episode = self._episodes.get(task.name)
+        if episode is None:
+            raise RolloutFailed(f"{self.name} has no task {quoted(task.name)}: its data changed since it was added")
+        with tempfile.TemporaryDirectory(prefix="skillopt-rollout-") as folder:
+            given = self._adapter.rollout(self._built(episode, draw, folder), files.text, folder)
+            return rolled(given, episode.id if episode.item else None, episode.item or {}, Path(folder))
+
+    def _built(self, episode: Episode, draw: str, folder: str) -> object:
+        seed = int.from_bytes(hashlib.sha256(draw.encode()).digest()[:4], "big") >> 1
+        if episode.item is None:
+            return self._simulated(episode.split, 1, episode.seed)
+        if self._adapter.get_dataloader() is None:
+            return [dict(episode.item)]
+        batch_spec = import_module("skillopt.datasets.base").BatchSpec
+        phase = "train" if episode.split == "train" else "eval"
+        batch = batch_spec(phase, _SPLIT_NAMES[episode.split], seed, 1, [dict(episode.item)])
+        return self._adapter.build_env_from_batch(batch, out_root=folder)
+
+    def _simulated(self, split: Split, n: int, seed: int) -> object:
+        if split == "train":
+            return self._adapter.build_train_env(batch_size=n, seed=seed)
+        return self._adapter.build_eval_env(env_num=n, split=_SPLIT_NAMES[split], seed=seed)
+
+    def _ready(self) -> None:
+        """Set the adapter up, once."""
+        _ = self._scratch
+
+    @cached_property
+    def _scratch(self) -> tempfile.TemporaryDirectory[str]:
+        scratch = tempfile.TemporaryDirectory(prefix="skillopt-adapter-")
+        config = {"seed": DEFAULT_SEED, **self._options, "out_root": scratch.name, "env": type(self._adapter).__name__}
+        self._adapter.setup(config)
+        return scratch
+
+    @cached_property
+    def _episodes(self) -> dict[str, Episode]:
+        """Return every task by the name that it is stored under."""
+        self._ready()
+        found = [episode for split in SPLITS for episode in self._episodes_of(split)]
+        episodes = {f"{each.split}/{each.id}": each for each in found}
+        if len(episodes) < len(found):
+            raise BadInput(f"{self.name} has two items of one id in a split: give each an id of its own")
+        return episodes
+
+    def _episodes_of(self, split: Split) -> list[Episode]:
+        loader = self._adapter.get_dataloader()
+        items = getattr(loader, "get_split_items", None)
+        if items is not None:
+            return [_episode(split, item) for item in items(split)]
+        n, seed = self._count(split), _whole(self._options.get("seed", DEFAULT_SEED), "seed")
+        built = self._simulated(split, n, seed)
+        if isinstance(built, Sequence) and built and all(isinstance(each, Mapping) and "id" in each for each in built):
+            return [_episode(split, item) for item in built]
+        first = seed + 1 + SPLITS.index(split) * 1_000_000
+        return [Episode(split, str(each), seed=each) for each in range(first, first + n)]
+
+    def _count(self, split: Split) -> int:
+        name = f"n_{split}"
+        if name not in self._options:
+            raise BadInput(f"{self.name} has no data set: say how many {split} tasks to build, with {name}=N")
+        return _whole(self._options[name], name)
+
+
+def open_skillopt(options: str) -> SkillOptEnvironment:
+    """Return the environment of "MODULE:CLASS,name=value,...": the adapter's class, and its settings.
+
+    Raises BadInput when the class cannot be imported, or does not take a setting.
+    """
+    where, _, rest = options.partition(",")
+    module, _, class_name = where.partition(":")
+    try:
+        made: object = getattr(import_module(module), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"{quoted(where)} cannot be imported ({error}): write skillopt:MODULE:CLASS") from error
+    if not inspect.isclass(made):
+        raise BadInput(f"{quoted(where)} is no class: write skillopt:MODULE:CLASS, an EnvAdapter")
+    given = parse_options(rest)
+    parameters = inspect.signature(made).parameters
+    own = accepted(given, tuple(parameters), also=(*_COUNTS, "seed"))
+    adapter = cast(Adapter, made(**{name: value for name, value in own.items() if name in parameters}))
+    return SkillOptEnvironment(adapter, f"skillopt:{options}", given)
+
+
+def _episode(split: Split, item: object) -> Episode:
+    if not isinstance(item, Mapping) or item.get("id") in (None, ""):
+        raise BadInput(f"an item of the {split} split has no id: SkillOpt's environments need one")
+    return Episode(split, str(item["id"]), item)
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
+        return value
+    raise BadInput(f"{name} {quoted(str(value))} is no whole number from 0")
+
+
+def _release(module: str) -> str:
+    top = module.partition(".")[0]
+    try:
+        return f"{top}-{installed_version(top)}"
+    except PackageNotFoundError:
+        return top
