@@ -25,6 +25,7 @@ from skillopt_mcp.optimizer.config import Config
 BATCH = 40
 TRANSCRIPT = 4096
 ROLLOUTS_PER_STEP = 2 * BATCH
+CONFIG = Config(batch=BATCH, max_pairs=8, step_buffer=False, slow_update=False, meta_skill=False)
 
 
 def measure(n_steps: int, seed: int, folder: Path) -> tuple[float, float]:
@@ -47,7 +48,7 @@ def measure(n_steps: int, seed: int, folder: Path) -> tuple[float, float]:
             if getattr(progress, "stage", "") == "step":
                 ends.append((time.process_time(), _written()))
 
-        run = start_run(workspace, str(skill), Config(epochs=n_steps + 1, batch=BATCH, max_pairs=8))
+        run = start_run(workspace, str(skill), CONFIG.model_copy(update={"epochs": n_steps + 1}))
         replay(workspace, run, note)
     (cpu_first, bytes_first), (cpu_last, bytes_last) = ends[0], ends[-1]
     return cpu_last - cpu_first, bytes_last - bytes_first

@@ -1,3 +1,35 @@
-"""skillopt-mcp: train the skill files of coding agents."""
+"""skillopt-mcp: train the skill files of coding agents.
+
+The Python API is `train`, its `Config`, and what an environment is made of; importing the package loads none of it.
+"""
+
+from importlib import import_module
 
 __version__ = "0.1.0"
+_PUBLIC = {
+    "train": "operations.training",
+    "Trained": "operations.training",
+    "Config": "optimizer.config",
+    "Progress": "optimizer.progress",
+    "Environment": "environments.base",
+    "Rolled": "environments.base",
+    "RolloutFailed": "environments.base",
+    "SkillOptEnvironment": "environments.skillopt_adapter",
+    "NewTask": "records.tasks",
+    "Task": "records.tasks",
+    "SkillFiles": "records.skills",
+    "Message": "records.calls",
+    "Usage": "records.calls",
+    "parse_judge": "judges.specs",
+    "SkillOptError": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'skillopt_mcp' has no attribute '{name}'")
+    return getattr(import_module(f"skillopt_mcp.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -7,6 +7,9 @@
     |-- Refused                   an action that the evidence, the guard or a permission does not allow
     |   `-- Stale                 the live file is not the one that the evidence was gathered against
     |-- Busy                      another process is advancing this run
+    |-- Stopped                   a run that stopped before its end, with all that was answered kept: it can be resumed
+    |   |-- CapReached            one more call could go above a cap on calls, tokens, money or minutes
+    |   `-- Outage                most of the last calls to a backend failed
     |-- BackendError              a backend that cannot be used at all: unknown, not configured, not authorised
     `-- StoreError                the store cannot be opened, read or written
         |-- NewerStore            written by a newer release
@@ -45,6 +48,18 @@ class Stale(Refused):
 
 class Busy(SkillOptError):
     """Another process holds the lock of this run."""
+
+
+class Stopped(SkillOptError):
+    """A run stopped before its end; it can be resumed."""
+
+
+class CapReached(Stopped):
+    """The next call could go above a cap of the run's budget."""
+
+
+class Outage(Stopped):
+    """Most of the last calls to a backend failed."""
 
 
 class BackendError(SkillOptError):

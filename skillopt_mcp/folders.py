@@ -1,4 +1,4 @@
-"""Folders: skill folders on disk, read whole and without following a link."""
+"""Folders: skill folders and memory files on disk, read whole and without following a link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.limits import FILE_BYTES, MIB, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles, is_memory
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.
@@ -23,16 +23,30 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def skill_folder(path: Path) -> Path:
-    """Return the resolved folder of a skill, given the folder or its SKILL.md. Raises BadSkill for a useless path."""
+    """Return the resolved folder of a skill, given the folder or its SKILL.md, and of a memory file itself.
+
+    Raises BadSkill for a useless path.
+    """
     if _CONTROL.search(str(path)):
         raise BadSkill(f"{quoted(str(path))} has control characters or is not text; rename the folder")
+    if is_memory(str(path)):
+        return Path(os.path.realpath(path.parent)) / path.name
     folder = path.parent if path.name == MAIN_FILE else path
     return Path(os.path.realpath(folder))
 
 
+def files_folder(path: Path) -> Path:
+    """Return the folder that the files of a skill lie in, given what `skill_folder` returned."""
+    return path.parent if is_memory(str(path)) else path
+
+
 def skill_name(path: Path) -> str:
-    """Return the name of a skill: that of its folder. Raises BadSkill when the folder has none."""
-    name = skill_folder(path).name
+    """Return the name of a skill: that of its folder. Raises BadSkill when the folder has none.
+
+    A memory file is named after its folder and itself.
+    """
+    folder = skill_folder(path)
+    name = f"{folder.parent.name}:{folder.name}" if is_memory(str(path)) else folder.name
     if not name:
         raise BadSkill(f"{quoted(str(path))} is not a skill folder; give the folder that holds {MAIN_FILE}")
     return name
@@ -46,10 +60,12 @@ def is_promotable_name(name: str) -> bool:
 def read_skill(path: Path) -> SkillFiles:
     """Return all files of a skill, given its folder or its SKILL.md; dot files and __pycache__ are left out.
 
-    Raises BadSkill when the folder cannot be read, is too large, holds a link or a special file, or has no SKILL.md
-    that is UTF-8 text.
+    A memory file is a skill of one file, and what lies beside it is none of it. Raises BadSkill when the folder cannot
+    be read, is too large, holds a link or a special file, or has no main document that is UTF-8 text.
     """
     folder = skill_folder(path)
+    if is_memory(str(folder)):
+        return _read_memory(folder)
     files: list[SkillFile] = []
     n_bytes = 0
     with _opened_folder(folder) as opened, _explained(folder):
@@ -71,13 +87,18 @@ def stamp(path: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
     is about to write reads again. Raises BadSkill as `read_skill` does.
     """
     folder = skill_folder(path)
+    if is_memory(str(folder)):
+        with _opened_folder(folder.parent) as opened, _explained(folder):
+            return (_stamped(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)
     rows = []
     with _opened_folder(folder) as opened, _explained(folder):
         for _, entry, inner in _entries(opened, folder):
-            found = entry.stat(follow_symlinks=False)
-            times = (found.st_mtime_ns, found.st_ctime_ns)
-            rows.append((inner, found.st_size, *times, found.st_ino, found.st_mode))
+            rows.append(_stamped(inner, entry.stat(follow_symlinks=False)))
     return tuple(sorted(rows))
+
+
+def _stamped(inner: str, found: os.stat_result) -> tuple[str, int, int, int, int, int]:
+    return (inner, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode)
 
 
 def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -183,11 +204,23 @@ def _read_file(parent: int, name: str, path: Path) -> tuple[bytes, bool]:
     return content, bool(mode & stat.S_IXUSR)
 
 
+def _read_memory(path: Path) -> SkillFiles:
+    with _opened_folder(path.parent) as opened:
+        content, executable = _read_file(opened, path.name, path)
+    memory = SkillFile(path.name, content, executable)
+    _check_text(memory, path)
+    return SkillFiles((memory,))
+
+
 def _check_main(skill: SkillFiles, folder: Path) -> None:
-    shown = quoted(str(folder / MAIN_FILE), 200)
     main = skill.get(MAIN_FILE)
     if main is None:
         raise BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}; write one, or give the folder that has it")
+    _check_text(main, folder / MAIN_FILE)
+
+
+def _check_text(main: SkillFile, path: Path) -> None:
+    shown = quoted(str(path), 200)
     if b"\0" in main.content:
         raise BadSkill(f"{shown} has a NUL byte, so it is no text; save it as UTF-8 text")
     try:

@@ -12,7 +12,8 @@ import re2
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.characters import hidden_offsets, quoted, without_hidden
 from skillopt_mcp.documents.lines import BOM, is_text
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.redaction.finding import find_secrets
 
 # What is found in a text is compared with what was in the parent, so a pattern that runs to the end of the line makes a
 # new finding of a changed command, and none of one that only moved.
@@ -47,12 +48,8 @@ _INLINE_BLOCK = re2.compile(r"!`[^`\n]+`")
 _FENCED_BLOCK = re2.compile(r"(?ms)^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
 _HOST = re2.compile(r"""(?i)\bhttps?://(?:[^\s/?#@"'<>]*@)?([^\s/?#"'<>`|)\]},;]+)""")
 _BASE64 = re2.compile(r"[A-Za-z0-9+/_-]{200,}|(?:[A-Za-z0-9+/]{60,}\s*\n[ \t]*){3,}(?:[A-Za-z0-9+/]{20,}={0,2})?")
-_SECRET = re2.compile(
-    r"\bsk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{20,}|\bgh[oprsu]_[A-Za-z0-9]{36}|\bgithub_pat_[A-Za-z0-9_]{22,}"
-    r"|\bglpat-[A-Za-z0-9_-]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{35}|\bxox[abeprs]-[A-Za-z0-9-]{10,}"
-    r"|\b[rs]k_live_[A-Za-z0-9]{20,}|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{36}|\bpypi-AgEI[A-Za-z0-9_-]{40,}"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
+_PRIVATE_KEY = re2.compile("-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_LONG_SECRET = 20
 _PERSON = r"(?:the |your |a |any )?(?:user|human|person|operator|developer|owner|reviewer)s?\b"
 _NEVER = r"(?:never|not|don't|dont|without|avoid|stop)"
 _IMPERATIVES = (
@@ -99,10 +96,10 @@ def _front_matter_findings(before: SkillFiles, after: SkillFiles) -> Iterator[st
     if old is None and new is None:
         start, end = frontmatter.block_end(before.main), frontmatter.block_end(after.main)
         if end is not None and (start is None or before.main[:start] != after.main[:end]):
-            yield f"{quoted(MAIN_FILE)}: changes front matter that cannot be read"
+            yield f"{quoted(after.main_path)}: changes front matter that cannot be read"
         return
     if new is None:
-        yield f"{quoted(MAIN_FILE)}: the front matter can no longer be read"
+        yield f"{quoted(after.main_path)}: the front matter can no longer be read"
         return
     was, now = dict(old.fields if old else ()), dict(new.fields)
     for key in dict.fromkeys((*was, *now)):
@@ -110,7 +107,7 @@ def _front_matter_findings(before: SkillFiles, after: SkillFiles) -> Iterator[st
             continue
         if was.get(key) != now.get(key):
             verb = "removes" if key not in now else "changes" if key in was else "adds"
-            yield f"{quoted(MAIN_FILE)}: {verb} the front matter key {quoted(key)}"
+            yield f"{quoted(after.main_path)}: {verb} the front matter key {quoted(key)}"
 
 
 def _file_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
@@ -184,7 +181,13 @@ def _base64(text: str) -> Iterator[str]:
 
 
 def _secrets(text: str) -> Iterator[str]:
-    return (found.group() for found in _SECRET.finditer(text))
+    yield from (secret.value.decode("utf-8", "replace") for secret in find_secrets(text.encode("utf-8", "replace")))
+    yield from (found.group() for found in _PRIVATE_KEY.finditer(text))
+
+
+def _beginning(secret: str) -> str:
+    """Return the first characters of a secret that is long enough to stay one without them."""
+    return f" ({quoted(secret[:4])[1:-1]}...)" if len(secret) >= _LONG_SECRET else ""
 
 
 def _imperatives(text: str) -> Iterator[str]:
@@ -199,6 +202,6 @@ _LOOKS = (
     _Look(_hosts, lambda match: f"adds a link to the host {quoted(match)}"),
     _Look(_commands, lambda match: f"adds a command, {quoted(match, 60)}"),
     _Look(_base64, lambda match: f"adds {len(match)} characters that look like encoded data"),
-    _Look(_secrets, lambda match: f"adds what looks like a secret ({quoted(match[:4])[1:-1]}...)"),
+    _Look(_secrets, lambda match: f"adds what looks like a secret{_beginning(match)}"),
     _Look(_imperatives, lambda match: f"adds an instruction that works against people, {quoted(match, 60)}"),
 )

@@ -42,6 +42,31 @@ def batches(order: Sequence[int], size: int) -> list[list[int]]:
     return [list(order[start : start + size]) for start in range(0, len(order), size)]
 
 
+def stratified(kinds: Sequence[str], n: int, key: str) -> list[int]:
+    """Return `n` of the positions of `kinds`, in order, each kind in its share, chosen by the chance of `key`.
+
+    All of them where there are no more than `n`. Shares are rounded by largest remainder, ties go to the rarer kind.
+    """
+    if n >= len(kinds):
+        return list(range(len(kinds)))
+    by_kind: dict[str, list[int]] = {}
+    for at, kind in enumerate(kinds):
+        by_kind.setdefault(kind, []).append(at)
+    counts = {kind: n * len(places) // len(kinds) for kind, places in by_kind.items()}
+    rest = sorted(by_kind, key=lambda kind: (-(n * len(by_kind[kind]) % len(kinds)), len(by_kind[kind]), kind))
+    for kind in rest[: n - sum(counts.values())]:
+        counts[kind] += 1
+    chosen = [
+        at for kind, places in by_kind.items() for at in random.Random(f"{key}/{kind}").sample(places, counts[kind])
+    ]
+    return sorted(chosen)
+
+
+def shuffled(digests: Sequence[str], seed: int) -> list[int]:
+    """Return the positions of `digests` in an order that the seed and the digests decide, not the order given."""
+    return sorted(range(len(digests)), key=lambda at: hashlib.sha256(f"{seed}/{digests[at]}".encode()).digest())
+
+
 def _check(shares: Mapping[Split, float]) -> None:
     for split, share in shares.items():
         if split not in SPLITS:

@@ -15,20 +15,23 @@ LEVELS = [
     {"errors"},
     {"limits"},
     {"records"},
-    {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard", "environments"},
+    {"tracing"},
+    {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard", "redaction", "environments"},
+    {"environments"},
     {"backends", "folders", "livefiles", "renaming"},
     {"store"},
     {"calls"},
     {"stages"},
     {"optimizer"},
+    {"settings"},
     {"operations"},
     {"server", "cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-PURE = {"errors", "limits", "records", "documents", "gates", "schedule", "splits", "guard", "stages"}
+PURE = {"errors", "limits", "records", "documents", "gates", "schedule", "splits", "guard", "redaction", "stages"}
 PURE_LIBRARIES = {
-    "__future__", "bisect", "collections", "dataclasses", "difflib", "functools", "hashlib", "itertools", "json",
-    "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re", "re2", "string", "typing",
+    "__future__", "base64", "bisect", "collections", "dataclasses", "difflib", "functools", "hashlib", "itertools",
+    "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re", "re2", "string", "typing",
     "unicodedata", "yaml",
 }  # fmt: skip
 ONLY = {"pathlib": {"PurePosixPath"}, "random": {"Random"}}
@@ -43,6 +46,7 @@ ONE_ROOM = {
     "filelock": {"calls/owners.py"},
     "platformdirs": {"store/locations.py"},
     "argparse": {"cli/"},
+    "opentelemetry": {"tracing.py"},
     "rich": {"cli/"},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.tasks import SPLITS, Split
-from skillopt_mcp.splits import EQUAL_SHARES, assign_split, batches, epoch_order
+from skillopt_mcp.splits import EQUAL_SHARES, assign_split, batches, epoch_order, shuffled, stratified
 
 SHARES = st.fixed_dictionaries({split: st.floats(0.01, 100) for split in SPLITS})
 KEYS = st.lists(st.text(max_size=8), min_size=3, max_size=120)
@@ -104,3 +105,29 @@ def test_batches_hold_everything_in_order_and_only_the_last_is_short(order: list
 def test_a_batch_of_nothing_is_refused() -> None:
     with pytest.raises(BadInput, match='batch size "0"'):
         batches([1], 0)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=60), st.integers(0, 70), st.text(max_size=5))
+def test_a_stratified_choice_has_the_size_asked_for_and_every_kind_in_its_share(
+    kinds: list[str], n: int, key: str
+) -> None:
+    chosen = stratified(kinds, n, key)
+    assert chosen == sorted(set(chosen)) == stratified(kinds, n, key)
+    assert len(chosen) == min(n, len(kinds))
+    for kind in set(kinds):
+        share = kinds.count(kind) * min(n, len(kinds)) / len(kinds)
+        assert abs(sum(kinds[at] == kind for at in chosen) - share) < 1
+
+
+def test_another_key_chooses_others() -> None:
+    choices = {tuple(stratified(["a"] * 50, 5, str(key))) for key in range(20)}
+    assert len(choices) > 15
+
+
+@given(st.lists(st.text(max_size=6), unique=True, max_size=30), st.integers(), st.randoms())
+def test_an_order_by_seed_does_not_depend_on_the_order_given(
+    digests: list[str], seed: int, chance: random.Random
+) -> None:
+    other = list(digests)
+    chance.shuffle(other)
+    assert [digests[at] for at in shuffled(digests, seed)] == [other[at] for at in shuffled(other, seed)]

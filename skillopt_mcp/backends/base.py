@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
+
+
+SLOTS = 8
 
 
 class BackendFault(Exception):
@@ -52,3 +55,23 @@ def environment_name(backend: Backend) -> str | None:
     """Return the name of the environment that answers as this backend, None for any other."""
     name: object = getattr(backend, "environment_name", None)
     return name if isinstance(name, str) else None
+
+
+def slots_of(backend: Backend) -> int:
+    """Return how many calls the backend is sent at once where nobody says otherwise: its `n_slots`, if it has any."""
+    n_slots: object = getattr(backend, "n_slots", SLOTS)
+    return n_slots if isinstance(n_slots, int) else SLOTS
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A backend that knows the limit of what it can use."""
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at a call can use, None when there is no limit to it."""
+        ...
+
+
+def worst_case(backend: Backend, call: Call) -> Usage | None:
+    """Return the most that one attempt at a call can use; None when there is no limit. An unknown price is None."""
+    return backend.worst_case(call) if isinstance(backend, Bounded) else None

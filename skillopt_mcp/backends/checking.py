@@ -13,7 +13,7 @@ from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 
 PATIENCE_S = 60.0
-_ASKED = ("openai:", "anthropic:")
+_ASKED = ("openai:", "anthropic:", "claude-code:", "codex:")
 _TASK = Task(0, 0, "check", "Answer with the word: ok", Exact(kind="exact", expected="ok"), "train", "check")
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.base import Backend, slots_of, worst_case
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.calls import Call, Reply, Usage
 
 CHECK = "check"
 
 
 class Judges:
-    """Answers for the role `judge`; `model` is None where none was named, and then only checks are answered."""
+    """Answers for the role `judge`; `model` is None where none was named, and then only checks are answered.
+
+    `model_name` is the model's name, empty without one.
+    """
 
     deferred = False
 
@@ -18,7 +21,9 @@ class Judges:
         if model is not None and model.deferred:
             raise BackendError(f"'{model.name}' cannot judge: it answers later, and a trial is judged when it comes in")
         self._model, self._commands = model, commands
+        self.n_slots = slots_of(model or commands)
         self.name = model.name if model else commands.name
+        self.model_name = model.name if model else ""
         self.fingerprint = f"{model.fingerprint if model else 'none'}+{commands.fingerprint}"
 
     async def complete(self, call: Call) -> Reply:
@@ -28,3 +33,9 @@ class Judges:
         if self._model is None:
             raise BackendError("no backend is set for the role 'judge': start with --judge BACKEND:MODEL")
         return await self._model.complete(call)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at a call can use; what a command does is not paid for."""
+        if call.stage == CHECK or self._model is None:
+            return Usage(usd=0.0)
+        return worst_case(self._model, call)

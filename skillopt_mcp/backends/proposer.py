@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
+from pydantic import BaseModel
+
 from skillopt_mcp.backends.catalogue import PLACEBOS, TOPICS
-from skillopt_mcp.backends.world import topics_of
+from skillopt_mcp.backends.reader import attempts_in, guidance_in, number_of, parts, rows_of, worth
+from skillopt_mcp.backends.writer import (
+    formed,
+    merged_rewrites,
+    merged_suggestions,
+    meta_notes,
+    with_notes,
+    worked_in,
+)
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Question
-from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
+from skillopt_mcp.records.replies import (
+    BudgetReply,
+    EditReply,
+    MergeReply,
+    PatchReply,
+    RankReply,
+    SlowUpdateReply,
+)
 
-_SKILL = re.compile(r"^(`{3,})skill\n(.*?)\n?\1$", re.MULTILINE | re.DOTALL)
-# It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
-_TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)[^)\n]*\)\n(`{3,})task\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
-_EDITS = re.compile(r"^(`{3,})json\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
-_BUDGET = re.compile(r"at most (\d+) edit")
+_BUDGET = re.compile(r"at most (\d+) (?:edit|suggestion)")
 _TOPICS = {topic.name: topic for topic in TOPICS}
-_OTHER_FILES = "\n\n=== "
 _DEFAULT_BUDGET = 4
+_N_GUIDED = 2
 _SHARE_APPENDED = 0.6
 _RANKING_NOISE = 0.5
 
@@ -48,29 +60,58 @@ class Proposer:
     def answer(self, question: Question, draw: str) -> str:
         """Return the JSON reply to a question. Raises BackendError when it asks for a schema nobody here knows."""
         random = Random(f"{self._seed} {draw} {question.digest}")
-        match question.schema:
-            case "patch":
-                reply = self._patch(question, random).model_dump_json(exclude_none=True)
+        return f"```json\n{self._reply(question, random).model_dump_json(exclude_none=True)}\n```"
+
+    def _reply(self, question: Question, random: Random) -> BaseModel:
+        evidence, schema = question.evidence, question.schema.removeprefix("aware_")
+        skill, _, body = parts(evidence)
+        match schema:
+            case "patch" | "suggest" | "rewrite" if not rows_of(body):
+                patch = self._patch(question, random)
+                return (
+                    with_notes(evidence, patch, schema) if schema != question.schema else formed(skill, patch, schema)
+                )
+            case "rewrite":
+                edits = [worked_in(row) for row in rows_of(body)]
+                return formed(skill, PatchReply(reasoning="(simulated) All were worked in.", edits=edits), "rewrite")
             case "merge":
-                reply = _merge(question.evidence).model_dump_json(exclude_none=True)
+                return _merge(body)
+            case "merge_suggestions":
+                return merged_suggestions(body)
+            case "merge_rewrites":
+                return merged_rewrites(skill, body)
             case "rank":
-                reply = _rank(question.evidence, random).model_dump_json()
-            case schema:
-                raise BackendError(f"the simulation has no answer of schema '{schema}'; use another backend")
-        return f"```json\n{reply}\n```"
+                return _rank(body, random)
+            case "budget":
+                n = sum(worth(row) >= 1 for row in rows_of(body))
+                return BudgetReply(reasoning="(simulated) As many as teach something.", n=max(1, n))
+            case "slow_update":
+                return self._guidance(question, random)
+            case "meta_skill":
+                return meta_notes(evidence)
+        raise BackendError(f"the simulation has no answer of schema '{question.schema}'; use another backend")
 
     def _patch(self, question: Question, random: Random) -> PatchReply:
-        skill, rest = _split(question.evidence)
-        attempts = [(match[1] == "failed", topics_of(match[3])) for match in _TRAJECTORY.finditer(rest)]
+        skill, told, body = parts(question.evidence)
+        attempts = attempts_in(body)
         any_failed = any(failed for failed, _ in attempts)
         needs = Counter(name for failed, topics in attempts if failed or not any_failed for name in sorted(topics))
         found = _BUDGET.search(question.instructions)
         budget = int(found[1]) if found else _DEFAULT_BUDGET
         n_edits = budget if any_failed else random.randint(0, min(1, budget))
-        stock = _stock(skill, needs, random)
+        stock = _stock(skill, needs, told, random)
         edits = [edit for _ in range(n_edits) if (edit := self._pick(stock, random))]
         needed = ", ".join(needs) or "nothing in particular"
         return PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
+
+    def _guidance(self, question: Question, random: Random) -> SlowUpdateReply:
+        skill, told, body = parts(question.evidence)
+        needs = Counter(name for failed, topics in attempts_in(body) if failed for name in sorted(topics))
+        stock = _stock(skill, needs, told, random)
+        stock.anchors.clear()
+        picked = [edit.content for _ in range(_N_GUIDED) if (edit := self._pick(stock, random)) and edit.content]
+        lines = list(dict.fromkeys([*guidance_in(body), *picked]))
+        return SlowUpdateReply(reasoning="(simulated) What both versions lack.", guidance="\n".join(lines))
 
     def _pick(self, stock: _Stock, random: Random) -> EditReply | None:
         chance = random.random()
@@ -81,7 +122,8 @@ class Proposer:
         return _placed(lines.pop(), stock, random) if lines else None
 
 
-def _stock(skill: str, needs: Counter[str], random: Random) -> _Stock:
+def _stock(skill: str, needs: Counter[str], told: str, random: Random) -> _Stock:
+    """Return what may be proposed: of what `told` says was rejected, only a remedy is tried again, and last."""
     wanted = [_TOPICS[name] for name, _ in needs.most_common()]
     remedies: list[str | EditReply] = []
     for topic in wanted:
@@ -90,7 +132,10 @@ def _stock(skill: str, needs: Counter[str], random: Random) -> _Stock:
             remedies.append(EditReply(op="delete", target=bullet if bullet in skill else topic.harmful))
         if topic.lesson not in skill:
             remedies.append(topic.lesson)
+    remedies.sort(key=lambda remedy: isinstance(remedy, str) and remedy in told)
     spoilers, placebos, anchors = map(list, _lines(skill))
+    if told:
+        spoilers, placebos = ([line for line in lines if line not in told] for lines in (spoilers, placebos))
     for lines in (spoilers, placebos, anchors):
         random.shuffle(lines)
     return _Stock(remedies, spoilers, placebos, anchors)
@@ -114,11 +159,11 @@ def _placed(line: str, stock: _Stock, random: Random) -> EditReply:
     return EditReply(op="insert_after", target=stock.anchors.pop(), content=f"- {line}\n")
 
 
-def _merge(evidence: str) -> MergeReply:
+def _merge(body: str) -> MergeReply:
     merged: dict[tuple[str, str], tuple[EditReply, list[int]]] = {}
     anchors: set[str | None] = set()
-    for row in sorted(_edits(evidence), key=lambda row: row.get("from") != "failures"):
-        edit, number = EditReply.model_validate(row), _number(row)
+    for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
+        edit, number = EditReply.model_validate(row), number_of(row)
         lesson = ("", edit.content.strip()) if edit.content else (edit.op, edit.target or "")
         if lesson in merged:
             merged[lesson][1].append(number)
@@ -134,31 +179,7 @@ def _merge(evidence: str) -> MergeReply:
     )
 
 
-def _rank(evidence: str, random: Random) -> RankReply:
-    worth = {_number(row): _worth(row) + random.gauss(0, _RANKING_NOISE) for row in _edits(evidence)}
-    ranking = sorted(worth, key=lambda number: -worth[number])
+def _rank(body: str, random: Random) -> RankReply:
+    worths = {number_of(row): worth(row) + random.gauss(0, _RANKING_NOISE) for row in rows_of(body)}
+    ranking = sorted(worths, key=lambda number: -worths[number])
     return RankReply(reasoning="(simulated) The most useful first.", ranking=ranking)
-
-
-def _worth(row: dict[str, object]) -> float:
-    content, target = str(row.get("content", "")), str(row.get("target", ""))
-    if any(topic.harmful in content for topic in TOPICS):
-        return 0.0
-    teaches = any(topic.lesson in content for topic in TOPICS)
-    cures = row.get("op") == "delete" and any(topic.harmful in target for topic in TOPICS)
-    return 1.0 if teaches or cures else 0.4
-
-
-def _split(evidence: str) -> tuple[str, str]:
-    found = _SKILL.search(evidence)
-    return (found[2].partition(_OTHER_FILES)[0], evidence[found.end() :]) if found else ("", evidence)
-
-
-def _edits(evidence: str) -> list[dict[str, object]]:
-    found = _EDITS.search(_split(evidence)[1])
-    rows: list[dict[str, object]] = json.loads(found[2]) if found else []
-    return rows
-
-
-def _number(row: dict[str, object]) -> int:
-    return int(str(row["number"]))

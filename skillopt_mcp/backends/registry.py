@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from skillopt_mcp.backends.base import Backend
@@ -47,11 +48,32 @@ def _environment(model: str) -> Backend:
     return open_rolling(model)
 
 
+def _claude_code(model: str) -> Backend:
+    _need_posix("claude-code")
+    from skillopt_mcp.backends.agents.claude_code import open_claude_code  # noqa: PLC0415
+
+    return open_claude_code(model)
+
+
+def _codex(model: str) -> Backend:
+    _need_posix("codex")
+    from skillopt_mcp.backends.agents.codex import open_codex  # noqa: PLC0415
+
+    return open_codex(model)
+
+
+def _need_posix(name: str) -> None:
+    if os.name != "posix":
+        raise BackendError(f"the backend '{name}' runs on Linux and macOS only: use WSL, or another backend")
+
+
 _LOADERS: dict[str, Callable[[str], Backend]] = {
     "simulated": _simulated,
     "scripted": _scripted,
     "openai": _openai,
     "anthropic": _anthropic,
+    "claude-code": _claude_code,
+    "codex": _codex,
     "env": _environment,
 }
 BACKENDS: tuple[str, ...] = tuple(_LOADERS)

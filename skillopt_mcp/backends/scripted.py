@@ -7,22 +7,35 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Fault, Reply, Rollout, Stage
+from skillopt_mcp.records.calls import Call, Fault, Message, Reply, Rollout, Stage
 
 Answer = str | Reply | BackendFault
 Replies = Callable[[Call], Answer] | Mapping[Stage, Sequence[Answer]]
 
 
+class Said(BaseModel):
+    """A message of a scripted transcript; role tool_call is a call of the tool `name`, `content` its arguments."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    role: str
+    content: str = ""
+    name: str | None = None
+
+
 class Rule(BaseModel):
-    """An answer for the calls whose skill and task, or instructions and evidence, hold every text in `match`."""
+    """An answer for the calls whose skill and task, or instructions and evidence, hold every text in `match`.
+
+    `messages` are what was recorded on the way to it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     match: str | list[str] = ""
     reply: str = ""
+    messages: list[Said] = Field(default_factory=list)
     fault: Fault | None = None
     retry_after: float | None = None
 
@@ -32,7 +45,9 @@ class Rule(BaseModel):
 
     def answer(self) -> Answer:
         """Return what the rule answers with."""
-        return BackendFault(self.fault, self.reply or self.fault, self.retry_after) if self.fault else self.reply
+        if self.fault:
+            return BackendFault(self.fault, self.reply or self.fault, self.retry_after)
+        return Reply(self.reply, tuple(Message(said.role, said.content, said.name) for said in self.messages))
 
 
 _SCRIPT: TypeAdapter[dict[Stage, list[str | Rule]]] = TypeAdapter(dict[Stage, list[str | Rule]])
@@ -45,6 +60,7 @@ class Scripted:
     """
 
     deferred = False
+    n_slots = 8
 
     def __init__(self, replies: Replies, latency_ms: float = 0.0, name: str = "scripted") -> None:
         self.name = name
@@ -65,7 +81,7 @@ class Scripted:
             await asyncio.sleep(self._latency_s)
         answer = self._answer(call)
         if isinstance(answer, BackendFault):
-            raise BackendFault(answer.fault, answer.message, answer.retry_after)
+            raise BackendFault(answer.fault, answer.message, answer.retry_after, answer.usage)
         return Reply(answer) if isinstance(answer, str) else answer
 
 

@@ -19,6 +19,7 @@ from skillopt_mcp.records.skills import SkillFiles
 _MAX_REMEMBERED = 100_000
 _FILLER_SHIFTS = 1 << 16
 _FRAME = len('[["user",""],["assistant",""]]')
+_MOST_SAID = 16_384
 _WORDS = ("ledger", "entry", "account", "balance", "posted", "carried", "line", "column", "amount", "price", "supplier")
 
 
@@ -55,6 +56,7 @@ class Simulated:
     """Answers calls as the world has it; equal calls are answered equally, different draws independently."""
 
     deferred = False
+    n_slots = 40
 
     def __init__(self, settings: Settings) -> None:
         self.name = settings.spelled(complete=False)
@@ -74,10 +76,18 @@ class Simulated:
         request = call.request
         return self._attempt(request, call.draw) if isinstance(request, Rollout) else self._reason(request, call)
 
+    def worst_case(self, call: Call) -> Usage:
+        """Return the most that answering `call` can use; a simulation is free."""
+        request = call.request
+        if isinstance(request, Rollout):
+            n_in = self._facts_of(request.files).n_tokens + len(request.task.prompt) // 4
+            return Usage(n_in, (self._settings.trajectory_bytes + _MOST_SAID) // 4, 0.0)
+        return Usage((len(request.instructions) + len(request.evidence)) // 4, _MOST_SAID, 0.0)
+
     def _attempt(self, request: Rollout, draw: str) -> Reply:
         prompt = request.task.prompt
         task = self._tasks.get(prompt) or self._task(prompt)
-        skill = self._skills.get(request.files.digest) or self._skill(request.files)
+        skill = self._facts_of(request.files)
         key = b"\0".join((self._seed, draw.encode(), request.files.digest.encode(), task.digest))
         chance = hashlib.sha256(key).digest()
         passed = int.from_bytes(chance[:8], "big") < self._world.pass_rate(skill.taught, task.topics) * (1 << 64)
@@ -106,6 +116,9 @@ class Simulated:
         if len(self._tasks) >= _MAX_REMEMBERED:
             self._tasks.clear()
         return self._tasks.setdefault(prompt, _TaskFacts(topics_of(prompt), answer, digest))
+
+    def _facts_of(self, files: SkillFiles) -> _SkillFacts:
+        return self._skills.get(files.digest) or self._skill(files)
 
     def _skill(self, files: SkillFiles) -> _SkillFacts:
         if len(self._skills) >= _MAX_REMEMBERED:

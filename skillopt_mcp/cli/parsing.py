@@ -15,11 +15,15 @@ _SIMULATED = "simulated:honest"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as --help shows it, and what it declares beyond --store and --json."""
+    """A command as --help shows it, and what it declares beyond --store and --json.
+
+    With `takes_line`, all that follows a `--` is its `line`: another program and its arguments.
+    """
 
     help: str
     example: str
     declare: Callable[[argparse.ArgumentParser], object]
+    takes_line: bool = False
 
 
 def parse(arguments: Sequence[str]) -> tuple[str, dict[str, object]]:
@@ -31,6 +35,9 @@ def parse(arguments: Sequence[str]) -> tuple[str, dict[str, object]]:
         raise SystemExit(2)
     before = vars(top.parse_args(arguments))
     name, rest = str(before.pop("command")), before.pop("arguments")
+    if COMMANDS[name].takes_line and "--" in rest:
+        at = rest.index("--")
+        rest, values["line"] = rest[:at], tuple(rest[at + 1 :])
     return name, values | before | vars(_parser(name).parse_args(rest))
 
 
@@ -79,17 +86,34 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _backends(parser: argparse.ArgumentParser, *roles: str) -> None:
-    does = {"target": "does the tasks", "optimizer": "writes the edits"}
+    does = {
+        "target": f"does the tasks, for instance {_SIMULATED}",
+        "optimizer": f"writes the edits, for instance {_SIMULATED}",
+        "judge": "judges by rubrics, where tasks have such",
+    }
     for role in roles:
-        parser.add_argument(f"--{role}", metavar="BACKEND:MODEL", help=f"who {does[role]}, for instance {_SIMULATED}")
+        parser.add_argument(f"--{role}", metavar="BACKEND:MODEL", help=f"who {does[role]}")
 
 
 def _yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask (needed where there is no terminal)")
 
 
+def _caps(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "hard caps (over all processes and resumes; at a cap the run stops, to be resumed)"
+    )
+    for name, kind, text in (
+        ("calls", int, "calls sent to a model, repeated ones too"),
+        ("tokens", int, "tokens in and out"),
+        ("usd", float, "US dollars; only for models of known price"),
+        ("minutes", float, "minutes of work"),
+    ):
+        group.add_argument(f"--max-{name}", type=kind, metavar="N", help=f"at most so many {text}")
+
+
 def _serve(parser: argparse.ArgumentParser) -> None:
-    _backends(parser, "target", "optimizer")
+    _backends(parser, "target", "optimizer", "judge")
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -102,34 +126,75 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 def _replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skill", metavar="SKILL", help="a skill's name, or the path of its folder")
-    _backends(parser, "target", "optimizer")
-    settings = parser.add_argument_group("settings (defaults are the paper's)")
-    for name, kind, text in (
-        ("epochs", int, "passes over the train tasks (4)"),
-        ("batch", int, "train tasks per step (40)"),
-        ("minibatch", int, "trajectories per reflection (8)"),
-        ("fan-in", int, "patches per merge (8)"),
-        ("max-edits", int, "edit budget of the first step (4)"),
-        ("min-edits", int, "edit budget of the last step (2)"),
-        ("seed", int, "seed of every shuffle (42)"),
-        ("sessions", int, "recorded attempts mixed into every reflection (8)"),
-        ("alpha", float, "lifetime error rate of the promotion gate (0.05)"),
-        ("max-pairs", int, "pairs after which the promotion gate pauses (200)"),
-    ):
-        settings.add_argument(f"--{name}", type=kind, metavar="N", help=text)
-    settings.add_argument("--schedule", choices=("constant", "linear", "cosine"), help="fall of the budget (cosine)")
-    settings.add_argument("--metric", choices=("hard", "soft", "mixed"), help="what the search gate compares (hard)")
-    parser.add_argument("--slots", type=int, metavar="N", default=8, help="calls under way at once (default 8)")
+    _backends(parser, "target", "optimizer", "judge")
+    parser.add_argument(
+        "--env", metavar="NAME[:OPTIONS]", help="an environment: its tasks are added, for instance qa:FOLDER"
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings in TOML or YAML, SkillOpt's own files too")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="a setting, for instance train.batch_size=20"
+    )
+    parser.add_argument("--prompts", metavar="DIR", help="a folder of NAME.md in the place of the shipped prompts")
+    parser.add_argument("--out", metavar="DIR", help="write the run there as files: best_skill.md, versions, history")
+    from skillopt_mcp.cli.flags import add_settings  # noqa: PLC0415
+
+    add_settings(parser)
+    parser.add_argument("--slots", type=int, metavar="N", help="calls under way at once (else as the backend likes)")
+    _caps(parser)
+    parser.add_argument("--memory", metavar="PATH", help="a CLAUDE.md or AGENTS.md that every attempt sees, too")
+    parser.add_argument(
+        "--document", choices=("skill", "memory", "both"), default="both", help="what to train of them (both, in turn)"
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the newest unfinished run of the skill")
+    parser.add_argument(
+        "--policy", choices=("strict", "fresh", "paired_se", "no_regression", "confirm"),
+        help="run nothing: say what this gate would have made of the newest run (or of run r-... as SKILL)",
+    )  # fmt: skip
     _yes(parser)
 
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
-    _backends(parser, "target")
+    _backends(parser, "target", "judge")
     parser.add_argument(
         "--max-pairs", type=int, metavar="N", default=200, help="pause undecided after so many pairs (default 200)"
     )
+    parser.add_argument(
+        "--no-worse", type=float, metavar="D",
+        help="for a shorter candidate: accept it when a loss above D is excluded, instead of when it is better",
+    )  # fmt: skip
+    parser.add_argument("--beside", metavar="PATH", help="a skill or memory file that every attempt sees, too")
+    _caps(parser)
+    _yes(parser)
+
+
+def _calibrate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", metavar="SKILL", help="a skill's name, or the path of its folder")
+    _backends(parser, "target", "judge")
+    parser.add_argument("--pairs", type=int, metavar="N", default=40, help="pairs of rollouts (default 40)")
+    parser.add_argument("--gain", type=float, metavar="G", help="say what this gain would take (else 0.08, 0.16, 0.3)")
+    parser.add_argument(
+        "--max-pairs", type=int, metavar="N", default=200, help="for a test that pauses after so many (default 200)"
+    )
+    _caps(parser)
+    _yes(parser)
+
+
+def _race(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("candidates", metavar="CANDIDATE", nargs="+", help="candidates of one skill, c-...")
+    _backends(parser, "target", "judge")
+    parser.add_argument("--laps", type=int, metavar="N", default=60, help="shared tasks at most (default 60)")
+    parser.add_argument("--no-skill", action="store_true", help="race no skill at all beside them, as a control")
+    _caps(parser)
+    _yes(parser)
+
+
+def _credit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
+    _backends(parser, "target", "judge")
+    parser.add_argument("--pairs", type=int, metavar="N", default=60, help="pairs per edit at most (default 60)")
+    parser.add_argument("--rescue", action="store_true", help="look for the good part of a rejected bundle instead")
+    _caps(parser)
     _yes(parser)
 
 
@@ -148,6 +213,11 @@ def _skills(parser: argparse.ArgumentParser) -> None:
 
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="c-... | r-... | trajectory:N | SKILL | SKILL@VERSION")
+    parser.add_argument("--out", metavar="DIR", help="write a run as files: best_skill.md, versions, history, steps")
+
+
+def _runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", metavar="SKILL", nargs="?", help="only this skill's")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
@@ -164,14 +234,52 @@ def _tasks(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     for name, aliases, text, file in (
         ("list", (), "show the tasks of a skill", None),
-        ("add", ("import",), "add tasks from a file", "a JSON list, or JSON lines, of {prompt, judge, ...}"),
+        (
+            "add",
+            ("import",),
+            "add tasks, or questions with answers, from a file",
+            "JSON list, JSON lines or CSV of {prompt, judge, ...} or {question, answers, ...}",
+        ),
         ("export", (), "write the tasks as JSON lines", "where to write (else the terminal)"),
+        ("rotate", (), "move test tasks that many promotion tests have drawn into train", None),
         ("check", (), "say what is wrong with stored tasks, or with a file before it is added", "a file of tasks"),
     ):
         action = actions.add_parser(name, aliases=aliases, help=text)
         action.add_argument("skill", metavar="SKILL")
         if file:
             action.add_argument("file", metavar="FILE", nargs=None if name == "add" else "?", help=file)
+        if name == "rotate":
+            action.add_argument(
+                "--looks", type=int, metavar="N", default=10, help="drawn by so many promotion tests (default 10)"
+            )
+        if name == "add":
+            action.add_argument(
+                "--split-mode", choices=("ratio", "split_dir"),
+                help="ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test",
+            )  # fmt: skip
+            action.add_argument("--ratio", metavar="A:B:C", help="shares of train, val and test (2:1:7)")
+            action.add_argument("--seed", type=int, metavar="N", help="seed of the draw (42)")
+        _common(action)
+
+
+def _judges(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions (without one: list the commands)")
+    listing = actions.add_parser("list", help="show the programs that may judge")
+    add = actions.add_parser(
+        "add",
+        help="register a program: exit code 0 passes an answer",
+        usage=f"{PROGRAM} judges add [-h] [--time S] [--memory MB] [--reads PATH] [--require-sandbox] [--yes] NAME -- "
+        "PROGRAM ARGS...",
+    )
+    add.add_argument("name", metavar="NAME", help="what tasks call it: a to z, digits, hyphens")
+    add.add_argument("--time", type=float, metavar="S", help="seconds that one check may take (60)")
+    add.add_argument("--memory", type=int, metavar="MB", help="memory that it may use (2048)")
+    add.add_argument("--reads", action="append", default=[], metavar="PATH", help="a path that it may read too")
+    add.add_argument("--require-sandbox", action="store_true", help="never run it where nothing can confine it")
+    _yes(add)
+    remove = actions.add_parser("remove", help="forget a program: tasks that name it cannot be judged any more")
+    remove.add_argument("name", metavar="NAME")
+    for action in (listing, add, remove):
         _common(action)
 
 
@@ -187,8 +295,11 @@ def _rollback(parser: argparse.ArgumentParser) -> None:
     _yes(parser)
 
 
-def _nothing(parser: argparse.ArgumentParser) -> None:
-    """Declare nothing beyond what every command takes."""
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backend", metavar="BACKEND:MODEL", action="append", default=[],
+        help="ask this backend one short call (may be repeated)",
+    )  # fmt: skip
 
 
 COMMANDS: dict[str, Command] = {
@@ -196,6 +307,12 @@ COMMANDS: dict[str, Command] = {
     "serve": Command("serve MCP over stdin and stdout, for an agent's host", f"serve --target {_SIMULATED}", _serve),
     "skills": Command("list the skills, and say which may be written", "skills add-root ~/work/skills", _skills),
     "tasks": Command("list, add, export or check the tasks of a skill", "tasks add my-skill tasks.jsonl", _tasks),
+    "judges": Command(
+        "list and register the programs that may judge answers",
+        "judges add unit-tests -- /usr/bin/python3 /home/me/check.py",
+        _judges,
+        takes_line=True,
+    ),
     "replay": Command(
         "train a skill offline on its stored tasks",
         f"replay my-skill --target {_SIMULATED} --optimizer {_SIMULATED}",
@@ -206,10 +323,26 @@ COMMANDS: dict[str, Command] = {
         f"evaluate c-0123456789ab --target {_SIMULATED}",
         _evaluate,
     ),
+    "calibrate": Command(
+        "measure what a promotion test of a skill can find, before paying for one",
+        f"calibrate my-skill --target {_SIMULATED}",
+        _calibrate,
+    ),
+    "race": Command(
+        "run candidates of one skill on shared val tasks and drop the hopeless",
+        f"race c-0123456789ab c-ba9876543210 --target {_SIMULATED}",
+        _race,
+    ),
+    "credit": Command(
+        "tell which edits of a candidate carry its gain, and which do harm",
+        f"credit c-0123456789ab --target {_SIMULATED}",
+        _credit,
+    ),
     "promote": Command("write an accepted candidate over the live skill", "promote c-0123456789ab", _promote),
     "rollback": Command("restore an earlier version of a skill", "rollback my-skill", _rollback),
+    "runs": Command("list the runs of a skill, or of all", "runs my-skill", _runs),
     "show": Command("show a candidate, run, trajectory, version or skill", "show c-0123456789ab", _show),
     "diff": Command("show what differs between two versions of a skill", "diff my-skill", _diff),
     "history": Command("show the promotions and rollbacks of a skill", "history my-skill", _history),
-    "doctor": Command("check the installation, the store and the skill folders", "doctor", _nothing),
+    "doctor": Command("check the installation, the store, the skill folders and backends", "doctor", _doctor),
 }

@@ -15,6 +15,7 @@ from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.optimizer.progress import Progress as Standing
 from skillopt_mcp.records.calls import Call, Reply
 
+_LAPPED = ("calibrate", "race", "credit")
 _VERDICTS = {
     "accept_best": "accepted, the best so far",
     "accept": "accepted",
@@ -88,6 +89,9 @@ class Watch:
         """Show where the run stands."""
         if standing.stage == GATE:
             self._pairs(standing)
+        elif standing.stage in _LAPPED:
+            note = f", {standing.note}" if standing.note else ""
+            self._show(standing, f"task {standing.n_done} of at most {standing.n_total}{note}")
         elif standing.stage == "step":
             self._step(standing)
         else:

@@ -30,13 +30,13 @@ def clean_note(text: str) -> str | None:
 
 
 def compacted(old: Sequence[str], new: Sequence[str], most: int) -> tuple[str, ...]:
-    """Return at most `most` notes: one of several alike, in its latest wording, the most recently needed ones last."""
+    """Return at most `most` notes (0: all), one of several alike in its latest wording, the most recent need last."""
     kept: list[tuple[str, frozenset[str]]] = []
     for note in (*old, *new):
         words = frozenset(_WORD.findall(note.casefold()))
         kept = [(other, theirs) for other, theirs in kept if not _alike(words, theirs)]
         kept.append((note, words))
-    return tuple(note for note, _ in kept[-most:]) if most > 0 else ()
+    return tuple(note for note, _ in kept[-most:])
 
 
 def with_notes(files: SkillFiles, notes: Sequence[str], most: int) -> SkillFiles:

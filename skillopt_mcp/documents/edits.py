@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from skillopt_mcp.documents.characters import quoted
@@ -25,13 +26,14 @@ def apply_patch(files: SkillFiles, patch: Patch, *, budget: int | None = None) -
     All anchors resolve against `files`, so the order of the edits does not matter, but for text that is added at the
     same place: it keeps the order of the patch, what was inserted after a line before what was appended. An edit that
     does not apply is reported, and the rest of the patch applies. Raises BadInput when there are more edits than
-    `budget`, or than any patch may have.
+    `budget`, or than any patch may have. An edit of SKILL.md is one of the main document, whatever its name.
     """
     _check_count(len(patch.edits), budget)
+    patch = Patch(tuple(_addressed(edit, files.main_path) for edit in patch.edits), patch.reasoning)
     outcomes: _Outcomes = {}
     by_path: dict[str, dict[int, Edit]] = {}
     for index, edit in enumerate(patch.edits):
-        miss = _fault(edit, patch.edits[:index])
+        miss = _fault(edit, patch.edits[:index], files.main_path)
         if miss:
             outcomes[index] = miss
         else:
@@ -58,13 +60,17 @@ def _check_count(n_edits: int, budget: int | None) -> None:
         raise BadInput(f"the patch has {n_edits} edits; {PATCH_EDITS} are the most, so propose them in parts")
 
 
-def _fault(edit: Edit, earlier: Sequence[Edit]) -> Miss | None:
+def _addressed(edit: Edit, main_path: str) -> Edit:
+    return edit if edit.path != MAIN_FILE or main_path == MAIN_FILE else replace(edit, path=main_path)
+
+
+def _fault(edit: Edit, earlier: Sequence[Edit], main_path: str) -> Miss | None:
     """Return what is wrong with an edit whatever the files hold."""
     if edit.op not in get_args(Op):
         return Miss("invalid", f"there is no op {quoted(str(edit.op))}; use one of {', '.join(get_args(Op))}")
-    if refusal := path_refusal(edit.path):
+    if refusal := path_refusal(edit.path, main_path):
         return Miss("invalid", refusal)
-    if edit.op == "set_description" and edit.path != MAIN_FILE:
+    if edit.op == "set_description" and edit.path != main_path:
         return Miss("invalid", f"only {MAIN_FILE} has a description; leave out the path")
     if edit.op in _ANCHORED and not edit.target:
         return Miss("invalid", f"{edit.op} needs a target; copy the exact text that the edit is about")
@@ -105,7 +111,7 @@ def _absence(path: str, files: SkillFiles, edited: Iterable[str]) -> Miss | None
     if file:
         return None if is_text(file.content) else Miss("invalid", f"{quoted(path)} is not a text file")
     others = (*(file.path for file in files.files), *edited)
-    if path == MAIN_FILE:
+    if path == files.main_path:
         return Miss("not_found", f"the skill has no {MAIN_FILE}")
     if other := collision(path, others):
         return Miss("invalid", f"{quoted(path)} would collide with {quoted(other)}; choose another name")

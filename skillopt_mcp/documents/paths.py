@@ -14,10 +14,12 @@ TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".csv", ".tsv", ".json", ".
 _ALLOWED = f'an edit may name "{MAIN_FILE}" or a text file under "references/"'
 
 
-def path_refusal(path: str) -> str:
-    """Return why an edit may not touch `path`, or an empty string when it may."""
-    if path == MAIN_FILE:
+def path_refusal(path: str, main_path: str = MAIN_FILE) -> str:
+    """Return why an edit may not touch `path`, or an empty string when it may. A memory file is one document alone."""
+    if path == main_path:
         return ""
+    if main_path != MAIN_FILE:
+        return f"{quoted(path)} is out of reach; {quoted(main_path)} stands alone, so leave out the path"
     if path.startswith("scripts/"):
         return f"{quoted(path)} is a script; changing it needs a person"
     if not path.isprintable() or path != unicodedata.normalize("NFC", path) or len(path) > PATH_CHARACTERS:

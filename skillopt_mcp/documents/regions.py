@@ -1,4 +1,4 @@
-"""Regions: the protected parts of a SKILL.md, which the engine writes and no edit reaches."""
+"""Regions: the protected parts of a main document, which the engine writes and no edit reaches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def region_text(files: SkillFiles, name: Region) -> str:
 
 
 def with_region(files: SkillFiles, name: Region, text: str) -> SkillFiles:
-    """Return the files with `text` as the region of their SKILL.md; where there is none, it is put at the end.
+    """Return the files with `text` as the region of their main document; where there is none, it is put at the end.
 
     All other bytes stay. Raises BadInput when the text has a marker, or would change where a protected part ends.
     """
-    main = files.get(MAIN_FILE)
+    main = files.get(files.main_path)
     fault = text_fault(text)
     if main is None:
         raise BadInput(f"the skill has no {MAIN_FILE}: a region has no place")
@@ -35,7 +35,7 @@ def with_region(files: SkillFiles, name: Region, text: str) -> SkillFiles:
     lines = to_lf(text.strip().encode())
     inner = b"\n" + lines + b"\n" if lines else b"\n"
     new = _written(document, name, inner.replace(b"\n", document.ending))
-    after = files.replaced(SkillFile(MAIN_FILE, new, main.executable))
+    after = files.replaced(SkillFile(main.path, new, main.executable))
     if region_text(after, name) != lines.decode() or _sealed(parse(new), name) != _sealed(document, name):
         raise BadInput("the text of the region would change where a protected part of the skill begins or ends")
     return after

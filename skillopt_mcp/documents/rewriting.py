@@ -1,4 +1,4 @@
-"""Rewriting: a whole new SKILL.md in the place of the old one, where front matter and protected regions stay."""
+"""Rewriting: a whole new main document in the place of the old one, where front matter and protected regions stay."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 
 def rewritten(files: SkillFiles, text: str) -> SkillFiles | str:
-    """Return the files with `text` as their SKILL.md, or a sentence that says why it may not be.
+    """Return the files with `text` as their main document, or a sentence that says why it may not be.
 
     Front matter and protected regions have to be in it as they are, whatever the line endings; they keep their bytes.
     """
-    old = files.get(MAIN_FILE)
+    old = files.get(files.main_path)
     if old is None:
         return f"the skill has no {MAIN_FILE}"
     body = _body(old.content, text)
@@ -28,7 +28,7 @@ def rewritten(files: SkillFiles, text: str) -> SkillFiles | str:
         return "a protected region is changed, moved, added or left out; copy each one, markers and all, exactly"
     if len(new) > FILE_BYTES:
         return f"the new text is larger than {FILE_BYTES // MIB} MiB"
-    return files.replaced(SkillFile(MAIN_FILE, new, old.executable))
+    return files.replaced(SkillFile(old.path, new, old.executable))
 
 
 def _body(old: bytes, text: str) -> bytes | str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeGuard, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeGuard
 
 from skillopt_mcp.records.calls import Message, Usage
 from skillopt_mcp.records.skills import SkillFiles
@@ -28,10 +28,9 @@ class Rolled:
     reason: str = ""
     hint: str = ""
     messages: tuple[Message, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
-@runtime_checkable
 class Environment(Protocol):
     """A source of tasks. `name` and `version` together name all that its tasks and its scores depend on."""
 
@@ -51,7 +50,6 @@ class Environment(Protocol):
         ...
 
 
-@runtime_checkable
 class RollsOut(Environment, Protocol):
     """An environment that attempts its tasks itself: its tasks carry the judge `environment` with its name."""
 

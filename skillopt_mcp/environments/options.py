@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
 
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
-_REAL = re.compile(r"[+-]?(\d{1,18}\.\d{0,18}|\.\d{1,18}|\d{1,18}(?=[eE]))([eE][+-]?\d{1,3})?")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_REAL = re.compile(r"[+-]?([0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18}|[0-9]{1,18}(?=[eE]))([eE][+-]?[0-9]{1,3})?")
 _WORDS: dict[str, bool | None] = {
     "true": True, "yes": True, "on": True, "false": False, "no": False, "off": False, "null": None, "~": None, "": None,
 }  # fmt: skip

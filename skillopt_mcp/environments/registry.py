@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib.metadata import EntryPoint, entry_points
+from inspect import getattr_static
 from typing import cast
 
 from skillopt_mcp.documents.characters import quoted
@@ -11,6 +12,7 @@ from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.errors import BadInput, SkillOptError
 
 GROUP = "skillopt_mcp.environments"
+_MEMBERS = ("name", "version", "task_types", "tasks")
 
 
 def environment_names() -> list[str]:
@@ -38,7 +40,8 @@ def open_environment(spec: str) -> Environment:
 
 def checked(value: object, spec: str = "") -> Environment:
     """Return a value as the environment that it is. Raises BadInput when it is none."""
-    lacking = [name for name in ("name", "version", "task_types", "tasks") if not hasattr(value, name)]
+    # Looked up without being read: a version may take a data set to compute.
+    lacking = [name for name in _MEMBERS if getattr_static(value, name, None) is None]
     if lacking:
         shown = quoted(spec or type(value).__name__)
         raise BadInput(f"{shown} is no environment, it has no '{lacking[0]}': see skillopt_mcp.Environment")

@@ -20,6 +20,7 @@ SUFFIXES = (".json", ".jsonl", ".csv")
 ALIASES: dict[str, Split] = {
     "train": "train", "val": "val", "test": "test", "valid_seen": "val", "selection": "val", "valid_unseen": "test",
 }  # fmt: skip
+_OTHERS_CALL_VAL = ("dev", "eval", "valid", "validation")
 SHOWN = 350
 _WRITTEN_AS_JSON = frozenset({"judge", "tags", "files"})
 
@@ -28,7 +29,7 @@ def split_named(name: str) -> Split:
     """Return the split that SkillOpt or this program calls so. Raises BadInput naming the nearest."""
     if name in ALIASES:
         return ALIASES[name]
-    near = difflib.get_close_matches(name, SPLITS, n=1, cutoff=0.0)[0]
+    near = "val" if name in _OTHERS_CALL_VAL else difflib.get_close_matches(name, SPLITS, n=1, cutoff=0.0)[0]
     raise BadInput(f"unknown split {quoted(name)}: did you mean {quoted(near)}? Use {', '.join(SPLITS)}")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,8 +65,8 @@ class Episode:
 class SkillOptEnvironment:
     """The tasks of an adapter, each rolled out alone by the adapter itself, which also scores it.
 
-    `options` are the trainer's flat settings that the adapter reads in `setup`; an adapter without a data set also needs
-    n_train, n_val and n_test, how many tasks to build.
+    `options` are the trainer's flat settings, which the adapter reads in `setup`; one without a data set also needs
+    n_train, n_val and n_test: how many tasks to build.
     """
 
     def __init__(self, adapter: Adapter, name: str | None = None, options: Mapping[str, object] | None = None) -> None:
@@ -130,11 +132,13 @@ class SkillOptEnvironment:
         _ = self._scratch
 
     @cached_property
-    def _scratch(self) -> tempfile.TemporaryDirectory[str]:
-        scratch = tempfile.TemporaryDirectory(prefix="skillopt-adapter-")
-        config = {"seed": DEFAULT_SEED, **self._options, "out_root": scratch.name, "env": type(self._adapter).__name__}
+    def _scratch(self) -> str:
+        """Return the folder that the adapter may keep its own files in, as long as the environment is there."""
+        folder = tempfile.mkdtemp(prefix="skillopt-adapter-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        config = {"seed": DEFAULT_SEED, **self._options, "out_root": folder, "env": type(self._adapter).__name__}
         self._adapter.setup(config)
-        return scratch
+        return folder
 
     @cached_property
     def _episodes(self) -> dict[str, Episode]:

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
 
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.betting import BETS, CURRENT_BETS, MIXTURE_COST, Wealth, growth
 from skillopt_mcp.records.evidence import Confirmation, ConfirmVerdict, Pair
 
-# Chosen by measured power (benchmarks/confirm_error.py): small bets find gains of 0.1, large ones end early on gains
-# of 0.3 and more. Any fixed bets below 1 with weights that add up to 1 keep the error rate.
-_BETS = (0.2, 0.4, 0.6, 0.8, 0.95)
-_WEIGHTS = (0.25, 0.25, 0.2, 0.15, 0.15)
-# What the mixture costs beside the best single bet, in log wealth; from the same measurement.
-_MIXTURE_COST = 0.6
 _MIN_PAIRS_TO_ESTIMATE = 8
 _MAX_ESTIMATE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRule:
-    """How sure a verdict must be.
+    """How sure a verdict must be, and of what.
 
-    `alpha` bounds the chance that a candidate that is no better is ever accepted, `beta` the chance that one which
-    gains `min_effect` or more is ever rejected: 0.05 is below what a few hundred pairs can prove, so no provable gain
-    is given up. `max_pairs` is where to pause undecided; going on later with a larger one is sound.
+    `alpha` bounds the chance that a candidate whose gain is at most `margin` is ever accepted, `beta` the chance that
+    one which gains `min_effect` or more is ever rejected: 0.05 is below what a few hundred pairs can prove, so no
+    provable gain is given up. A margin above 0 asks for a gain of that size, one below 0 excludes a larger loss.
+    `max_pairs` is where to pause undecided; going on later with a larger one is sound. `bets` names the mixture.
     """
 
     alpha: float = 0.05
     beta: float = 0.05
     min_effect: float = 0.05
     max_pairs: int = 200
+    margin: float = 0.0
+    bets: int = CURRENT_BETS
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
@@ -39,17 +38,32 @@ class ConfirmRule:
                 raise BadInput(f'{name} "{value}" is no error rate; use a number between 0 and 1, such as 0.05')
         if not 0 <= self.min_effect < 1:
             raise BadInput(f'min_effect "{self.min_effect}" is not possible; use 0 or more and less than 1')
+        # No gain at all is where the test of a gain stands when its candidate must bring none: equality is allowed.
+        if not -1 < self.margin <= self.min_effect:
+            raise BadInput(f'margin "{self.margin}" is not possible; use a number above -1, up to min_effect')
         if self.max_pairs < 1:
             raise BadInput(f'max_pairs "{self.max_pairs}" is not possible; use 1 or more')
+        if self.bets not in BETS:
+            raise BadInput(f'bets "{self.bets}" are unknown to this version; use one of {", ".join(map(str, BETS))}')
+
+
+def no_worse(delta: float, alpha: float = 0.05, max_pairs: int = 400) -> ConfirmRule:
+    """Return the non-inferiority rule: accept when a loss above `delta` is excluded, reject when no loss at all is.
+
+    For a candidate that has another merit, such as fewer tokens. Raises BadInput when delta is not in (0, 1).
+    """
+    if not 0 < delta < 1:
+        raise BadInput(f'delta "{delta}" is no loss that could be borne; use a number between 0 and 1, such as 0.1')
+    return ConfirmRule(alpha=alpha, min_effect=0.0, max_pairs=max_pairs, margin=-delta)
 
 
 @dataclass(slots=True)
 class _Walk:
-    """The state of the test after some pairs: one wealth per bet for each claim, and sums for means and estimates."""
+    """The state of the test after some pairs: the wealth of each claim, and sums for means and estimates."""
 
-    min_effect: float
-    gains: list[float]
-    losses: list[float]
+    rule: ConfirmRule
+    gains: Wealth = field(init=False)
+    losses: Wealth = field(init=False)
     n: int = 0
     n_missing: int = 0
     base: float = 0.0
@@ -57,100 +71,106 @@ class _Walk:
     difference: float = 0.0
     square: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.gains, self.losses = Wealth(self.rule.bets), Wealth(self.rule.bets)
+
     def take(self, pair: Pair) -> None:
         """Bet on one pair. A missing one is the worst difference for an accept, so that losing replies never helps a
         candidate, and says nothing for a reject, so that an outage condemns none."""
         self.n += 1
         if pair.base is None or pair.candidate is None:
             self.n_missing += 1
-            self.gains = [wealth * (1 - bet) for wealth, bet in zip(self.gains, _BETS, strict=True)]
+            self.gains.take(_above(-1.0, self.rule.margin))
             return
         self.base += pair.base
         self.candidate += pair.candidate
         difference = pair.candidate - pair.base
         self.difference += difference
         self.square += difference * difference
-        below = self.min_effect - difference
-        self.gains = [wealth * (1 + bet * difference) for wealth, bet in zip(self.gains, _BETS, strict=True)]
-        self.losses = [wealth * (1 + bet * below) for wealth, bet in zip(self.losses, _BETS, strict=True)]
+        self.gains.take(_above(difference, self.rule.margin))
+        self.losses.take(self.rule.min_effect - difference)
 
 
-def confirm(pairs: Sequence[Pair], rule: ConfirmRule) -> Confirmation:
+def confirm(pairs: Iterable[Pair], rule: ConfirmRule) -> Confirmation:
     """Return the verdict on `pairs`, walked in the order in which they were drawn up to the first that decides.
 
-    Betting on bounded means (Waudby-Smith and Ramdas 2024): under "no gain" the wealth is a supermartingale that
-    starts at 1, so by Ville's inequality it ever reaches 1/alpha with a chance of at most alpha, however often one
-    looks. Pairs must be drawn uniformly with replacement from the held-out tasks, both arms rolled out afresh; then the
-    claim is exactly "on these tasks". Raises BadInput when a score is outside [0, 1].
+    Pairs must be drawn uniformly with replacement from the held-out tasks, both arms rolled out afresh; then the claim
+    is exactly "on these tasks", at the error rates of the rule (see betting). Raises BadInput when a score is outside
+    [0, 1].
     """
-    walk = _Walk(rule.min_effect, list(_WEIGHTS), list(_WEIGHTS))
-    for pair in pairs[: rule.max_pairs]:
+    walk = _Walk(rule)
+    for pair in islice(pairs, rule.max_pairs):
         _check(pair)
         walk.take(pair)
-        if sum(walk.gains) >= 1 / rule.alpha:
-            return _confirmation("accept", walk, rule)
-        if sum(walk.losses) >= 1 / rule.beta:
-            return _confirmation("reject", walk, rule)
-    return _confirmation("undecided", walk, rule)
-
-
-def alpha_for(j: int, alpha: float) -> float:
-    """Return the error rate of a skill's j-th test (1-based); over all j they add up to `alpha`."""
-    if j < 1:
-        raise BadInput(f'test number "{j}" is not possible; tests count from 1')
-    return alpha * 6 / (math.pi**2 * j**2)
+        if walk.gains.total >= 1 / rule.alpha:
+            return _confirmation("accept", walk)
+        if walk.losses.total >= 1 / rule.beta:
+            return _confirmation("reject", walk)
+    return _confirmation("undecided", walk)
 
 
 def pairs_needed(effect: float, sd: float, rule: ConfirmRule) -> int:
     """Return roughly how many pairs an accept takes when differences have mean `effect` and standard deviation `sd`.
 
-    Raises BadInput when effect is not in (0, 1] or sd not in [0, 1].
+    Raises BadInput when effect is not above the margin, or above 1, or sd not in [0, 1].
     """
-    if not 0 < effect <= 1:
-        raise BadInput(f'effect "{effect}" is not a gain in mean score; use a number above 0, up to 1')
+    if not max(rule.margin, -1) < effect <= 1:
+        raise BadInput(f'effect "{effect}" is not a gain in mean score; use a number above {rule.margin:g}, up to 1')
     if not 0 <= sd <= 1:
         raise BadInput(f'sd "{sd}" is not possible for differences of scores; use a number from 0 to 1')
-    growth = _growth(effect, sd * sd + effect * effect)
-    return math.ceil((math.log(1 / rule.alpha) + _MIXTURE_COST) / growth)
+    above = _above(effect, rule.margin)
+    return math.ceil((math.log(1 / rule.alpha) + MIXTURE_COST) / growth(above, sd * sd + above * above, rule.bets))
 
 
-def _growth(mean: float, square: float) -> float:
-    """Return the log wealth that the best bet gains per pair, for differences of -1, 0 and 1 with these two moments."""
-    square = min(1.0, max(square, mean))
-    bet = min(mean / square, _BETS[-1])
-    return (square + mean) / 2 * math.log(1 + bet) + (square - mean) / 2 * math.log(1 - bet)
+def claimed(rule: ConfirmRule) -> str:
+    """Return what an accept says of the candidate."""
+    if rule.margin < 0:
+        return f"worse by no more than {-rule.margin:g}"
+    return f"better by more than {rule.margin:g}" if rule.margin > 0 else "better"
 
 
-def _n_expected(walk: _Walk, rule: ConfirmRule) -> int | None:
+def fewest_pairs(rule: ConfirmRule) -> int:
+    """Return how many pairs an accept takes when the candidate wins every one: no test is shorter."""
+    wealth, n = Wealth(rule.bets), 0
+    while wealth.total < 1 / rule.alpha:
+        wealth.take(_above(1.0, rule.margin))
+        n += 1
+    return n
+
+
+def _above(difference: float, margin: float) -> float:
+    """Return by how much a difference is above the margin, at least -1: a large margin leaves less to bet with."""
+    return (difference - margin) / (1 + max(0.0, margin))
+
+
+def _n_expected(walk: _Walk) -> int | None:
     """Return how many more pairs the nearer verdict is expected to take, were the rest like those seen."""
-    n_scored = walk.n - walk.n_missing
+    rule, n_scored = walk.rule, walk.n - walk.n_missing
     if n_scored < _MIN_PAIRS_TO_ESTIMATE:
         return None
-    mean, square = walk.difference / n_scored, walk.square / n_scored
-    below = rule.min_effect - mean
-    below_square = square - 2 * rule.min_effect * mean + rule.min_effect**2
+    mean, variance = walk.difference / n_scored, walk.square / n_scored - (walk.difference / n_scored) ** 2
     estimates = []
-    for gain, gain_square, wealths, rate in (
-        (mean, square, walk.gains, rule.alpha),
-        (below, below_square, walk.losses, rule.beta),
+    for gain, wealth, rate in (
+        (_above(mean, rule.margin), walk.gains, rule.alpha),
+        (rule.min_effect - mean, walk.losses, rule.beta),
     ):
-        to_go = -math.log(rate) - math.log(max(sum(wealths), 1e-300))
+        to_go = -math.log(rate) - math.log(max(wealth.total, 1e-300))
         if gain > 0:
-            estimates.append(to_go / max(_growth(gain, gain_square), 1e-12))
+            estimates.append(to_go / max(growth(min(1.0, gain), variance + gain * gain, rule.bets), 1e-12))
     nearest = min(estimates, default=math.inf)
     return math.ceil(nearest) if nearest <= _MAX_ESTIMATE else None
 
 
-def _confirmation(verdict: ConfirmVerdict, walk: _Walk, rule: ConfirmRule) -> Confirmation:
+def _confirmation(verdict: ConfirmVerdict, walk: _Walk) -> Confirmation:
     n_scored = max(1, walk.n - walk.n_missing)
-    wealth = sum(walk.gains)
-    expected = _n_expected(walk, rule) if verdict == "undecided" else 0
+    wealth = walk.gains.total
+    expected = _n_expected(walk) if verdict == "undecided" else 0
     return Confirmation(
         verdict=verdict,
-        reason=_reason(verdict, wealth, expected, rule),
+        reason=_reason(verdict, wealth, expected, walk.rule),
         n_pairs=walk.n,
         n_expected=expected,
-        alpha=rule.alpha,
+        alpha=walk.rule.alpha,
         wealth=wealth,
         base_mean=walk.base / n_scored,
         candidate_mean=walk.candidate / n_scored,
@@ -160,9 +180,10 @@ def _confirmation(verdict: ConfirmVerdict, walk: _Walk, rule: ConfirmRule) -> Co
 
 def _reason(verdict: ConfirmVerdict, wealth: float, expected: int | None, rule: ConfirmRule) -> str:
     if verdict == "accept":
-        return f"better on these tasks: evidence {wealth:.1f} to 1, {1 / rule.alpha:.1f} to 1 was asked"
+        return f"{claimed(rule)} on these tasks: evidence {wealth:.1f} to 1, {1 / rule.alpha:.1f} to 1 was asked"
     if verdict == "reject":
-        return f"a gain of {rule.min_effect:g} or more on these tasks is excluded at an error rate of {rule.beta:g}"
+        what = f"a gain of {rule.min_effect:g} or more" if rule.min_effect else "that it loses nothing"
+        return f"{what} on these tasks is excluded at an error rate of {rule.beta:g}"
     more = "too early to say how many more pairs" if expected is None else f"about {expected} more pairs expected"
     return f"not decided: evidence {wealth:.2f} to 1, {1 / rule.alpha:.1f} to 1 is asked; {more}"
 

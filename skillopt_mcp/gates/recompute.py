@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.calibration import Calibration, calibrated
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.strict import TaskScore, compare
-from skillopt_mcp.records.evidence import ConfirmVerdict, Metric, Pair, SearchVerdict
+from skillopt_mcp.gates.credit import Credit, CreditRule, credit
+from skillopt_mcp.gates.paired import paired_se
+from skillopt_mcp.gates.racing import Lap, RaceRule, Standing, race, running
+from skillopt_mcp.gates.regression import Rerun, fallen, no_regression
+from skillopt_mcp.gates.strict import Comparison, TaskScore, compare
+from skillopt_mcp.records.evidence import Confirmation, ConfirmVerdict, Metric, Pair, SearchGate, SearchVerdict
+
+MEASURED = "measured"
 
 
 class StrictInputs(BaseModel):
-    """The evidence of a strict verdict; `best` is None where the current version is the best."""
+    """The evidence of a search verdict; `best` is None where the current version is the best.
+
+    `again` holds the second rollouts (candidate, current) that the no_regression gate asked for.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     metric: Metric
     candidate: list[TaskScore]
     current: list[TaskScore]
     best: list[TaskScore] | None = None
+    again: tuple[list[TaskScore], list[TaskScore]] | None = None
 
 
 class ConfirmInputs(BaseModel):
-    """The rule of a promotion verdict, and how many pairs of its `confirmation` it rests on."""
+    """The rule of a promotion verdict, and how many pairs of its `confirmation` it rests on.
+
+    `bets` names the mixture: verdicts from before it was kept rest on the first.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     confirmation: str
@@ -30,13 +46,42 @@ class ConfirmInputs(BaseModel):
     alpha: float
     beta: float
     min_effect: float
+    margin: float = 0.0
+    bets: int = 1
+
+    @property
+    def rule(self) -> ConfirmRule:
+        """Return the rule that was asked for, up to the pairs that the verdict rests on. Raises BadInput."""
+        return ConfirmRule(
+            self.alpha, self.beta, self.min_effect, max_pairs=max(1, self.n_pairs), margin=self.margin, bets=self.bets
+        )
+
+
+def search_comparison(gate: SearchGate, inputs: StrictInputs) -> Comparison:
+    """Return what a search gate makes of recorded evidence, whichever gate it was recorded for."""
+    best = inputs.current if inputs.best is None else inputs.best
+    if gate == "paired_se":
+        return paired_se(inputs.candidate, inputs.current, best, inputs.metric)
+    found = compare(inputs.candidate, inputs.current, best, inputs.metric)
+    if gate == "no_regression":
+        n_fallen = len(fallen(inputs.candidate, inputs.current, inputs.metric))
+        return no_regression(found, n_fallen, Rerun(*inputs.again) if inputs.again else Rerun(), inputs.metric)
+    return found
+
+
+def search_verdict(gate: SearchGate, inputs: str) -> SearchVerdict:
+    """Return the verdict of a search decision from its `inputs` (json). Raises pydantic.ValidationError."""
+    return search_comparison(gate, StrictInputs.model_validate_json(inputs)).verdict
 
 
 def strict_verdict(inputs: str) -> SearchVerdict:
     """Return the verdict of a strict decision from its `inputs` (json). Raises pydantic.ValidationError."""
-    given = StrictInputs.model_validate_json(inputs)
-    best = given.current if given.best is None else given.best
-    return compare(given.candidate, given.current, best, given.metric).verdict
+    return search_verdict("strict", inputs)
+
+
+def confirmed(pairs: Sequence[Pair], inputs: ConfirmInputs) -> Confirmation:
+    """Return the whole outcome of a confirm decision from its test's pairs, in drawn order. Raises BadInput."""
+    return confirm(pairs[: inputs.n_pairs], inputs.rule)
 
 
 def confirm_verdict(pairs: Sequence[Pair], inputs: str) -> ConfirmVerdict:
@@ -44,6 +89,84 @@ def confirm_verdict(pairs: Sequence[Pair], inputs: str) -> ConfirmVerdict:
 
     Raises pydantic.ValidationError when the inputs are none, BadInput when a value in them makes no sense.
     """
-    given = ConfirmInputs.model_validate_json(inputs)
-    rule = ConfirmRule(given.alpha, given.beta, given.min_effect, max_pairs=max(1, given.n_pairs))
-    return confirm(pairs[: given.n_pairs], rule).verdict
+    return confirmed(pairs, ConfirmInputs.model_validate_json(inputs)).verdict
+
+
+class RaceInputs(BaseModel):
+    """The rule of a race and its laps: the base's score, then each arm's, None where missing or not rolled out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    beta: float
+    min_effect: float
+    max_laps: int
+    bets: int
+    laps: list[tuple[float | None, ...]]
+
+    @property
+    def standings(self) -> list[Standing]:
+        """Return where every arm ended. Raises BadInput."""
+        rule = RaceRule(self.beta, self.min_effect, self.max_laps, self.bets)
+        return race([Lap(lap[0], lap[1:]) for lap in self.laps], rule)
+
+
+class CreditInputs(BaseModel):
+    """The rule of a credit and its laps: the whole candidate's score, then that without each of its edits."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    alpha: float
+    delta: float
+    max_pairs: int
+    bets: int
+    laps: list[tuple[float | None, ...]]
+
+    @property
+    def credits(self) -> list[Credit]:
+        """Return the verdict on every edit. Raises BadInput."""
+        rule = CreditRule(self.alpha, self.delta, self.max_pairs, self.bets)
+        n_edits = len(self.laps[0]) - 1 if self.laps else 0
+        return [credit([Pair(lap[1 + edit], lap[0]) for lap in self.laps], rule) for edit in range(n_edits)]
+
+
+class CalibrateInputs(BaseModel):
+    """Scores of one version against itself, pair by pair."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    laps: list[tuple[float | None, float | None]]
+
+    @property
+    def calibration(self) -> Calibration:
+        """Return what they show. Raises BadInput when no pair has both scores."""
+        return calibrated([Pair(*lap) for lap in self.laps])
+
+
+def race_verdict(inputs: RaceInputs) -> str:
+    """Return the places of the arms that are still in, such as "0,2"."""
+    return ",".join(map(str, running(inputs.standings)))
+
+
+def credit_verdict(inputs: CreditInputs) -> str:
+    """Return the verdicts on all edits in order, such as "helps,harms"."""
+    return ",".join(each.verdict for each in inputs.credits)
+
+
+def recomputed(gate: str, inputs: str, pairs: Sequence[Pair] = ()) -> str:
+    """Return the verdict that follows from what a decision of any gate keeps, `pairs` being those of its test.
+
+    Raises BadInput for a gate that is none, pydantic.ValidationError when the inputs are none of that gate.
+    """
+    if gate == "confirm":
+        return confirm_verdict(pairs, inputs)
+    if gate == "race":
+        return race_verdict(RaceInputs.model_validate_json(inputs))
+    if gate == "credit":
+        return credit_verdict(CreditInputs.model_validate_json(inputs))
+    if gate == "calibrate":
+        CalibrateInputs.model_validate_json(inputs)
+        return MEASURED
+    if gate == "none":
+        verdict = search_verdict("strict", inputs)
+        return "accept" if verdict == "reject" else verdict
+    for known in get_args(SearchGate):
+        if gate == known:
+            return search_verdict(known, inputs)
+    raise BadInput(f'gate "{gate}" is unknown to this version; see that it is the one that wrote the store')

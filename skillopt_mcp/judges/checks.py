@@ -48,6 +48,14 @@ def score_check(spec: Command, reply: Reply) -> Score | Unscored:
     return Score(hard=False, soft=0.0, reason=told + output, hint=hint)
 
 
+def unregistered(name: str) -> str:
+    """Return what to tell of a command that nobody registered."""
+    return (
+        f"no command '{name}' is registered as a judge: a person does that at a terminal, with "
+        f"'skillopt-mcp judges add {name} -- PROGRAM ARGS'"
+    )
+
+
 def check_command(spec: Command) -> None:
     """Raise BadInput when the name cannot be a registered command's."""
     if not re.fullmatch(NAME, spec.name):

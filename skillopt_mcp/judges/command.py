@@ -21,8 +21,9 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.judges.answers import quoted
+from skillopt_mcp.judges.checks import unregistered
 from skillopt_mcp.judges.confinement import Level, best_level, bwrap_line, readable_paths, unprivileged_user, unreadable
-from skillopt_mcp.records.calls import Call, Question, Reply
+from skillopt_mcp.records.calls import Call, Question, Reply, Usage
 from skillopt_mcp.records.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.records.replies import CheckReply
 
@@ -32,6 +33,7 @@ _GRACE_S = 15.0
 _NOT_STARTED = (126, 127)
 _MAX_ARGV_CHARS = 32_000
 _TOLD_BYTES = 1 << 20
+_FREE = Usage(usd=0.0)
 
 
 class _Material(BaseModel):
@@ -72,7 +74,7 @@ class CommandRunner:
         """
         if not isinstance(call.request, Question):
             raise BackendError(f"stage '{call.stage}' is no question to a registered command")
-        command = self._command(call.request.instructions)
+        command = self.command(call.request.instructions)
         if command.require_sandbox and self._level == "none":
             return _missing(
                 "nothing here can confine it (no bubblewrap, no Landlock), and it was registered to need that"
@@ -86,17 +88,16 @@ class CommandRunner:
             return _missing(f"it could not be run: {error}")
         return _reply(ending)
 
-    def _command(self, name: str) -> RegisteredCommand:
+    def command(self, name: str) -> RegisteredCommand:
+        """Return the command that a task names. Raises BackendError when it is not registered, or has changed since."""
         command = self._commands.get(name)
         if command is None:
-            known = ", ".join(sorted(self._commands)) or "none"
-            raise BackendError(
-                f"no command '{name}' is registered as a judge (registered: {known}): a person does that at a terminal"
-            )
+            raise BackendError(unregistered(name))
         if name not in self._unchanged:
             if program_sha256(command.argv) != command.sha256:
                 raise BackendError(
-                    f"the program of the judge command '{name}' has changed: look at it and register it anew"
+                    f"the program of the judge command '{name}' has changed: look at it, and register it anew with "
+                    f"'skillopt-mcp judges add {name} -- PROGRAM ARGS'"
                 )
             self._unchanged.add(name)
         return command
@@ -194,8 +195,8 @@ def _reply(ending: _Ending) -> Reply:
     if ending.exit in _NOT_STARTED:
         return _missing(f"it could not be started (exit code {ending.exit}): {quoted(ending.output[-300:], 300)}")
     check = CheckReply.model_validate(ending.model_dump(exclude={"error"}))
-    return Reply(check.model_dump_json())
+    return Reply(check.model_dump_json(), usage=_FREE)
 
 
 def _missing(reason: str) -> Reply:
-    return Reply(reason, fault="internal")
+    return Reply(reason, usage=_FREE, fault="internal")

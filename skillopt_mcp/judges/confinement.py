@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal
+
+if sys.platform != "win32":
+    import pwd
 
 Level = Literal["bwrap", "landlock", "none"]
 

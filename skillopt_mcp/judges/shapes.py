@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import comparable, looked_at, quoted
 from skillopt_mcp.judges.text import check_texts, listed
 from skillopt_mcp.records.judging import All, Heading, JudgeSpec, Length, Score, Weighted
+from skillopt_mcp.records.tasks import Task
 
 _FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?(?:^\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]*)$", re.MULTILINE)
@@ -28,6 +30,11 @@ def is_shape_only(spec: JudgeSpec) -> bool:
             return shapes >= spec.threshold * (shapes + others)
         case _:
             return False
+
+
+def is_form_alone(tasks: Sequence[Task]) -> bool:
+    """Return whether there are tasks, and each of them judges nothing but the form of an answer."""
+    return bool(tasks) and all(is_shape_only(task.judge) for task in tasks)
 
 
 def score_length(spec: Length, answer: str) -> Score:

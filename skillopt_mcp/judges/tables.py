@@ -69,9 +69,8 @@ def score_table(spec: Table, answer: str) -> Score:
 def parse_table(text: str) -> Rows:
     """Return the cells of the last table in a text, row by row, without the rule of a Markdown table; [] when none."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    rules = [n for n, line in enumerate(lines) if "-" in line and "|" in line and _RULE.fullmatch(line)]
-    if rules and rules[-1] > 0:
-        start = rules[-1]
+    start = _last_rule(lines)
+    if start:
         end = next((n for n in range(start + 1, len(lines)) if "|" not in lines[n]), len(lines))
         return [_markdown_cells(line) for line in [lines[start - 1], *lines[start + 1 : end]]]
     for delimiter in "\t,;":
@@ -79,6 +78,17 @@ def parse_table(text: str) -> Rows:
         if rows:
             return rows
     return []
+
+
+def _last_rule(lines: Sequence[str]) -> int:
+    """Return where the last Markdown table has its rule, 0 when there is none; a row of dashes below it is a row."""
+    found, begins, has_rule = 0, 0, False
+    for n, line in enumerate(lines):
+        if "|" not in line:
+            begins, has_rule = n + 1, False
+        elif not has_rule and n > 0 and "-" in line and _RULE.fullmatch(line):
+            found, has_rule = n, n > begins
+    return found
 
 
 def rows_of(expected: str | list[list[str]]) -> Rows:

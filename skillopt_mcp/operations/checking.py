@@ -6,9 +6,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.environments.rows import read_rows
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.checking import check_task, check_tasks
-from skillopt_mcp.operations.tasks import ENOUGH_HELD_OUT, parse_task, read_tasks
+from skillopt_mcp.operations.judging import without_command
+from skillopt_mcp.operations.tasks import ENOUGH_HELD_OUT, parse_row
+from skillopt_mcp.operations.trying import trivial_commands
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -21,14 +24,14 @@ class Checked(BaseModel):
     remarks: list[str]
 
 
-def check_file(path: Path) -> Checked:
+def check_file(workspace: Workspace, path: Path) -> Checked:
     """Return what is wrong with the tasks of a file. Raises BadInput when it cannot be read."""
-    values = read_tasks(path)
+    values = read_rows(path)
     problems: list[str] = []
     first: dict[str, int] = {}
     for n, value in enumerate(values, 1):
         try:
-            task = parse_task(value)
+            task = parse_row(value)
         except BadInput as error:
             problems.append(f"task {n}: {error}")
             continue
@@ -36,7 +39,8 @@ def check_file(path: Path) -> Checked:
         if before != n:
             problems.append(f"task {n} is the same as task {before}: remove one")
         else:
-            problems += [f"task {n}: {text}" for text in check_task(task)]
+            unregistered = without_command(workspace.store, [task.judge]).values()
+            problems += [f"task {n}: {text}" for text in (*check_task(task), *unregistered)]
     return Checked(n_tasks=len(values), problems=problems, remarks=[])
 
 
@@ -49,5 +53,8 @@ def check_stored(workspace: Workspace, skill: str) -> Checked:
     n_held_out = counts["val"] + counts["test"]
     if n_held_out < ENOUGH_HELD_OUT:
         remarks.append(f"{n_held_out} tasks are held out; with {ENOUGH_HELD_OUT} or more, small gains can be proven")
+    lacking = without_command(workspace.store, [task.judge for task in tasks])
     problems = [f"task '{finding.task}': {finding.text}" for finding in check_tasks(tasks)]
+    problems += [f"task '{tasks[n].name}': {text}" for n, text in lacking.items()]
+    problems += trivial_commands(workspace.store, [task for n, task in enumerate(tasks) if n not in lacking])
     return Checked(n_tasks=len(tasks), problems=problems, remarks=remarks)

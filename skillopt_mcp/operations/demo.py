@@ -24,7 +24,7 @@ from skillopt_mcp.splits import EQUAL_SHARES
 SKILL = "ledger-clerk"
 STORE = "skillopt.db"
 N_TASKS = 120
-CONFIG = Config(batch=20)
+CONFIG = Config(batch=20, slow_update=False, meta_skill=False)
 MAX_PAIRS = 600
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp import __version__
+from skillopt_mcp.backends.checking import check_backend
 from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.folders import default_roots, find_skill_folders
 from skillopt_mcp.operations.workspace import Workspace
@@ -45,7 +47,10 @@ class Root(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """Everything a report of a fault should say; `problems` are what needs a person."""
+    """Everything a report of a fault should say; `problems` are what needs a person.
+
+    `checked` tells of each backend that was named what is wrong with it, None when it answers.
+    """
 
     model_config = ConfigDict(frozen=True)
     versions: dict[str, str]
@@ -55,16 +60,22 @@ class Diagnosis(BaseModel):
     newest_schema: int
     store: StoreState
     backends: dict[str, bool]
+    checked: dict[str, str | None] = {}
     hosts: dict[str, str | None]
     roots: list[Root]
     problems: list[str]
 
 
-def diagnose(workspace: Workspace) -> Diagnosis:
-    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem."""
+def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
+    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
+
+    Each backend of `specs` is asked one short call.
+    """
     problems: list[str] = []
     store = _store(workspace, problems)
     roots = [Root(path=str(root), n_skills=len(find_skill_folders([root]))) for root in _roots(workspace, problems)]
+    checked = {spec: check_backend(spec) for spec in specs}
+    problems += [problem for problem in checked.values() if problem]
     return Diagnosis(
         versions={"skillopt-mcp": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
@@ -74,6 +85,7 @@ def diagnose(workspace: Workspace) -> Diagnosis:
         newest_schema=len(migration_files()),
         store=store,
         backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
+        checked=checked,
         hosts={name: shutil.which(name) for name in _HOSTS},
         roots=roots,
         problems=problems,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.operations.choosing import chosen_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.confirmation import held_out
+from skillopt_mcp.optimizer.plan import epoch_batches
+from skillopt_mcp.records.judging import Rubric
+from skillopt_mcp.records.tasks import SPLITS, Task
 
 
 class Estimate(BaseModel):
@@ -19,6 +27,7 @@ class Estimate(BaseModel):
     val_rollouts: int
     optimizer_calls: int
     promotion_pairs: int
+    judge_calls: int = 0
 
     @property
     def target_calls(self) -> int:
@@ -29,26 +38,48 @@ class Estimate(BaseModel):
 def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
     """Return what a run of a skill would ask at most. Raises NotFound, BadSkill."""
     tracked = workspace.skill(skill)
-    counts = workspace.store.tasks.count_tasks(tracked.id)
+    tasks = chosen_tasks(workspace, tracked, config)
+    counts = Counter(task.split for task in tasks)
+    votes = Counter({split: sum(_votes(task) for task in tasks if task.split == split) for split in SPLITS})
     n_sessions = len(workspace.store.tasks.recent_trajectories(tracked.id, config.sessions))
-    batch_sizes = [min(config.batch, counts["train"] - start) for start in range(0, counts["train"], config.batch)]
-    n_steps = config.epochs * len(batch_sizes)
+    n_train, n_val, n_slow = counts["train"], counts["val"], (config.epochs - 1) * config.slow_update
+    steps = epoch_batches(n_train, config, 1) if n_train else []
+    sizes = [sum(map(len, batches)) * config.repeats for batches in steps]
+    n_steps = config.epochs * len(sizes)
+    n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
+    n_planned, n_evaluated = config.epochs * n_train * config.repeats, n_steps + n_slow + 1
+    train_rollouts = config.epochs * sum(sizes) + n_compared
+    most_votes = max((_votes(task) for task in tasks if task.split == "train"), default=0)
     return Estimate(
         n_steps=n_steps,
-        n_train=counts["train"],
-        n_val=counts["val"],
-        train_rollouts=config.epochs * counts["train"],
-        val_rollouts=(n_steps + 1) * counts["val"],
-        optimizer_calls=config.epochs * sum(_reasoning(size + n_sessions, config) for size in batch_sizes),
+        n_train=n_train,
+        n_val=n_val,
+        train_rollouts=train_rollouts,
+        val_rollouts=n_evaluated * n_val,
+        optimizer_calls=config.epochs * sum(_reasoning(size + n_sessions, config) for size in sizes)
+        + n_slow
+        + (config.epochs - 1) * config.meta_skill,
         promotion_pairs=config.max_pairs,
+        judge_calls=config.epochs * config.repeats * votes["train"]
+        + (train_rollouts - n_planned) * most_votes
+        + n_evaluated * votes["val"]
+        + 2 * config.max_pairs * max(map(_votes, held_out(tasks)), default=0),
     )
 
 
+def _votes(task: Task) -> int:
+    """Return how often a judge model is asked about one attempt at a task."""
+    return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+
+
 def _reasoning(n_trajectories: int, config: Config) -> int:
-    """Return the optimizer's calls of one step: analysts of failures and successes, merges by level, a ranking."""
-    n_analysts = -(-n_trajectories // config.minibatch) + 1
+    """Return the optimizer's calls of one step: an analyst per minibatch, merges by level, budget, ranking, rewrite."""
+    contrasted = config.repeats > 1
+    per_analyst = min(config.minibatch, 2 * max(1, config.minibatch // 2)) if contrasted else config.minibatch
+    n_analysts = -(-n_trajectories // per_analyst) + 1 + contrasted
     n_merges, n_patches = 2, n_analysts
     while n_patches > 1:
         n_patches = -(-n_patches // config.fan_in)
         n_merges += n_patches
-    return n_analysts + n_merges + 1
+    autonomous, rewrite = config.schedule == "autonomous", config.update_mode == "rewrite_from_suggestions"
+    return n_analysts + n_merges + 1 + autonomous + rewrite

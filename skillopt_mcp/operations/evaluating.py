@@ -8,18 +8,25 @@ from concurrent.futures import wait
 
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.errors import Busy, Refused
-from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.errors import BadInput, Busy, Refused
+from skillopt_mcp.gates.confirm import ConfirmRule, claimed
+from skillopt_mcp.judges.shapes import is_form_alone
+from skillopt_mcp.operations.budgeting import check_caps
+from skillopt_mcp.operations.calibrating import prospect
+from skillopt_mcp.operations.choosing import target_tasks
+from skillopt_mcp.operations.judging import evidence_of, origins
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import FEW_TASKS, Test, open_test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import FEW_TASKS, Test, held_out, open_test, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.tracing import span
 
 SIMULATED = "simulated"
 
@@ -52,9 +59,10 @@ def evaluate_candidate(
     job.watch(notify)
     wait([job.result], wait_s)
     if not job.result.done():
-        return _running(candidate, test, standing(test, workspace.store), job.progress)
+        result = _running(candidate, test, standing(test, workspace.store), job.progress)
+        return _foreseen(workspace, candidate, test, result)
     workspace.jobs.drop(test.row.id, job)
-    return _evaluated(candidate, test, job.result.result())
+    return _foreseen(workspace, candidate, test, _evaluated(candidate, test, job.result.result()))
 
 
 def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Test:
@@ -62,8 +70,25 @@ def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Te
     store = workspace.store
     base = store.skills.get_files(candidate.skill_id, candidate.base_version)
     files = store.skills.get_files(candidate.skill_id, candidate.version_id)
-    tasks = store.tasks.list_tasks(candidate.skill_id)
-    return open_test(store, (base, files), tasks, workspace.backend("target").fingerprint, rule)
+    tasks = target_tasks(workspace, candidate.skill_id)
+    held = held_out(tasks)
+    if is_form_alone(held):
+        raise Refused(
+            f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading), which promotes "
+            "nothing: add held-out tasks with a judge of what is said; nothing was spent"
+        )
+    if rule.margin < 0 and len(files.text) >= len(base.text):
+        raise BadInput(
+            f"candidate '{candidate.id}' is not shorter than the live version ({len(files.text):,} and "
+            f"{len(base.text):,} characters), so that it is no worse would be no reason to promote it"
+        )
+    test = open_test(store, (base, files), tasks, evidence_of(workspace.backends_for(held)), rule)
+    if rule.margin and test.rule.margin != rule.margin:
+        raise Refused(
+            f"the test of '{candidate.id}' was begun for another claim ({claimed(test.rule)}): it is chosen before "
+            "the evidence is seen, and stays"
+        )
+    return test
 
 
 def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -75,10 +100,23 @@ def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation:
     if lock is None:
         raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
     try:
-        with Asker(workspace.store, {"target": workspace.backend("target")}, test.row.id) as ask:
+        backends, budget = workspace.backends_for(test.tasks), Budget(test.row.id, workspace.caps)
+        check_caps(workspace.caps, backends)
+        with (
+            span("promotion_test", test=test.row.id),
+            Asker(workspace.store, backends, test.row.id, budget=budget) as ask,
+        ):
             return run_test(test, workspace.store, ask, notify)
     finally:
         lock.release()
+
+
+def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:
+    """Return the result of a test without a verdict, with the reason why it may never come to one."""
+    if result.verdict not in (None, "undecided"):
+        return result
+    why = prospect(workspace, candidate.skill_id, candidate.base_version, test.rule)
+    return result.model_copy(update={"reason": f"{result.reason}; {why}"}) if why else result
 
 
 def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: Progress | None) -> Evaluated:
@@ -96,6 +134,7 @@ def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: P
 
 def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
     few = len(test.tasks) < FEW_TASKS
+    claim = f"{claimed(test.rule)} " if test.rule.margin else ""
     backend = test.row.backend
     missing = (
         f"; {verdict.n_missing} of {verdict.n_pairs} pairs stayed without a reply, which counts against the candidate"
@@ -112,7 +151,7 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
         pairs_done=verdict.n_pairs,
         pairs_expected=verdict.n_expected,
         alpha=round(verdict.alpha, 6),
-        claim=f"on these {len(test.tasks)} held-out tasks{' (val and test together)' if few else ''}",
+        claim=f"{claim}on these {len(test.tasks)} held-out tasks{' (val and test together)' if few else ''}",
         reason=f"{verdict.reason}{missing}{simulated}",
         backend=shortened(backend, 300),
         next_step=_next_step(candidate, verdict),
@@ -120,8 +159,8 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
 
 
 def is_simulated(backend: str) -> bool:
-    """Return whether a backend's fingerprint is that of a simulation (or of a script): no evidence of a real model."""
-    return backend.startswith((SIMULATED, "scripted"))
+    """Return whether a simulation (or a script) attempted or judged: no evidence of a real model."""
+    return any(origin.startswith((SIMULATED, "scripted")) for origin in origins(backend))
 
 
 def _n(verdict: Confirmation) -> int:

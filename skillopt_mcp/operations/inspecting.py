@@ -77,20 +77,21 @@ def describe_run(workspace: Workspace, id: str) -> str:
     store = workspace.store
     run = store.runs.get_run(id)
     lines = [
-        f"run {id}: {run.status}; base {short(run.base_version)}; target {run.target}; optimizer {run.optimizer}",
+        f"run {id}: {run.status}; base {short(run.base_version)}; target {run.target}; optimizer {run.optimizer}"
+        f"{f'; judge {run.judge}' if run.judge else ''}",
         f"config: {run.config}",
         f"{len(run.tasks)} tasks, {len(run.sessions)} recorded trajectories",
         "",
         "step epoch budget edits train  candidate current best   verdict",
         *(_step(step) for step in store.runs.list_steps(id)),
         "",
-        "role      stage    calls missing repeated tokens_in tokens_out usd",
+        "role      stage       calls missing repeated tokens_in    cached tokens_out usd",
     ]
     for row in store.calls.ledger(id):
         usd = "?" if row.usd is None else f"{row.usd:.4f}"
         lines.append(
-            f"{row.role:<9} {row.stage:<8} {row.n_calls:>5} {row.n_missing:>7} {row.n_repeated:>8} "
-            f"{row.tokens_in:>9} {row.tokens_out:>10} {usd}"
+            f"{row.role:<9} {row.stage:<11} {row.n_calls:>5} {row.n_missing:>7} {row.n_repeated:>8} "
+            f"{row.tokens_in:>9} {row.tokens_cached:>9} {row.tokens_out:>10} {usd}"
         )
     return "\n".join(lines)
 
@@ -98,9 +99,10 @@ def describe_run(workspace: Workspace, id: str) -> str:
 def _step(step: StepRecord) -> str:
     candidate = "     -" if step.candidate is None else f"{step.candidate:6.3f}"
     notes = "".join(f"\n     {note}" for note in (*step.unmatched, *step.unusable))
+    kind = {"step": "", "slow": "slow update: ", "meta": "meta note: "}[step.kind]
     return (
         f"{step.n:>4} {step.epoch:>5} {step.budget:>6} {step.n_applied:>5} {step.train.hard:5.3f}  {candidate}    "
-        f"{step.current:5.3f}   {step.best:5.3f}  {step.verdict}{notes}"
+        f"{step.current:5.3f}   {step.best:5.3f}  {kind}{step.verdict}{notes}"
     )
 
 

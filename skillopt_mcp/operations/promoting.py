@@ -10,6 +10,8 @@ from typing import Literal
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput, Busy, Refused, Stale
+from skillopt_mcp.folders import files_folder
+from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.livefiles import replace_files
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.names import known
@@ -18,8 +20,8 @@ from skillopt_mcp.operations.recovery import lock_name, settle, take_back
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Promotion, PromotionKind
-from skillopt_mcp.records.skills import Skill, SkillFiles, short
+from skillopt_mcp.records.candidates import Decision, Promotion, PromotionKind
+from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.store.decisions import ConfirmationRow
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
@@ -66,22 +68,30 @@ def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> 
     if test is None or decision is None:
         why = "it was not evaluated against the live version"
         return _answer(workspace, change, "refused", why, f"Call evaluate_candidate with candidate_id {candidate.id}.")
-    if verdict == "reject":
-        return _answer(workspace, change, "refused", decision.reason, "It brings no useful gain: propose other edits.")
-    if verdict != "accept":
-        return _answer(
-            workspace,
-            change,
-            "undecided",
-            decision.reason,
-            f"Call evaluate_candidate with candidate_id {candidate.id}.",
-        )
+    if (against := _against(workspace, change, decision, test)) is not None:
+        return against
     if candidate.findings and consent is Consent.STANDING:
         return _answer(
             workspace, change, "held", "; ".join(candidate.findings),
             f"A person has to look at it at a terminal: skillopt-mcp promote {candidate.id}",
         )  # fmt: skip
     return _with_consent(workspace, change, consent, test)
+
+
+def _against(workspace: Workspace, change: _Change, decision: Decision, test: ConfirmationRow) -> Promoted | None:
+    """Return what the evidence has against a promotion, None when it allows it."""
+    if decision.verdict == "reject":
+        return _answer(workspace, change, "refused", decision.reason, "It brings no useful gain: propose other edits.")
+    if decision.verdict != "accept":
+        again = f"Call evaluate_candidate with candidate_id {change.candidate_id}."
+        return _answer(workspace, change, "undecided", decision.reason, again)
+    tested = set(test.tasks)
+    if is_form_alone([task for task in workspace.store.tasks.list_tasks(change.skill.id) if task.id in tested]):
+        return _answer(
+            workspace, change, "refused", "its test judged the form of answers alone (length, heading)",
+            "Add held-out tasks with a judge of what is said, and propose other edits.",
+        )  # fmt: skip
+    return None
 
 
 def rollback_skill(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Promoted:
@@ -147,9 +157,13 @@ def _with_consent(workspace: Workspace, change: _Change, consent: Consent, test:
     if workspace.root_of(change.skill) is None:
         return _answer(
             workspace, change, "refused", f"'{change.skill.path}' lies in no skill folder that may be written",
-            f"A person can allow it: skillopt-mcp skills add-root '{Path(change.skill.path).parent}'",
+            f"A person can allow it: skillopt-mcp skills add-root '{_root_for(change.skill)}'",
         )  # fmt: skip
     return _write(workspace, change, consent)
+
+
+def _root_for(skill: Skill) -> str:
+    return skill.path if is_memory(skill.path) else str(Path(skill.path).parent)
 
 
 def _write(workspace: Workspace, change: _Change, consent: Consent) -> Promoted:
@@ -168,7 +182,7 @@ def _write(workspace: Workspace, change: _Change, consent: Consent) -> Promoted:
                       change.verdict, consent.value, "")
         )  # fmt: skip
         try:
-            replace_files(Path(skill.path), before, after)
+            replace_files(files_folder(Path(skill.path)), before, after)
         except BaseException:
             take_back(store, journal)
             raise

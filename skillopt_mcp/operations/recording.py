@@ -12,6 +12,7 @@ from skillopt_mcp.operations.results import Recorded
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Message, messages_json, storable
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.tasks import NewTrajectory
 
 ENOUGH_TO_PROPOSE = 3
@@ -34,9 +35,9 @@ class Recording:
 
 def record_trajectory(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
     """Store an attempt, once per (session_id, index). Raises BadInput, NotFound, BadSkill; then nothing is stored."""
-    new = _checked(recording)
+    new = _checked(recording, workspace.redactor)
     tracked = workspace.skill(skill)
-    asked = workspace.store.tasks.find_prompt(tracked.id, new.prompt)
+    asked = workspace.store.tasks.find_prompt(tracked.id, storable(recording.task))
     new = replace(new, prompt=asked) if asked else new
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
     return Recorded(
@@ -57,7 +58,7 @@ def _next_step(n_new: int, *, added: bool) -> str:
     return f"{n_new} attempts are new: call propose_edits with edits against the mistakes they share."
 
 
-def _checked(recording: Recording) -> NewTrajectory:
+def _checked(recording: Recording, redactor: Redactor) -> NewTrajectory:
     if not recording.task.strip():
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
@@ -68,24 +69,27 @@ def _checked(recording: Recording) -> NewTrajectory:
     if len(recording.session_id or "") > limits.NAME_CHARACTERS:
         raise BadInput(f"the session_id has more than {limits.NAME_CHARACTERS} characters: use a shorter one")
     hard = recording.hard if recording.hard is not None or recording.soft is None else recording.soft >= 1
-    messages = messages_json([_message(n, each) for n, each in enumerate(recording.messages or ())])
-    new = NewTrajectory(
-        prompt=storable(recording.task),
-        answer=storable(recording.answer or ""),
-        hard=hard,
-        soft=recording.soft if recording.soft is not None or hard is None else float(hard),
-        reason=storable(recording.reason or ""),
-        messages=messages,
-        session_id=storable(recording.session_id) if recording.session_id else None,
-        position=recording.index,
-    )
-    size = sum(len(text) for text in (new.prompt, new.answer, new.reason, new.messages))
+    messages = [_message(n, each) for n, each in enumerate(recording.messages or ())]
+    given = [recording.task, recording.answer or "", recording.reason or "", recording.session_id or ""]
+    texts = [storable(text) for text in given] + [text for m in messages for text in (m.role, m.content, m.name or "")]
+    size = sum(map(len, texts[:3])) + len(messages_json(messages))
     if size > limits.TRAJECTORY_CHARACTERS:
         raise BadInput(
             f"the trajectory has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: "
             "leave out tool output, or record the attempt in parts"
         )
-    return new
+    prompt, answer, reason, session_id, *rest = redactor.texts(texts)
+    told = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    return NewTrajectory(
+        prompt=prompt,
+        answer=answer,
+        hard=hard,
+        soft=recording.soft if recording.soft is not None or hard is None else float(hard),
+        reason=reason,
+        messages=messages_json([Message(role, content, name or None) for role, content, name in told]),
+        session_id=session_id or None,
+        position=recording.index,
+    )
 
 
 def _message(n: int, value: object) -> Message:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadSkill, Refused
-from skillopt_mcp.folders import read_skill
+from skillopt_mcp.folders import files_folder, read_skill
 from skillopt_mcp.livefiles import replace_files, sweep
 from skillopt_mcp.records.candidates import Promotion
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
@@ -44,15 +44,15 @@ def settle(store: Store, skill_id: int) -> None:
     for promotion in store.promotions.list_pending():
         if promotion.skill_id != skill_id:
             continue
-        folder, old, new = _sides(store, promotion)
-        sweep(folder, (old, new))
+        place, old, new = _sides(store, promotion)
+        sweep(files_folder(place), (old, new))
         try:
-            live = read_skill(folder)
+            live = read_skill(place)
         except BadSkill:
             store.promotions.undo(promotion)
             continue
         if live != old and _is_mixture(live, old, new):
-            replace_files(folder, live, new)
+            replace_files(files_folder(place), live, new)
             live = new
         if live == new:
             store.promotions.finish(promotion)
@@ -62,14 +62,14 @@ def settle(store: Store, skill_id: int) -> None:
 
 def take_back(store: Store, promotion: Promotion) -> None:
     """Undo what a change that failed half-way has written, and nothing else. Raises Refused, BadSkill."""
-    folder, old, new = _sides(store, promotion)
-    sweep(folder, (old, new))
-    live = read_skill(folder)
+    place, old, new = _sides(store, promotion)
+    sweep(files_folder(place), (old, new))
+    live = read_skill(place)
     written = {file.path for file in live.files if file == new.get(file.path) != old.get(file.path)}
     removed = {file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is None}
     kept = [file for file in live.files if file.path not in written]
     back = [file for file in old.files if file.path in written | removed]
-    replace_files(folder, live, SkillFiles((*kept, *back)))
+    replace_files(files_folder(place), live, SkillFiles((*kept, *back)))
     store.promotions.undo(promotion)
 
 

@@ -2,54 +2,93 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.calls.asking import Asker, OnReply
+from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.rounds import OnReply
+from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.guard import findings
+from skillopt_mcp.judges.shapes import is_form_alone
+from skillopt_mcp.operations.budgeting import check_caps
+from skillopt_mcp.operations.calibrating import prospect
+from skillopt_mcp.operations.choosing import chosen_tasks
+from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import open_test, run_test
+from skillopt_mcp.optimizer.confirmation import held_out, open_test, run_test
 from skillopt_mcp.optimizer.plan import Plan, State
 from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.optimizer.training import train
-from skillopt_mcp.prompts.loading import Prompts, load_prompts
+from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.tracing import span
+
+NO_BETTER = "no candidate did better than the live version on the val tasks"
+FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 
 
-def start_run(workspace: Workspace, skill: str, config: Config) -> Run:
+def start_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None) -> Run:
     """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends."""
+    run = _new_run(workspace, skill, config, prompts)
+    _plan(workspace, run)
+    workspace.store.runs.add_run(run)
+    return run
+
+
+def go_on_or_start(
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None, *, finished: bool = False
+) -> Run:
+    """Return the unfinished run of a skill that is frozen to these very things, or a new one.
+
+    With `finished`, the newest one that was frozen to them will do, even if it has reached its end.
+    """
+    new = _new_run(workspace, skill, config, prompts)
+    for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
+        if run.status == "finished" and not finished:
+            continue
+        if replace(run, id=new.id, status=new.status, note=new.note, result=None) == new:
+            return run
+    _plan(workspace, new)
+    workspace.store.runs.add_run(new)
+    return new
+
+
+def _new_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts | None) -> Run:
     store = workspace.store
     tracked = workspace.skill(skill)
-    tasks = store.tasks.list_tasks(tracked.id)
+    tasks = chosen_tasks(workspace, tracked, config)
+    backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+    check_caps(workspace.caps, backends)
     sessions = store.tasks.recent_trajectories(tracked.id, config.sessions)
     draft = Run(
         id="",
         skill_id=tracked.id,
         base_version=tracked.live_version,
         config=config.model_dump_json(),
-        prompts=json.dumps(asdict(load_prompts())),
+        prompts=json.dumps(asdict(prompts or load_prompts())),
         tasks=tuple(task.id for task in tasks),
         sessions=tuple(sessions),
-        target=workspace.backend("target").name,
-        optimizer=workspace.backend("optimizer").name,
+        target=backends["target"].name,
+        optimizer=backends["optimizer"].name,
         status="running",
+        note=store.runs.note_of_skill(tracked.id) if config.meta_skill else "",
+        judge=judge_named(backends),
     )
     ordinal = len(store.runs.list_runs(tracked.id))
-    run = replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
-    _plan(workspace, run)
-    store.runs.add_run(run)
-    return run
+    return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
 
 
 def unfinished_run(workspace: Workspace, skill: str) -> Run:
@@ -62,22 +101,20 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
 
 
 def replay(
-    workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None, n_slots: int = 8
-) -> Replayed:
+    workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
+    n_slots: int | None = None,
+) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
     Raises Busy when another process is advancing it, Refused when it was frozen with other backends. When interrupted,
-    what was finished is kept, and the run is marked as stopped.
+    or stopped at a cap of the workspace or by an outage (Stopped), what was finished is kept, and the run is stopped.
     """
     store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
     if run.result:
         return Replayed.model_validate_json(run.result)
-    target, optimizer = workspace.backend("target"), workspace.backend("optimizer")
-    if (target.name, optimizer.name) != (run.target, run.optimizer):
-        raise Refused(
-            f"run '{run.id}' was begun with target '{run.target}' and optimizer '{run.optimizer}': resume it with these"
-        )
+    backends = _backends(workspace, run)
+    check_caps(workspace.caps, backends)
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
         raise Busy(f"another process is advancing run '{run.id}': wait for it, or stop it")
@@ -89,10 +126,12 @@ def replay(
             return Replayed.model_validate_json(run.result)
         store.runs.set_status(run.id, "running")
         plan = _plan(workspace, run)
-        backends: dict[Role, Backend] = {"target": target, "optimizer": optimizer}
-        with Asker(store, backends, run.id, n_slots=n_slots, on_reply=on_reply) as ask:
-            state = train(plan, store, ask, notify)
-        result = _finish(workspace, run, skill, plan, state, notify, on_reply, n_slots)
+        budget = Budget(run.id, workspace.caps)
+        asker = functools.partial(Asker, store, n_slots=n_slots, on_reply=on_reply, budget=budget)
+        with span("run", run=run.id, skill=skill.name):
+            with asker(backends, run.id) as ask:
+                state = train(plan, store, ask, notify)
+            result = _finish(workspace, run, skill, plan, state, notify, asker)
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result
@@ -104,6 +143,20 @@ def replay(
             lock.release()
 
 
+def _backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+    """Return who answers in a run. Raises Refused when it was frozen with others."""
+    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
+    backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+    named = (backends["target"].name, backends["optimizer"].name, judge_named(backends))
+    if named != (run.target, run.optimizer, run.judge):
+        judge = f" and judge '{run.judge}'" if run.judge else ""
+        raise Refused(
+            f"run '{run.id}' was begun with target '{run.target}' and optimizer '{run.optimizer}'{judge}: "
+            "resume it with these"
+        )
+    return backends
+
+
 def _plan(workspace: Workspace, run: Run) -> Plan:
     store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
@@ -113,17 +166,18 @@ def _plan(workspace: Workspace, run: Run) -> Plan:
         run_id=run.id,
         skill_id=run.skill_id,
         base=store.skills.get_files(run.skill_id, run.base_version),
-        config=Config.model_validate_json(run.config),
-        prompts=Prompts(**json.loads(run.prompts)),
+        config=Config.of_run(run.config),
+        prompts=stored_prompts(run.prompts),
         train=tuple(task for task in tasks if task.split == "train"),
         val=tuple(task for task in tasks if task.split == "val"),
         sessions=tuple(each[1] for each in found if each),
+        note=run.note,
     )
 
 
 def _finish(
     workspace: Workspace, run: Run, skill: Skill, plan: Plan, state: State, notify: Notify,
-    on_reply: OnReply | None, n_slots: int,
+    asker: Callable[[Mapping[Role, Backend], str], Asker],
 ) -> Replayed:  # fmt: skip
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
     store = workspace.store
@@ -131,12 +185,18 @@ def _finish(
     if state.best != plan.base:
         made = _best_candidate(workspace, run, plan, state)
         tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
+        held = held_out(tasks)
+        if is_form_alone(held):
+            return _replayed(workspace, run, skill, made, None, calls)
         rule = ConfirmRule(alpha=plan.config.alpha, max_pairs=plan.config.max_pairs)
-        target = workspace.backend("target")
-        test = open_test(store, (plan.base, state.best), tasks, target.fingerprint, rule)
+        backends = workspace.backends_for(held)
+        test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), rule)
         calls.append(test.row.id)
-        with Asker(store, {"target": target}, test.row.id, n_slots=n_slots, on_reply=on_reply) as ask:
+        with asker(backends, test.row.id) as ask:
             confirmation = run_test(test, store, ask, notify)
+        why = prospect(workspace, run.skill_id, run.base_version, test.rule)
+        if why and confirmation.verdict == "undecided":
+            confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")
     return _replayed(workspace, run, skill, made, confirmation, calls)
 
 
@@ -169,9 +229,7 @@ def _replayed(
         best_version=short(made.version_id if made else run.base_version),
         candidate_id=made.id if made else None,
         verdict=confirmation.verdict if confirmation else None,
-        reason=confirmation.reason
-        if confirmation
-        else "no candidate did better than the live version on the val tasks",
+        reason=confirmation.reason if confirmation else FORM_ALONE if made else NO_BETTER,
         test_before=confirmation.base_mean if confirmation else None,
         test_after=confirmation.candidate_mean if confirmation else None,
         n_pairs=confirmation.n_pairs if confirmation else 0,
@@ -207,4 +265,5 @@ def _row(step: StepRecord) -> StepRow:
         current=step.current,
         candidate=step.candidate,
         best=step.best,
+        kind=step.kind,
     )

@@ -159,7 +159,7 @@ class History(Result):
 
 
 class StepRow(BaseModel):
-    """One training step of a run, as a table row."""
+    """One training step of a run, as a table row; a slow update or a meta note (`kind`) ends an epoch."""
 
     epoch: int
     step: int
@@ -169,6 +169,7 @@ class StepRow(BaseModel):
     current: float
     candidate: float | None
     best: float
+    kind: Literal["step", "slow", "meta"] = "step"
 
 
 class Replayed(Result):

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.base import Environment
+from skillopt_mcp.environments.items import is_question, question_task
+from skillopt_mcp.environments.rows import read_rows, read_splits, split_named
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, TaskFile
-from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.settings.splitting import SplitPlan
+from skillopt_mcp.splits import EQUAL_SHARES, shuffled
 
 _FIELDS = frozenset({"prompt", "judge", "id", "split", "tags", "files"})
 ENOUGH_HELD_OUT = 30
@@ -34,20 +38,66 @@ def add_tasks(
     """
     if (tasks is None) == (file is None):
         raise BadInput("give either tasks or file: a list of {prompt, judge, id?, split?, tags?, files?}, or its path")
-    given = read_tasks(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
+    given = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
+    return _added(workspace, skill, given)
+
+
+def add_data_set(workspace: Workspace, skill: str, path: Path, plan: SplitPlan) -> TasksAdded:
+    """Add the rows of a data set, tasks or questions, to the splits that the plan gives them.
+
+    Raises BadInput when the file or folder cannot be read; then nothing is added.
+    """
+    if plan.mode == "ratio":
+        return _added(workspace, skill, read_rows(path), plan)
+    rows = [_placed(row, split) for split, rows in read_splits(path).items() for row in rows]
+    return _added(workspace, skill, rows, plan)
+
+
+def add_environment(workspace: Workspace, skill: str, environment: Environment) -> TasksAdded:
+    """Add the tasks of an environment, each to its own split. Raises BadInput when one cannot be used."""
+    new = [replace(task, split=split) for split in SPLITS for task in environment.tasks(split)]
+    if not new:
+        raise BadInput(f"the environment '{environment.name}' has no tasks")
+    return _stored(workspace, skill, list(enumerate(new)), [], EQUAL_SHARES)
+
+
+def _placed(row: object, split: Split) -> object:
+    """Return a row with the split of its folder; one that names another is left to be rejected."""
+    if not isinstance(row, Mapping):
+        return row
+    own = row.get("split")
+    if own is not None and (not isinstance(own, str) or split_named(own) != split):
+        raise BadInput(f"a row in {split} says that its split is {quoted(str(own))}: put it where it belongs")
+    return {**row, "split": split}
+
+
+def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: SplitPlan | None = None) -> TasksAdded:
     if not given:
         raise BadInput("no task was given: a task is {prompt, judge: {kind, ...}, id?, split?, tags?, files?}")
     if len(given) > limits.TASKS_PER_CALL:
         raise BadInput(f"{len(given):,} tasks at once, {limits.TASKS_PER_CALL:,} are allowed: add them in parts")
-    tracked = workspace.skill(skill)
     good: list[tuple[int, NewTask]] = []
     rejected: list[Rejected] = []
     for index, value in enumerate(given):
         try:
-            good.append((index, parse_task(value)))
+            good.append((index, parse_row(value)))
         except BadInput as error:
             rejected.append(Rejected(index=index, reason=shortened(str(error), REASON_BYTES)))
-    outcomes = workspace.store.tasks.add_tasks(tracked.id, [task for _, task in good], EQUAL_SHARES)
+    if plan is None or plan.mode != "ratio":
+        return _stored(workspace, skill, good, rejected, EQUAL_SHARES)
+    order = shuffled([task.digest for _, task in good], plan.seed)
+    return _stored(workspace, skill, [good[at] for at in order], rejected, plan.shares)
+
+
+def _stored(
+    workspace: Workspace, skill: str, good: Sequence[tuple[int, NewTask]], rejected: list[Rejected],
+    shares: dict[Split, float],
+) -> TasksAdded:  # fmt: skip
+    tracked = workspace.skill(skill)
+    lacking = without_command(workspace.store, [task.judge for _, task in good])
+    rejected += [Rejected(index=good[n][0], reason=reason) for n, reason in lacking.items()]
+    good = [each for n, each in enumerate(good) if n not in lacking]
+    outcomes = workspace.store.tasks.add_tasks(tracked.id, [task for _, task in good], shares)
     for (index, task), outcome in zip(good, outcomes, strict=True):
         if outcome == "name taken":
             rejected.append(
@@ -85,35 +135,13 @@ def _next_step(counts: Mapping[Split, int]) -> str:
     return "Enough to start: propose_edits, or 'skillopt-mcp replay' in a terminal."
 
 
-def read_tasks(path: Path) -> list[object]:
-    """Return the values of a JSON list or JSON lines file. Raises BadInput naming the file and the bad line."""
-    shown = f"'{shortened(str(path), REASON_BYTES)}'"
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInput(f"{shown} is not a regular file: name a .json or .jsonl file")
-        if status.st_size > limits.TASK_FILE_BYTES:
-            raise BadInput(f"{shown} has {status.st_size:,} bytes, {limits.TASK_FILE_BYTES:,} are allowed: split it")
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{shown} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no file can be called so"
-        raise BadInput(f"{shown} cannot be read ({why}): check the path") from error
-    if text.lstrip().startswith("["):
-        value = _decoded(text, shown)
-        return cast(list[object], value)
-    return [_decoded(line, f"{shown} line {n}") for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-
-
-def _decoded(text: str, where: str) -> object:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(
-            f"{where} is not JSON ({error}): a file is one list, or one object a line; nothing was added"
-        ) from error
-    return value
+def parse_row(value: object) -> NewTask:
+    """Return the task of a decoded row: a task, or a question of a data set. Raises BadInput with what to change."""
+    if is_question(value):
+        row = cast(Mapping[str, object], value)
+        split = row.get("split")
+        return question_task(row, split_named(str(split)) if split is not None else None)
+    return parse_task(value)
 
 
 def parse_task(value: object) -> NewTask:

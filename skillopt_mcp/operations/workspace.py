@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
+from skillopt_mcp.backends.accompanied import Accompanied
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
 from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp
 from skillopt_mcp.operations.jobs import Jobs
+from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import recover
+from skillopt_mcp.operations.redacting import open_redactor
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFiles
+from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFiles, is_memory
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.opening import Store
 
 # A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
@@ -29,21 +37,25 @@ NAMES_SHOWN = 10
 class Workspace:
     """A store that is opened on first use, so that making one costs nothing; use it as a context manager.
 
-    `target` and `optimizer` are backends as BACKEND:MODEL, or None; `project` is the folder whose skills are found.
+    `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
+    skills are found; `caps` are those of every run and test that is advanced here.
     """
 
     def __init__(
         self,
         store_path: Path,
         *,
-        target: str | None = None,
-        optimizer: str | None = None,
+        target: str | Backend | None = None,
+        optimizer: str | Backend | None = None,
+        judge: str | Backend | None = None,
         project: Path | None = None,
+        caps: Caps = NO_CAPS,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.store_path = store_path
+        self.caps = caps
         self.jobs = Jobs()
-        self._specs: dict[Role, str | None] = {"target": target, "optimizer": optimizer}
+        self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
         self._backends: dict[Role, Backend] = {}
         self._project = project or Path.cwd()
         self._environ = os.environ if environ is None else environ
@@ -56,6 +68,18 @@ class Workspace:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def accompanied(self, beside: SkillFiles, called: str) -> Workspace:
+        """Return another workspace on the store, whose target attempts every task with these files at hand, too."""
+        return Workspace(
+            self.store_path,
+            target=Accompanied(self.backend("target"), beside, called),
+            optimizer=self._specs.get("optimizer"),
+            judge=self._specs.get("judge"),
+            project=self._project,
+            caps=self.caps,
+            environ=self._environ,
+        )
 
     def close(self) -> None:
         """Close the store if it was opened."""
@@ -73,18 +97,35 @@ class Workspace:
                 self._store = store
             return self._store
 
+    @functools.cached_property
+    def redactor(self) -> Redactor:
+        """Return what takes secrets out of texts before they are stored, shown or sent; opens the store."""
+        return open_redactor(self.store.path, self._environ)
+
     def backend(self, role: Role) -> Backend:
         """Return the backend of a role. Raises BackendError when none was named, saying how to name one."""
         with self._lock:
             spec = self._specs.get(role)
             if spec is None:
+                example = "" if role == "judge" else ", for instance 'simulated:honest'"
                 raise BackendError(
-                    f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL, "
-                    "for instance 'simulated:honest'"
+                    f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL{example}"
                 )
             if role not in self._backends:
-                self._backends[role] = open_backend(spec)
+                opened = open_backend(spec) if isinstance(spec, str) else spec
+                # A simulation has no secrets of its own, and what it is shown stays in this process.
+                real = not opened.name.startswith("simulated")
+                self._backends[role] = Redacting(opened, self.redactor) if real else opened
             return self._backends[role]
+
+    def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:
+        """Return who attempts these tasks, and who judges them where a judge of theirs has to be asked.
+
+        Raises BackendError when one of them was not named, or a command that a task names cannot be run.
+        """
+        judges = judges_for(self.store, tasks, functools.partial(self.backend, "judge"))
+        target: dict[Role, Backend] = {"target": self.backend("target")}
+        return {**target, "judge": judges} if judges else target
 
     def roots(self) -> list[Path]:
         """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
@@ -92,7 +133,8 @@ class Workspace:
         hosts = [os.path.realpath(root) for root in default_roots(home, self._project, self._environ)]
         # A registered root is pinned: a link that took its place since leads nowhere.
         pinned = [path for path in self.store.skills.list_roots() if os.path.realpath(path) == path]
-        return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root)]
+        # A memory file is a root of its own: whoever allows it allows nothing beside it.
+        return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
 
     def root_of(self, skill: Skill) -> Path | None:
         """Return the skill root that a skill's folder lies in, if it does, and no link leads out of it."""
@@ -101,7 +143,7 @@ class Workspace:
         return next((root for root in self.roots() if Path(skill.path).is_relative_to(root)), None)
 
     def skill(self, name_or_path: str) -> Skill:
-        """Return a skill by its name, its folder or its SKILL.md, with what is on disk stored as its live version.
+        """Return a skill by its name, its folder, its SKILL.md or the path of a memory file; what is on disk is stored.
 
         Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read.
         """
@@ -145,7 +187,7 @@ class Workspace:
         roots = self.roots()
         placed = [] if name_or_path.startswith(".") else [os.path.realpath(root / name_or_path) for root in roots]
         known_places = list(dict.fromkeys([*tracked, *placed]))
-        present = [place for place in known_places if os.path.isfile(os.path.join(place, MAIN_FILE))]
+        present = [place for place in known_places if os.path.isfile(main_path(place))]
         places = present or tracked
         if len(places) == 1:
             return Path(places[0])
@@ -158,6 +200,11 @@ class Workspace:
         )
 
 
+def main_path(place: str) -> str:
+    """Return the path of the main document of a skill's folder, or of a memory file."""
+    return place if is_memory(place) else os.path.join(place, MAIN_FILE)
+
+
 def _names(roots: list[Path]) -> str:
     names = sorted({path.name for path in find_skill_folders(roots)})
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -165,4 +212,4 @@ def _names(roots: list[Path]) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    return "/" in text or os.sep in text or text.startswith("~") or text == MAIN_FILE
+    return "/" in text or os.sep in text or text.startswith("~") or text in (MAIN_FILE, *MEMORY_FILES)

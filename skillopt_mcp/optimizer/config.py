@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from skillopt_mcp.records.evidence import Metric
+from skillopt_mcp.prompts.forms import UpdateMode
+from skillopt_mcp.records.evidence import Metric, PairPolicy, SearchGate
 from skillopt_mcp.schedule import Schedule
+from skillopt_mcp.stages.reflect import NotesFrom
+
+ScheduleKind = Schedule | Literal["autonomous"]
+# What a run did that was begun before its setting was there.
+_BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_buffer": False}
 
 
 class Config(BaseModel):
@@ -17,16 +26,52 @@ class Config(BaseModel):
     batch: int = Field(default=40, ge=1, le=10_000, description="Train tasks per step")
     minibatch: int = Field(default=8, ge=1, le=1000, description="Trajectories per reflection")
     fan_in: int = Field(default=8, ge=2, le=1000, description="Patches per merge")
-    schedule: Schedule = Field(default="cosine", description="How the edit budget falls from max_edits to min_edits")
+    schedule: ScheduleKind = Field(
+        default="cosine",
+        description="How the edit budget falls from max_edits to min_edits; autonomous: the optimizer says how many",
+    )
     max_edits: int = Field(
         default=4, ge=1, le=64, description="Edit budget of the first step: the textual learning rate"
     )
     min_edits: int = Field(default=2, ge=0, le=64, description="Edit budget of the last step")
+    update_mode: UpdateMode = Field(
+        default="patch", description="Edits; one rewrite from suggestions; or a rewrite by every minibatch, merged"
+    )
+    accumulation: int = Field(default=1, ge=1, le=1000, description="Batches per step, reflected on together")
+    repeats: int = Field(default=1, ge=1, le=64, description="Rollouts per train task; mixed outcomes are contrasted")
+    failure_only: bool = Field(default=False, description="Reflect on failures (and contrasts) alone")
+    trajectory_chars: int = Field(
+        default=12_000, ge=200, le=1_000_000, description="Characters shown of an attempt; its middle is cut"
+    )
+    step_buffer: bool = Field(default=True, description="Show the optimizer this epoch's steps and all rejected edits")
+    slow_update: bool = Field(default=True, description="From epoch 2 on, compare epochs and write the guidance block")
+    slow_samples: int = Field(default=20, ge=1, le=10_000, description="Train tasks that a slow update compares on")
+    slow_pairs: PairPolicy = Field(
+        default="mixed", description="Pairs that a slow update looks at: all, the changed or the unchanged ones"
+    )
+    meta_skill: bool = Field(default=True, description="From epoch 2 on, write notes for the optimizer, kept over runs")
+    skill_aware: bool = Field(default=False, description="Tell defects (edits) from lapses (notes in the appendix)")
+    appendix_source: NotesFrom = Field(default="both", description="Whose analysts write notes: both, failure_only")
+    appendix_limit: int = Field(default=24, ge=0, le=1000, description="Most notes in the appendix; 0: no limit")
+    use_gate: bool = Field(default=True, description="False: every candidate becomes current; promotion stays gated")
+    gate: SearchGate = Field(
+        default="strict",
+        description="strict; fresh: strict, what was accepted measured anew; paired_se: a gain above its standard "
+        "error; no_regression: no task falls twice",
+    )
     metric: Metric = Field(default="hard", description="What the search gate compares")
     seed: int = Field(default=42, description="Seed of every shuffle")
     sessions: int = Field(default=8, ge=0, le=1000, description="Recorded trajectories mixed into every reflection")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="Lifetime error rate of the promotion gate")
     max_pairs: int = Field(default=200, ge=1, le=100_000, description="Pairs after which the promotion gate pauses")
+    limit_train: int = Field(default=0, ge=0, le=1_000_000, description="Train tasks of the run at most; 0: all")
+    limit_val: int = Field(default=0, ge=0, le=1_000_000, description="Val tasks of the run at most; 0: all")
+    limit_test: int = Field(default=0, ge=0, le=1_000_000, description="Test tasks of the run at most; 0: all")
+
+    @classmethod
+    def of_run(cls, text: str) -> Config:
+        """Return the config of a run's row (json); a setting that came later is what the run did without it."""
+        return cls.model_validate(_BEFORE | json.loads(text))
 
     @model_validator(mode="after")
     def _budget_falls(self) -> Config:

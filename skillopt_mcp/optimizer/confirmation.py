@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for, confirm
-from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.gates.confirm import ConfirmRule, confirm
+from skillopt_mcp.gates.recompute import ConfirmInputs, confirmed
+from skillopt_mcp.gates.spending import next_alpha, refund
+from skillopt_mcp.judges.scorers import scored_by
+from skillopt_mcp.optimizer.arms import insistent_rollout, score
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Confirmation, Pair, Trial
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Attempt, rollout
+from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 
 PAIRS_AHEAD = 8
-MAX_TRIES = 3
 FEW_TASKS = 30
 GATE = "confirm"
 
@@ -49,7 +52,8 @@ def open_test(
 ) -> Test:
     """Return the promotion test of a (base, candidate) pair of files, opened as the skill's next when it is new.
 
-    The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`.
+    The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`; what
+    earlier rejections left unspent is in it. A test that has come to a verdict, or a pause, keeps the rule of that.
     Raises BadInput when there is no held-out task.
     """
     base, candidate = arms
@@ -61,10 +65,13 @@ def open_test(
     new = ConfirmationRow(
         f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, tuple(task.id for task in held)
     )
-    row = store.decisions.open_confirmation(new, lambda j: alpha_for(j, rule.alpha))
+    refunded = _refunded(store, skill_id)
+    row = store.decisions.open_confirmation(new, lambda j, staked: next_alpha(j, rule.alpha, staked, refunded))
     by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
-    return Test(row, base, candidate, frozen, replace(rule, alpha=row.alpha))
+    last = store.decisions.latest_in(skill_id, row.id)
+    asked = ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
+    return Test(row, base, candidate, frozen, replace(asked, alpha=row.alpha, max_pairs=rule.max_pairs))
 
 
 def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Confirmation:
@@ -93,6 +100,23 @@ def standing(test: Test, store: Store) -> Confirmation:
     return _verdict(test, store.decisions.list_pairs(test.row.id))
 
 
+def upcoming_alpha(store: Store, skill_id: int, alpha: float) -> float:
+    """Return the error rate that a skill's next promotion test would have, nothing being opened."""
+    staked = [row.alpha for row in store.decisions.list_tests(skill_id)]
+    return next_alpha(len(staked) + 1, alpha, math.fsum(staked), _refunded(store, skill_id))
+
+
+def _refunded(store: Store, skill_id: int) -> float:
+    """Return what the rejected tests of a skill left of their error rates; a rejection is final."""
+    left = 0.0
+    for row in store.decisions.list_tests(skill_id):
+        last = store.decisions.latest_in(skill_id, row.id)
+        if last and last.verdict == "reject":
+            inputs = ConfirmInputs.model_validate_json(last.inputs)
+            left += refund(row.alpha, confirmed(store.decisions.list_pairs(row.id), inputs).wealth)
+    return left
+
+
 def _paused_at(test: Test, store: Store) -> int:
     """Return after how many pairs the test last paused; 0 when it never did."""
     last = store.decisions.latest_in(test.row.skill_id, test.row.id)
@@ -100,7 +124,8 @@ def _paused_at(test: Test, store: Store) -> int:
 
 
 def _verdict(test: Test, pairs: Sequence[Pair]) -> Confirmation:
-    return confirm(pairs, replace(test.rule, max_pairs=max(1, len(pairs))))
+    verdict = confirm(pairs, replace(test.rule, max_pairs=max(1, len(pairs))))
+    return replace(verdict, reason=f"{verdict.reason}{scored_by(test.tasks)}")
 
 
 def _draw(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]], list[Trial]]:
@@ -117,22 +142,13 @@ def _draw(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]],
         swapped.append(chance.random() < 0.5)
         arms = (test.candidate, test.base) if swapped[-1] else (test.base, test.candidate)
         attempts += [Attempt(files, task, f"{test.row.id}/{n}") for files in arms]
-    trials = rollout(ask, attempts)
-    for again in range(1, MAX_TRIES):
-        open_trials = [i for i, trial in enumerate(trials) if trial.missing]
-        retried = [replace(attempts[i], draw=f"{attempts[i].draw}/try{again}") for i in open_trials]
-        for i, trial in zip(open_trials, rollout(ask, retried) if retried else [], strict=True):
-            trials[i] = trial
+    trials = insistent_rollout(ask, attempts)
     pairs = []
     for k, swap in enumerate(swapped):
         first, second = trials[2 * k], trials[2 * k + 1]
         base, candidate = (second, first) if swap else (first, second)
-        pairs.append((base.task.id, Pair(_value(base), _value(candidate))))
+        pairs.append((base.task.id, Pair(score(base), score(candidate))))
     return pairs, trials
-
-
-def _value(trial: Trial) -> float | None:
-    return None if trial.hard is None else float(trial.hard)
 
 
 def _decision(test: Test, verdict: Confirmation) -> Decision:
@@ -143,6 +159,8 @@ def _decision(test: Test, verdict: Confirmation) -> Decision:
         alpha=rule.alpha,
         beta=rule.beta,
         min_effect=rule.min_effect,
+        margin=rule.margin,
+        bets=rule.bets,
     )
     return Decision(
         skill_id=test.row.skill_id,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skillopt_mcp.gates.means import mean_score
-from skillopt_mcp.gates.recompute import StrictInputs
 from skillopt_mcp.optimizer.plan import Gated, Plan, State, Step, Work
 from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import EditReport
+from skillopt_mcp.records.evidence import Mean, Trial
 from skillopt_mcp.records.runs import StepOutcome, StepRecord
-from skillopt_mcp.stages.evaluate import task_scores
 
 
 def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work) -> StepOutcome:
@@ -20,7 +21,7 @@ def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work
     record = StepRecord(
         n=step.n,
         epoch=step.epoch,
-        budget=step.budget,
+        budget=work.budget,
         train=mean_score(work.trials),
         parent_version=before.current.digest,
         candidate_version=candidate.candidate.version_id if candidate else None,
@@ -36,9 +37,26 @@ def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work
         n_missing=sum(trial.missing for trial in (*work.trials, *evaluated)),
         unmatched=tuple(_said(report) for report in work.applied.reports if report.status == "unmatched"),
         unusable=(*work.unusable, *(f"guard: {finding}" for finding in gated.findings)),
+        kind=step.kind,
+        patterns=work.patterns,
+        train_by_type=_by_type(work.trials),
+        val_by_type=_by_type(evaluated),
     )
     decision = _decision(plan, step, before, gated, record.candidate_version)
-    return StepOutcome(record, (*baseline, *work.trials, *evaluated), candidate, decision)
+    further = gated.looked.trials if gated.looked else ()
+    is_kept = after.evaluation is before.evaluation or after.evaluation is gated.evaluation
+    anew = () if is_kept else after.evaluation.trials
+    trials = (*baseline, *work.trials, *evaluated, *further, *anew)
+    return StepOutcome(record, trials, candidate, decision, work.note)
+
+
+def _by_type(trials: Sequence[Trial]) -> dict[str, Mean]:
+    """Return the means by the first tag of the tasks; a task without one is in none."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.task.tags:
+            groups.setdefault(trial.task.tags[0], []).append(trial)
+    return {tag: mean_score(group) for tag, group in sorted(groups.items())}
 
 
 def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:
@@ -58,24 +76,19 @@ def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:
 
 
 def _decision(plan: Plan, step: Step, before: State, gated: Gated, version: str | None) -> Decision | None:
-    compared = gated.comparison
-    if gated.evaluation is None or compared is None or version is None:
+    looked = gated.looked
+    if looked is None or version is None:
         return None
-    inputs = StrictInputs(
-        metric=plan.config.metric,
-        candidate=task_scores(gated.evaluation),
-        current=task_scores(before.evaluation),
-        best=None if before.best == before.current else task_scores(before.best_evaluation),
-    )
+    compared = looked.comparison
     return Decision(
         skill_id=plan.skill_id,
-        gate="strict",
+        gate=plan.config.gate if plan.config.use_gate else "none",
         base_version=before.current.digest,
         version_id=version,
         scope=f"{plan.run_id}/{step.n}",
         verdict=gated.verdict,
         reason=f"val score {compared.candidate:.4f} against {compared.current:.4f} on {compared.n} tasks",
-        inputs=inputs.model_dump_json(),
+        inputs=looked.inputs.model_dump_json(),
     )
 
 

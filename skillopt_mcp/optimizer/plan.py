@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.strict import Comparison
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.gating import Looked
 from skillopt_mcp.prompts.loading import Prompts
 from skillopt_mcp.records.edits import Applied, Patch
 from skillopt_mcp.records.evidence import Trajectory, Trial
-from skillopt_mcp.records.runs import StepVerdict
+from skillopt_mcp.records.runs import StepKind, StepVerdict
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.schedule import edit_budget
@@ -21,7 +21,7 @@ from skillopt_mcp.stages.evaluate import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a run depends on, frozen when it began."""
+    """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer."""
 
     run_id: str
     skill_id: int
@@ -31,6 +31,7 @@ class Plan:
     train: tuple[Task, ...]
     val: tuple[Task, ...]
     sessions: tuple[Trajectory, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         for split, tasks in (("train", self.train), ("val", self.val)):
@@ -41,19 +42,33 @@ class Plan:
 
     @property
     def n_steps(self) -> int:
-        """Return the number of steps of the whole run."""
-        return self.config.epochs * -(-len(self.train) // self.config.batch)
+        """Return the number of training steps of the whole run, over which the edit budget falls."""
+        return self.config.epochs * -(-len(self.train) // (self.config.batch * self.config.accumulation))
+
+    @property
+    def n_rows(self) -> int:
+        """Return how many steps are stored of the whole run, those that end an epoch among them."""
+        return self.n_steps + (self.config.epochs - 1) * len(epoch_ends(self.config))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the plan: its 1-based number and epoch, its batch, its edit budget, and the draw of its chances."""
+    """One step of the plan: its 1-based number and epoch, its batches, its edit budget, and the draw of its chances.
+
+    A step of kind slow or meta ends an epoch and has no batch.
+    """
 
     n: int
     epoch: int
-    tasks: tuple[Task, ...]
+    batches: tuple[tuple[Task, ...], ...]
     budget: int
     draw: str
+    kind: StepKind = "step"
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Return the tasks of all batches, in order."""
+        return tuple(task for batch in self.batches for task in batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +93,73 @@ class Gated:
 
     verdict: StepVerdict
     findings: tuple[str, ...] = ()
-    evaluation: Evaluation | None = None
-    comparison: Comparison | None = None
+    looked: Looked | None = None
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Return the candidate's evaluation, if it was asked for one."""
+        return self.looked.candidate if self.looked else None
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the stages of one step made, and why some of it was made without the model."""
+    """What the stages of one step made, and why some of it was made without the model; `note` is for the optimizer."""
 
     trials: tuple[Trial, ...]
+    budget: int
     n_proposed: int
     selected: Patch
     applied: Applied
-    gated: Gated
-    unusable: tuple[str, ...]
+    unusable: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    note: str = ""
+    gated: Gated = field(default=Gated("no_change"))
+
+
+def epoch_ends(config: Config) -> tuple[StepKind, ...]:
+    """Return what ends every epoch but the first."""
+    ends: list[StepKind] = []
+    if config.slow_update:
+        ends.append("slow")
+    if config.meta_skill:
+        ends.append("meta")
+    return tuple(ends)
 
 
 def steps(plan: Plan, *, after: int) -> Iterator[Step]:
-    """Yield the steps that are still to do: every epoch takes all train tasks, in an order of its own."""
-    config, n = plan.config, 0
+    """Yield the steps that are still to do after the first `after`.
+
+    Every epoch takes all train tasks, in an order of its own; from the second on, slow update and meta note end it.
+    """
+    return (step for step in _all_steps(plan) if step.n > after)
+
+
+def _all_steps(plan: Plan) -> Iterator[Step]:
+    config, n, ordinal = plan.config, 0, 0
     for epoch in range(1, config.epochs + 1):
-        for batch in batches(epoch_order(len(plan.train), config.seed, epoch), config.batch):
+        for positions in epoch_batches(len(plan.train), config, epoch):
+            n, ordinal = n + 1, ordinal + 1
+            taken = tuple(tuple(plan.train[i] for i in batch) for batch in positions)
+            yield Step(n, epoch, taken, _budget(plan, ordinal), f"{plan.run_id}/e{epoch}s{ordinal}")
+        for kind in epoch_ends(config) if epoch > 1 else ():
             n += 1
-            if n > after:
-                budget = edit_budget(n, plan.n_steps, config.schedule, config.max_edits, config.min_edits)
-                tasks = tuple(plan.train[i] for i in batch)
-                yield Step(n, epoch, tasks, budget, f"{plan.run_id}/e{epoch}s{n}")
+            yield Step(n, epoch, (), 1, f"{plan.run_id}/e{epoch}{kind}", kind)
+
+
+def epoch_batches(n_tasks: int, config: Config, epoch: int) -> list[list[list[int]]]:
+    """Return the batches of each step of an epoch, as positions of tasks.
+
+    Where the epoch's order runs out within a step, it begins again.
+    """
+    order = epoch_order(n_tasks, config.seed, epoch)
+    cut = batches(order, config.batch)
+    missing = -len(cut) % config.accumulation
+    refills = [order[start % n_tasks :][: config.batch] for start in range(0, missing * config.batch, config.batch)]
+    chosen = [*cut, *refills]
+    return [chosen[start : start + config.accumulation] for start in range(0, len(chosen), config.accumulation)]
+
+
+def _budget(plan: Plan, ordinal: int) -> int:
+    config = plan.config
+    kind = "constant" if config.schedule == "autonomous" else config.schedule
+    return edit_budget(ordinal, plan.n_steps, kind, config.max_edits, config.min_edits)

@@ -60,7 +60,7 @@ def _child(call: Call, round_: int, reason: str) -> Call:
         return call
     again = f"Your last answer could not be used ({reason}). Answer with the JSON object only."
     request = replace(call.request, instructions=f"{call.request.instructions}\n\n{again}")
-    return replace(call, request=request, draw=f"{call.draw}/again{round_}")
+    return call._replace(request=request, draw=f"{call.draw}/again{round_}")
 
 
 def _beginning(text: str) -> str:

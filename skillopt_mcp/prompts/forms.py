@@ -88,7 +88,7 @@ FORMS: dict[UpdateMode, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What the questions of one step share: prompts, this step's edit budget, its draw, the form, and what is remembered.
+    """What the questions of one step share: prompts, edit budget, draw, update mode, and what is remembered.
 
     `notes` are the optimizer's own from earlier epochs, `history` is what earlier steps tried.
     """

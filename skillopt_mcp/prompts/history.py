@@ -38,7 +38,8 @@ def render_step(step: StepRecord) -> str:
 
 def render_tried(tried: TriedEdit) -> str:
     """Return a tried edit in one line of JSON, its texts cut."""
-    edit, row = tried.edit, {"step": tried.n, "verdict": tried.verdict, "op": tried.edit.op}
+    edit = tried.edit
+    row: dict[str, object] = {"step": tried.n, "verdict": tried.verdict, "op": edit.op}
     texts = {"path": edit.path, "target": edit.target, "content": edit.content}
     row |= {name: cut_middle(text, TEXT_LIMIT) for name, text in texts.items() if text}
     if tried.candidate is not None:

@@ -90,33 +90,6 @@ def stored_prompts(text: str) -> Prompts:
     return Prompts(**found)
 
 
-@cached_property
-    def digest(self) -> str:
-        """Return the sha256 (hex) of all texts: a run freezes it."""
-        return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()
-
-
-NAMES: tuple[str, ...] = tuple(field.name for field in fields(Prompts))
-
-
-def load_prompts(overrides: Path | None = None) -> Prompts:
-    """Return the shipped prompts, those in `overrides` (NAME.md) in their place.
-
-    Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
-    uses a placeholder that nothing fills.
-    """
-    found = _override_paths(overrides) if overrides is not None else {}
-    paths = {name: found.get(name, _FOLDER / f"{name}.md") for name in (*NAMES, _SHARED)}
-    texts = {name: _read(path) for name, path in paths.items()}
-    rules = texts.pop(_SHARED)
-    for name, text in [*texts.items(), (_SHARED, rules)]:
-        allowed = _KNOWN if name == _SHARED else _KNOWN | {_SHARED}
-        unknown = sorted(set(_PLACEHOLDER.findall(text)) - allowed)
-        if unknown:
-            raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
-    return Prompts(**{name: _with_rules(text, rules.strip()) for name, text in texts.items()})
-
-
 @cache
 def shipped(name: str) -> str:
     """Return a prompt that no run can put its own in place of: how an answer is judged must not vary with the skill."""

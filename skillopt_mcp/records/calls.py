@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, Protocol
+from functools import cached_property, lru_cache
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic_core import from_json, to_json
 
@@ -27,10 +27,14 @@ Fault = Literal[
 
 @dataclass(frozen=True)
 class Rollout:
-    """A request to attempt one task with one version of the skill. The task's judge is not for the backend's eyes."""
+    """A request to attempt one task with one version of the skill. The task's judge is not for the backend's eyes.
+
+    `memory` is the path of the one of the files that a host reads in every session, where it is not all there is.
+    """
 
     files: SkillFiles
     task: Task
+    memory: str | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -61,8 +65,12 @@ class Question:
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+@lru_cache(maxsize=64)
+def _near(draw: str) -> bytes:
+    return hashlib.sha256(draw.encode()).digest()[:6]
+
+
+class Call(NamedTuple):
     """One question; `draw` says whose chance this is, so the same draw is never asked twice."""
 
     role: Role
@@ -76,16 +84,15 @@ class Call:
         The first 6 bytes depend on the draw alone, so that calls asked together lie together in the store's index.
         """
         parts = "\0".join((self.role, fingerprint, self.stage, self.request.digest, self.draw))
-        near = hashlib.sha256(self.draw.encode()).digest()[:6]
-        return near + hashlib.sha256(parts.encode()).digest()[:26]
+        return _near(self.draw) + hashlib.sha256(parts.encode()).digest()[:26]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a transcript: `role` is system, user, assistant, tool_call or tool; `name` a tool's name.
+class Message(NamedTuple):
+    """One message of a transcript: `role` is system, user, assistant, tool_call, tool or skill; `name` a tool's name.
 
     A call of a tool is a message of its own: role TOOL_CALL, the tool's name, and its arguments as a JSON object; what
-    the tool returned follows with the role `tool`. An environment that scores its own rollouts records the score with the
+    the tool returned follows with the role `tool`. A host that had a skill to open records whether it did with the role
+    `skill` and the skill's name. An environment that scores its own rollouts records the score with the
     role EVALUATION. Only backends write these, so an answer cannot pretend to a call or a score.
     """
 
@@ -94,11 +101,10 @@ class Message:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What a call used: tokens, money in US dollars (None when the price is unknown), latency in milliseconds.
 
-    `tokens_cached` of `tokens_in` were read from the vendor's cache; the store does not keep it.
+    `tokens_cached` of `tokens_in` were read from the vendor's cache.
     """
 
     tokens_in: int = 0
@@ -107,9 +113,19 @@ class Usage:
     latency_ms: float = 0.0
     tokens_cached: int = 0
 
+    def plus(self, other: Usage) -> Usage:
+        """Return what both used together; the price is unknown when one of them is."""
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Usage(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            usd,
+            self.latency_ms + other.latency_ms,
+            self.tokens_cached + other.tokens_cached,
+        )
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+
+class Reply(NamedTuple):
     """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong."""
 
     text: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from skillopt_mcp.records.calls import Message, Reply
 from skillopt_mcp.records.tasks import Task
@@ -11,12 +11,12 @@ from skillopt_mcp.records.tasks import Task
 SearchVerdict = Literal["accept_best", "accept", "reject"]
 ConfirmVerdict = Literal["accept", "reject", "undecided"]
 Metric = Literal["hard", "soft", "mixed"]
+SearchGate = Literal["strict", "fresh", "paired_se", "no_regression"]
 Change = Literal["regressed", "persistent_fail", "improved", "stable_success"]
 PairPolicy = Literal["mixed", "changed", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempted:
+class Attempted(NamedTuple):
     """What the judges of a task look at: the answer and the recorded messages of one attempt, on whose draw."""
 
     task: Task
@@ -25,8 +25,7 @@ class Attempted:
     draw: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One rollout kept as evidence. `hard` and `soft` are None when the reply was missing: that is not a zero."""
 
     version: str

@@ -20,7 +20,7 @@ StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
 class Run:
     """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
 
-    Target and optimizer are backend specs; `note` is what earlier runs left for the optimizer.
+    Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer.
     """
 
     id: str
@@ -35,6 +35,7 @@ class Run:
     status: RunStatus
     result: str | None = None
     note: str = ""
+    judge: str = ""
 
 
 class StepRecord(BaseModel):

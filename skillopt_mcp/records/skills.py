@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 MAIN_FILE = "SKILL.md"
+MEMORY_FILES = ("CLAUDE.md", "AGENTS.md")
 Origin = Literal["recorded", "edited", "promoted", "rolled_back"]
 
 
@@ -42,15 +43,20 @@ class SkillFiles:
         return next((file for file in self.files if file.path == path), None)
 
     @cached_property
+    def main_path(self) -> str:
+        """Return the path of the main document: SKILL.md, or the one file that a memory file is."""
+        return self.files[0].path if len(self.files) == 1 and is_memory(self.files[0].path) else MAIN_FILE
+
+    @cached_property
     def main(self) -> bytes:
-        """Return the bytes of SKILL.md (empty when the skill has none)."""
-        file = self.get(MAIN_FILE)
+        """Return the bytes of the main document (empty when the skill has none)."""
+        file = self.get(self.main_path)
         return file.content if file else b""
 
     @cached_property
     def text(self) -> str:
-        """Return all text files as one string, SKILL.md first: what a model is shown of the skill."""
-        others = [file for file in self.files if file.path != MAIN_FILE and b"\0" not in file.content]
+        """Return all text files as one string, the main document first: what a model is shown of the skill."""
+        others = [file for file in self.files if file.path != self.main_path and b"\0" not in file.content]
         parts = [self.main.decode("utf-8", "replace")]
         parts += [f"\n\n=== {file.path} ===\n{file.content.decode('utf-8', 'replace')}" for file in others]
         return "".join(parts)
@@ -63,7 +69,7 @@ class SkillFiles:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A tracked skill: `path` is its folder, resolved when it was first seen; `root_id` the skill root it lies in."""
+    """A tracked skill: `path` is its folder, or the file itself of a memory file, resolved when it was first seen."""
 
     id: int
     name: str
@@ -81,6 +87,11 @@ class Version:
     parent_id: str | None
     origin: Origin
     created_at: str
+
+
+def is_memory(path: str) -> bool:
+    """Return whether a path is that of a memory file: one document that a host reads in every session, no folder."""
+    return path.replace("\\", "/").rpartition("/")[2] in MEMORY_FILES
 
 
 def short(version_id: str) -> str:

@@ -11,7 +11,9 @@ from pathlib import Path
 from skillopt_mcp.server.ending import Ending
 
 
-def serve(store_path: Path, *, target: str | None = None, optimizer: str | None = None) -> int:
+def serve(
+    store_path: Path, *, target: str | None = None, optimizer: str | None = None, judge: str | None = None
+) -> int:
     """Return 0 when the host has gone; until then, serve MCP over the process's stdin and stdout."""
     parent = os.getppid()
     ending = Ending()
@@ -22,7 +24,7 @@ def serve(store_path: Path, *, target: str | None = None, optimizer: str | None 
     gc.disable()
     from skillopt_mcp.server.session import Session  # noqa: PLC0415
 
-    session = Session(store_path, target, optimizer)
+    session = Session(store_path, target, optimizer, judge)
     gc.freeze()
     gc.enable()
     session.run(pipes, ending, parent)

@@ -21,8 +21,8 @@ _WARM_AFTER_S = 0.3
 class Session:
     """A server over the store at `store_path`, with the backends that were named."""
 
-    def __init__(self, store_path: Path, target: str | None, optimizer: str | None) -> None:
-        self._store_path, self._target, self._optimizer = store_path, target, optimizer
+    def __init__(self, store_path: Path, target: str | None, optimizer: str | None, judge: str | None = None) -> None:
+        self._store_path, self._target, self._optimizer, self._judge = store_path, target, optimizer, judge
         self._server = build_server(self._open_tools)
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
 
@@ -45,7 +45,8 @@ class Session:
         from skillopt_mcp.operations.workspace import Workspace  # noqa: PLC0415
         from skillopt_mcp.server.tools import tools_over  # noqa: PLC0415
 
-        return tools_over(Workspace(self._store_path, target=self._target, optimizer=self._optimizer))
+        workspace = Workspace(self._store_path, target=self._target, optimizer=self._optimizer, judge=self._judge)
+        return tools_over(workspace)
 
 
 async def _watch_parent(parent: int, ending: Ending) -> None:

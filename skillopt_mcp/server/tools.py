@@ -39,8 +39,10 @@ _TASK = {
         "prompt": _STRING,
         "judge": {
             "type": "object",
-            "description": "{kind: exact|contains|numeric, expected} | {kind: regex, pattern} | "
-            "{kind: choice, expected, options} | {kind: all, judges}",
+            "description": "{kind: exact|contains|numeric|f1|anls|table|heading, expected} | {kind: regex, pattern} | "
+            "{kind: choice, expected, options} | {kind: json, schema, fields} | {kind: tool_called, name, arguments} | "
+            "{kind: length, min, max} | {kind: rubric, rubric} | {kind: command, name: registered by the user} | "
+            "{kind: all, judges} | {kind: weighted, judges: [{judge, weight}]}",
         },
         "id": _STRING,
         "split": {"type": "string", "enum": ["train", "val", "test"], "description": "leave out to balance"},

@@ -125,11 +125,12 @@ MODEL_PREFIXES = (
 RENAMED: dict[str, str] = {"teacher": "optimizer", "student": "target"}
 """Roles of early versions -> what they are called now."""
 
+_DEEP = "deep reflection was dropped by SkillOpt; here several attempts at a task are contrasted (repeats)"
 RETIRED: dict[str, str] = {
     "max_analyst_rounds": "each minibatch is read by one call; unusable replies are asked again, at most twice",
-    "use_deep_reflect": "deep reflection was dropped by SkillOpt; several attempts at a task are contrasted (repeats)",
-    "deep_reflect_failures": "deep reflection was dropped by SkillOpt; several attempts at a task are contrasted (repeats)",
-    "deep_reflect_successes": "deep reflection was dropped by SkillOpt; several attempts at a task are contrasted (repeats)",
+    "use_deep_reflect": _DEEP,
+    "deep_reflect_failures": _DEEP,
+    "deep_reflect_successes": _DEEP,
     "use_meta_reflect": "meta reflection was dropped by SkillOpt; the slow update and the meta skill took its place",
     "meta_edit_budget": "the budget of meta reflection, which SkillOpt dropped; every step has the scheduled budget",
 }

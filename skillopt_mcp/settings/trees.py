@@ -48,15 +48,6 @@ def parse_toml(text: str, where: str) -> Tree:
     return tree
 
 
-def merged(base: Tree, over: Tree) -> Tree:
-    """Return `base` with the values of `over` in their place; mappings are merged, anything else is replaced."""
-    new = dict(base)
-    for key, value in over.items():
-        below = new.get(key)
-        new[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return new
-
-
 class _Reader:
     """The values of an event stream."""
 
@@ -92,7 +83,7 @@ class _Reader:
     def _value(self, event: yaml.Event, depth: int) -> Value:
         if isinstance(event, yaml.ScalarEvent):
             text = str(event.value)
-            return plain_value(text) if event.style is None else text
+            return plain_value(text) if event.style in (None, "") else text
         if depth >= MAX_DEPTH:
             raise BadInput(f"{self._where} line {_line(event)} is nested too deep: settings have {MAX_DEPTH} levels")
         if isinstance(event, yaml.MappingStartEvent):
@@ -109,7 +100,9 @@ class _Reader:
                 raise BadInput(f"{self._where} line {_line(key)} has a key that is no text")
             name = str(key.value)
             if name in found or name == "<<":
-                raise BadInput(f"{self._where} line {_line(key)} has the key {quoted(name)} twice, or merges: name it once")
+                raise BadInput(
+                    f"{self._where} line {_line(key)} has the key {quoted(name)} twice, or merges: name it once"
+                )
             found[name] = self._value(self._next(), depth)
         return found
 

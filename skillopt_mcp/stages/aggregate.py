@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_mcp.prompts.asking import Parsed, ask_parsed
-from skillopt_mcp.prompts.loading import Prompts, fill
-from skillopt_mcp.prompts.rendering import render_edits, render_evidence
-from skillopt_mcp.records.calls import Ask, Call, Question
+from skillopt_mcp.prompts.forms import Brief
+from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.replies import EditReply, MergeReply
+from skillopt_mcp.records.replies import EditReply, ProposalReply
 from skillopt_mcp.records.skills import SkillFiles
 
 
@@ -22,20 +21,11 @@ class Aggregation:
     unusable: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MergeSettings:
-    """How to merge: how many patches at once, the prompts, and the draw."""
+def aggregate(ask: Ask, files: SkillFiles, patches: Sequence[Patch], brief: Brief, fan_in: int) -> Aggregation:
+    """Return one patch: failures and successes are merged apart, `fan_in` patches at a time, and then together.
 
-    fan_in: int
-    prompts: Prompts
-    budget: int
-    draw: str
-
-
-def aggregate(ask: Ask, files: SkillFiles, patches: Sequence[Patch], settings: MergeSettings) -> Aggregation:
-    """Return one patch: failures and successes are merged apart, side by side, and then together.
-
-    A single patch passes through with no call. On an unusable reply the edits are concatenated without doubles.
+    A single patch passes through with no call. On an unusable reply the edits are concatenated without doubles, those
+    from failures first; of whole texts the first stays.
     """
     groups = {
         "failure": [patch for patch in patches if _from_failure(patch)],
@@ -44,36 +34,39 @@ def aggregate(ask: Ask, files: SkillFiles, patches: Sequence[Patch], settings: M
     unusable: list[str] = []
     level = 0
     while any(len(group) > 1 for group in groups.values()):
-        groups = _merge_level(ask, files, groups, settings, f"level{level}", unusable)
+        groups, problems = _merge_level(ask, files, _chunks(groups, fan_in), brief, f"level{level}")
+        unusable += problems
         level += 1
     heads = [group[0] for group in groups.values() if group]
     if len(heads) > 1:
-        heads = _merge_level(ask, files, {"final": heads}, settings, "final", unusable)["final"]
+        final, problems = _merge_level(ask, files, [("final", heads)], brief, "final")
+        unusable += problems
+        heads = final["final"]
     return Aggregation(heads[0] if heads else Patch(()), tuple(unusable))
 
 
-def _merge_level(
-    ask: Ask,
-    files: SkillFiles,
-    groups: dict[str, list[Patch]],
-    settings: MergeSettings,
-    level: str,
-    unusable: list[str],
-) -> dict[str, list[Patch]]:
-    """Return every group merged once, `fan_in` patches at a time; all merges of a level are asked together."""
-    chunks = [
-        (name, group[start : start + settings.fan_in])
+def _chunks(groups: dict[str, list[Patch]], fan_in: int) -> list[tuple[str, list[Patch]]]:
+    return [
+        (name, group[start : start + fan_in])
         for name, group in groups.items()
-        for start in range(0, len(group), settings.fan_in)
+        for start in range(0, len(group), fan_in)
     ]
+
+
+def _merge_level(
+    ask: Ask, files: SkillFiles, chunks: list[tuple[str, list[Patch]]], brief: Brief, level: str
+) -> tuple[dict[str, list[Patch]], list[str]]:
+    """Return the chunks merged, by the name of their group, and what went wrong; all are asked together."""
     pools = [[edit for patch in chunk for edit in patch.edits] for _, chunk in chunks]
     calls = [
-        _question(files, pool, settings, f"{settings.draw}/{level}/{name}{n}")
+        _call(files, name, pool, brief, f"{brief.draw}/{level}/{name}{n}")
         for n, ((name, chunk), pool) in enumerate(zip(chunks, pools, strict=True))
         if len(chunk) > 1
     ]
-    replies = iter(ask_parsed(ask, calls, MergeReply))
-    merged: dict[str, list[Patch]] = {name: [] for name in groups}
+    form = brief.form
+    replies = iter(ask_parsed(ask, calls, form.merge_model, lambda reply: form.problem(files, reply)))
+    merged: dict[str, list[Patch]] = {name: [] for name, _ in chunks}
+    problems = []
     for (name, chunk), pool in zip(chunks, pools, strict=True):
         if len(chunk) == 1:
             merged[name].append(chunk[0])
@@ -81,18 +74,17 @@ def _merge_level(
         reply = next(replies)
         patch = _merged(reply, pool)
         if patch is None:
-            unusable.append(f"merge: {reply.problem or 'the merged patch is empty'}")
-        merged[name].append(patch or _joined(chunk))
-    return merged
+            problems.append(f"merge: {reply.problem or 'the merged patch is empty'}")
+        merged[name].append(patch or (chunk[0] if form.whole else _joined(chunk)))
+    return merged, problems
 
 
-def _question(files: SkillFiles, pool: list[Edit], settings: MergeSettings, draw: str) -> Call:
-    question = Question(
-        instructions=fill(settings.prompts.merge, budget=settings.budget),
-        evidence=render_evidence(files.text, render_edits(pool)),
-        schema="merge",
-        refs=tuple(dict.fromkeys(source for edit in pool for source in edit.sources)),
-    )
+def _call(files: SkillFiles, group: str, pool: list[Edit], brief: Brief, draw: str) -> Call:
+    failure, success, final = brief.form.merge
+    prompt = {"failure": failure, "success": success, "final": final}[group]
+    refs = tuple(dict.fromkeys(source for edit in pool for source in edit.sources))
+    body = brief.form.render(pool)
+    question = brief.question(files, brief.instructions(prompt), body, brief.form.merge_reply, refs)
     return Call("optimizer", "merge", question, draw)
 
 
@@ -106,14 +98,13 @@ def _joined(patches: Sequence[Patch]) -> Patch:
     return Patch(tuple(edits.values()), "\n".join(filter(None, (patch.reasoning for patch in patches))))
 
 
-def _merged(reply: Parsed[MergeReply], pool: list[Edit]) -> Patch | None:
+def _merged(reply: Parsed[ProposalReply], pool: list[Edit]) -> Patch | None:
     """Return the model's merged patch, or None when there is none to use."""
-    if reply.value is None or not reply.value.edits:
+    proposals = reply.value.proposals() if reply.value else []
+    if reply.value is None or not proposals:
         return None
-    claims = reply.value.merged_from
-    edits = [
-        _with_provenance(edit, pool, claims[n] if n < len(claims) else []) for n, edit in enumerate(reply.value.edits)
-    ]
+    claims = reply.value.parents()
+    edits = [_with_provenance(edit, pool, claims[n] if n < len(claims) else []) for n, edit in enumerate(proposals)]
     return Patch(tuple(edits), reply.value.reasoning)
 
 

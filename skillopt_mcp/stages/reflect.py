@@ -28,7 +28,7 @@ NotesFrom = Literal["both", "failure_only"]
 class Reflection:
     """The patches that came of a batch, and why some minibatches gave none.
 
-    `notes` point at rules that were passed over, each an edit of the appendix; `patterns` are the mistakes that were seen.
+    `notes` point at rules that were passed over, each an edit of the appendix; `patterns` are the mistakes seen.
     """
 
     patches: tuple[Patch, ...]
@@ -61,7 +61,7 @@ class _Minibatch:
 def reflect(
     ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings
 ) -> Reflection:
-    """Return a patch per minibatch of failures (hard is 0), of successes and of contrasts, within the step's budget each.
+    """Return a patch per minibatch of failures (hard is 0), successes and contrasts, each within the step's budget.
 
     What has no score is neither. Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's
     trajectories.
@@ -69,14 +69,10 @@ def reflect(
     if brief.budget < 1:
         return Reflection((), ())
     minibatches = _minibatches(evidence, brief, settings)
-    replies: dict[int, Parsed[ProposalReply]] = {}
-    for aware in (False, True):
-        chosen = [i for i, each in enumerate(minibatches) if _is_aware(each, settings) == aware]
-        calls = [_call(files, minibatches[i], brief, settings) for i in chosen]
-        _, model = brief.form.analyst_reply(aware=aware)
-        parsed = ask_parsed(ask, calls, model, lambda reply: brief.form.problem(files, reply)) if calls else []
-        replies |= zip(chosen, parsed, strict=True)
-    outcomes = [_read(minibatch, replies[i], brief.budget) for i, minibatch in enumerate(minibatches)]
+    calls = [_call(files, each, brief, settings) for each in minibatches]
+    _, model = brief.form.analyst_reply(aware=settings.aware)
+    replies = ask_parsed(ask, calls, model, lambda reply: brief.form.problem(files, reply))
+    outcomes = [_read(each, reply, brief, settings) for each, reply in zip(minibatches, replies, strict=True)]
     return Reflection(
         patches=tuple(patch for each in outcomes for patch in each.patches),
         unusable=tuple(note for each in outcomes for note in each.unusable),
@@ -133,15 +129,15 @@ def _call(files: SkillFiles, minibatch: _Minibatch, brief: Brief, settings: Refl
     return Call("optimizer", "reflect", question, f"{brief.draw}/{minibatch.group}{minibatch.n}")
 
 
-def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], budget: int) -> Reflection:
+def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, settings: ReflectSettings) -> Reflection:
     """Return what one analyst's reply comes to."""
     reply, name = parsed.value, minibatch.group
     if reply is None:
         return Reflection((), (f"{name} analyst: {parsed.problem}",))
     ids = tuple(each.id for each in minibatch.attempts)
-    proposals, unusable, notes = reply.proposals()[:budget], (), ()
     patterns = (reply.reasoning,) if reply.reasoning and name != "success" else ()
-    if isinstance(reply, AwareReply):
+    proposals, notes, unusable = reply.proposals()[: brief.budget], tuple[Edit, ...](), tuple[str, ...]()
+    if isinstance(reply, AwareReply) and _is_aware(minibatch, settings):
         failed = {each.id for each in minibatch.attempts if not each.hard}
         lapses = {ids[each.trajectory - 1] for each in reply.classified if _is_lapse(each.kind, each.trajectory, ids)}
         notes = _notes(reply, tuple(id for id in ids if id in lapses) or ids)

@@ -45,6 +45,7 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
             soft=trial.soft,
             hint=trial.hint,
             source="rollout",
+            task_id=trial.task.id,
         )
         for trial in trials
         if not trial.missing

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.prompts.asking import ask_parsed
-from skillopt_mcp.prompts.loading import Prompts, fill
-from skillopt_mcp.prompts.rendering import render_edits, render_evidence
-from skillopt_mcp.records.calls import Ask, Call, Question
+from skillopt_mcp.prompts.forms import Brief
+from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import Patch
 from skillopt_mcp.records.replies import RankReply
 from skillopt_mcp.records.skills import SkillFiles
@@ -21,22 +20,18 @@ class Selection:
     unusable: tuple[str, ...] = ()
 
 
-def select(ask: Ask, files: SkillFiles, patch: Patch, budget: int, prompts: Prompts, *, draw: str) -> Selection:
-    """Return at most `budget` edits: the ranked ones, filled up by (from failures first, support) when too few are.
+def select(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief) -> Selection:
+    """Return at most as many edits as the budget: the ranked ones, filled up by (from failures first, support).
 
-    Nothing is asked when all edits fit; a budget of 0 leaves none.
+    Nothing is asked when all edits fit, or when there is one whole text to take; a budget of 0 leaves none.
     """
-    pool = patch.edits
+    pool, budget = patch.edits, brief.budget
     if budget < 1:
         return Selection(Patch((), patch.reasoning))
     if len(pool) <= budget:
         return Selection(patch)
-    question = Question(
-        instructions=fill(prompts.rank, budget=budget),
-        evidence=render_evidence(files.text, render_edits(pool)),
-        schema="rank",
-    )
-    [parsed] = ask_parsed(ask, [Call("optimizer", "rank", question, draw)], RankReply)
+    question = brief.question(files, brief.instructions(brief.form.rank), brief.form.render(pool), "rank")
+    [parsed] = ask_parsed(ask, [Call("optimizer", "rank", question, brief.draw)], RankReply)
     ranked = [number - 1 for number in parsed.value.ranking if 1 <= number <= len(pool)] if parsed.value else []
     fallback = sorted(range(len(pool)), key=lambda n: (not pool[n].from_failure, -pool[n].support, n))
     kept = list(dict.fromkeys([*ranked, *fallback]))[:budget]

@@ -1,12 +1,72 @@
-"""Update: the edit engine turns the current version and the selected patch into a candidate."""
+"""Update: the current version and what was selected become a candidate: by edits, or by a rewrite of the whole text."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from skillopt_mcp.documents.appendix import with_notes
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.records.edits import Applied, Patch
+from skillopt_mcp.documents.rewriting import rewritten
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.prompts.asking import ask_parsed
+from skillopt_mcp.prompts.forms import FORMS, Brief
+from skillopt_mcp.records.calls import Ask, Call
+from skillopt_mcp.records.edits import Applied, Edit, EditReport, Patch
+from skillopt_mcp.records.replies import RewriteReply
 from skillopt_mcp.records.skills import SkillFiles
 
+REWRITTEN = "the whole text was rewritten"
+NOTED = "written into the appendix"
 
-def update(files: SkillFiles, patch: Patch, budget: int) -> Applied:
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The candidate with a report per edit of `patch` (a rewrite is one edit), and what could not be used."""
+
+    applied: Applied
+    patch: Patch
+    unusable: tuple[str, ...] = ()
+
+
+def update(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief) -> Update:
     """Return the candidate's files with a report per edit; they equal `files` when nothing applied."""
-    return apply_patch(files, patch, budget=budget)
+    if brief.mode == "patch":
+        return Update(apply_patch(files, patch, budget=brief.budget), patch)
+    if not patch.edits:
+        return Update(Applied(files, ()), patch)
+    if brief.mode == "full_rewrite_minibatch":
+        return _replaced(files, patch.edits[0], patch.reasoning)
+    form = FORMS["full_rewrite_minibatch"]
+    refs = tuple(dict.fromkeys(source for edit in patch.edits for source in edit.sources))
+    question = brief.question(files, brief.instructions("rewrite"), brief.form.render(patch.edits), "rewrite", refs)
+    call = Call("optimizer", "rewrite", question, brief.draw)
+    [parsed] = ask_parsed(ask, [call], RewriteReply, lambda reply: form.problem(files, reply))
+    if parsed.value is None or not parsed.value.skill.strip():
+        problem = parsed.problem or "the new text is empty"
+        return Update(Applied(files, ()), Patch((), patch.reasoning), (f"rewrite: {problem}",))
+    from_failure = any(edit.from_failure for edit in patch.edits)
+    edit = Edit("replace", None, parsed.value.skill, sources=refs, from_failure=from_failure)
+    return _replaced(files, edit, parsed.value.reasoning or patch.reasoning)
+
+
+def annotate(made: Update, notes: tuple[Edit, ...], most: int) -> Update:
+    """Return the update with notes in the appendix of its candidate, at most `most` there, the latest ones."""
+    if not notes:
+        return made
+    applied, patch, reports = made.applied, made.patch, list(made.applied.reports)
+    try:
+        after = with_notes(applied.files, [note.content or "" for note in notes], most)
+    except BadInput as error:
+        return Update(applied, patch, (*made.unusable, f"appendix: {error}"))
+    reports += [
+        EditReport(len(reports) + i, note.op, note.path, "applied", detail=NOTED) for i, note in enumerate(notes)
+    ]
+    return Update(Applied(after, tuple(reports)), Patch((*patch.edits, *notes), patch.reasoning), made.unusable)
+
+
+def _replaced(files: SkillFiles, edit: Edit, reasoning: str) -> Update:
+    after = rewritten(files, edit.content or "")
+    if isinstance(after, str):
+        return Update(Applied(files, ()), Patch((), reasoning), (f"rewrite: {after}",))
+    report = EditReport(0, edit.op, edit.path, "applied", detail=REWRITTEN)
+    return Update(Applied(after, (report,)), Patch((edit,), reasoning))

@@ -4,33 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from itertools import chain
+from typing import NamedTuple, cast
 
-from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Usage, messages_json, parse_messages
+from skillopt_mcp.records.budgets import Spent
+from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Role, Usage, messages_json, parse_messages
+from skillopt_mcp.store.budgets import Bill, charge, n_affordable
+from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 
 _CHUNK = 400
 _REPLY = (
-    "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault"
+    "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault,"
+    " r.tokens_cached"
     " from call c join reply r on r.call_id = c.id"
 )
+_INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner)"
+_INTO_REPLY = "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached)"
+_LedgerValues = tuple[str, str, int, int, int, int, int, float | None, float, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A call's row: its id and the process that may send it."""
 
     id: int
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """An attempt at a call that gave no reply."""
 
     call_id: int
     fault: Fault
     detail: str
+
+
+class Settlement(NamedTuple):
+    """What came back, and what is to go out next: `n_again` calls that are claimed already, and `fresh` ones.
+
+    The `id` of a reply is its call's. The costs of the bill are in this order, those of the calls to send again first.
+    """
+
+    replies: Sequence[Reply]
+    attempts: Sequence[Attempt]
+    n_again: int
+    fresh: Sequence[tuple[bytes, Call]]
+    scope: str
+    owner: str
+    bill: Bill
+
+
+class Settled(NamedTuple):
+    """What may go out: how many of those to send again, the rows of the fresh ones as far as caps allow, the spent."""
+
+    n_again: int
+    claims: Sequence[Claim]
+    spent: Spent
+
+
+class Usual(NamedTuple):
+    """What an answered call took on average; `usd` is None where a price was not known."""
+
+    tokens: float
+    usd: float | None
+    latency_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +83,7 @@ class LedgerRow:
     tokens_out: int
     usd: float | None
     latency_ms: float
+    tokens_cached: int = 0
 
 
 class Calls:
@@ -64,45 +102,24 @@ class Calls:
                 found[cast(bytes, row[0])] = _reply(row)
         return found
 
-    def settle(
-        self,
-        replies: Sequence[Reply],
-        attempts: Sequence[Attempt],
-        claims: Sequence[tuple[bytes, Call]],
-        scope: str,
-        owner: str,
-    ) -> list[Claim]:
-        """Commit what came back and claim what goes out next, in one transaction; return the claims' rows in order.
+    def settle(self, work: Settlement) -> Settled:
+        """Commit what came back and claim what goes out next, within the caps of the budget, in one transaction.
 
-        The `id` of a reply is its call's. A claim that another process holds comes back with that owner's name; a first
-        reply is never overwritten.
+        A claim that another process holds comes back with that owner's name, and is not charged; a first reply is
+        never overwritten.
         """
+        bill = work.bill
         with self._pool.write() as connection:
-            if replies:
-                connection.executemany(
-                    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault)"
-                    " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
-                    [_reply_values(reply) for reply in replies],
-                )
-            if attempts:
-                connection.executemany(
-                    "insert into attempt(call_id, fault, detail) values (?, ?, ?)",
-                    [(attempt.call_id, attempt.fault, attempt.detail) for attempt in attempts],
-                )
-            if not claims:
-                return []
-            connection.executemany(
-                "insert into call(key, scope, role, stage, draw, refs, owner) values (?, ?, ?, ?, ?, ?, ?)"
-                # An owner that claims again sends again: its last attempt was cut short.
-                " on conflict(key) do update set n_claims = n_claims + 1 where owner = excluded.owner",
-                [(key, scope, call.role, call.stage, call.draw, _refs(call), owner) for key, call in claims],
-            )
-            marks = ",".join("?" * len(claims))
-            rows = connection.execute(
-                f"select key, id, owner from call where key in ({marks})", [key for key, _ in claims]
-            ).fetchall()
-        by_key = {key: Claim(call_id, holder) for key, call_id, holder in rows}
-        return [by_key[key] for key, _ in claims]
+            if work.replies:
+                _insert(connection, _INTO_REPLY, [_reply_values(reply) for reply in work.replies])
+            if work.attempts:
+                connection.executemany("insert into attempt(call_id, fault, detail) values (?, ?, ?)", work.attempts)
+            n = n_affordable(connection, bill)
+            n_again = min(n, work.n_again)
+            claims = _claim(connection, work.fresh[: n - n_again], work.scope, work.owner)
+            own = [cost for cost, claim in zip(bill.costs[n_again:n], claims, strict=True) if claim.owner == work.owner]
+            spent = charge(connection, bill, [*bill.costs[:n_again], *own])
+        return Settled(n_again, claims, spent)
 
     def take_over(self, call_id: int, dead: str, owner: str) -> bool:
         """Take a claim from a process that died with it; False when somebody else did, or it was answered."""
@@ -114,17 +131,66 @@ class Calls:
             )
             return bool(cursor.rowcount)
 
+    def usual(self, role: Role, backend: str) -> Usual | None:
+        """Return what a call to a backend, by its name, took on average in its last runs; None when it had none."""
+        row = self._pool.row(_USUAL, [role, backend])
+        if row is None or not row[4]:
+            return None
+        tokens, usd, is_priced, latency_ms, _ = cast(tuple[float, float | None, int, float, int], row)
+        return Usual(tokens, usd if is_priced else None, latency_ms)
+
     def ledger(self, scope: str) -> list[LedgerRow]:
         """Return what a scope used, one row per role and stage."""
         rows = self._pool.rows(
             "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1),"
             " coalesce(sum(r.tokens_in), 0), coalesce(sum(r.tokens_out), 0),"
-            " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms)"
+            " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms),"
+            " coalesce(sum(r.tokens_cached), 0)"
             " from call c left join reply r on r.call_id = c.id where c.scope = ? group by c.role, c.stage"
             " order by c.role, c.stage",
             [scope],
         )
-        return [LedgerRow(*cast(tuple[str, str, int, int, int, int, int, float | None, float], row)) for row in rows]
+        return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
+
+
+_USUAL = """
+select avg(r.tokens_in + r.tokens_out), avg(r.usd), count(*) = count(r.usd), avg(r.latency_ms), count(*)
+from call c join reply r on r.call_id = c.id
+where c.role = ?1 and c.stage <> 'check' and r.fault is null and c.scope in (
+    select id from run where case ?1 when 'target' then target when 'optimizer' then optimizer else judge end = ?2
+    order by rowid desc limit 3
+)
+"""
+
+
+def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: str, owner: str) -> list[Claim]:
+    """Return the rows of calls, in order: those that are new, or were this owner's already, are its to send."""
+    if not fresh:
+        return []
+    [newest] = connection.execute("select coalesce(max(id), 0) from call").fetchone()
+    rows = [
+        (call_id, key, scope, call.role, call.stage, call.draw, _refs(call), owner)
+        for call_id, (key, call) in enumerate(fresh, newest + 1)
+    ]
+    if _insert(connection, _INTO_CALL, rows) == len(rows):
+        return [Claim(call_id, owner) for call_id, *_ in rows]
+    # An owner that claims again sends again: its last attempt was cut short.
+    connection.executemany(
+        "update call set n_claims = n_claims + 1 where key = ? and owner = ? and id <= ?",
+        [(key, owner, newest) for key, _ in fresh],
+    )
+    marks = ",".join("?" * len(fresh))
+    found = connection.execute(f"select key, id, owner from call where key in ({marks})", [key for key, _ in fresh])
+    by_key = {key: Claim(call_id, holder) for key, call_id, holder in found.fetchall()}
+    return [by_key[key] for key, _ in fresh]
+
+
+def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]]) -> int:
+    """Return how many rows were added; those that are there already stay as they are."""
+    # One statement for all: a statement for each costs as much again as the rows themselves.
+    marks = ",".join([f"({','.join('?' * len(rows[0]))})"] * len(rows))
+    cursor = connection.execute(f"{into} values {marks} on conflict do nothing", list(chain.from_iterable(rows)))
+    return int(cursor.rowcount)
 
 
 def _reply_values(reply: Reply) -> tuple[object, ...]:
@@ -132,15 +198,22 @@ def _reply_values(reply: Reply) -> tuple[object, ...]:
     messages = messages_json(reply.messages)
     return (
         reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
+        usage.tokens_cached,
     )  # fmt: skip
 
 
 def _reply(row: Row) -> Reply:
-    _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault = row
+    _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached = row
     return Reply(
         text=str(text),
         messages=parse_messages(str(messages)),
-        usage=Usage(cast(int, tokens_in), cast(int, tokens_out), cast(float | None, usd), cast(float, latency_ms)),
+        usage=Usage(
+            cast(int, tokens_in),
+            cast(int, tokens_out),
+            cast(float | None, usd),
+            cast(float, latency_ms),
+            cast(int, tokens_cached),
+        ),
         fault=cast(Fault | None, fault),
         id=cast(int, call_id),
     )

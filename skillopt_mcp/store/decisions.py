@@ -37,24 +37,25 @@ class Decisions:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def open_confirmation(self, new: ConfirmationRow, alpha_for: Callable[[int], float]) -> ConfirmationRow:
+    def open_confirmation(self, new: ConfirmationRow, alpha_for: Callable[[int, float], float]) -> ConfirmationRow:
         """Return the promotion test of this base, candidate and backend, opened as the skill's next one if it is new.
 
-        `j` and `alpha` of `new` are ignored: they come from the count of tests opened, and from `alpha_for`.
+        `j` and `alpha` of `new` are ignored: they come from the count of tests opened, and from `alpha_for`, which is
+        given j and the sum of the error rates of all earlier tests.
         """
         identity = [new.skill_id, new.base_version, new.version_id, new.backend]
         where = "where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
         with self._pool.write() as connection:
             row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             if row is None:
-                j = connection.execute(
-                    "select coalesce(max(j), 0) + 1 from confirmation where skill_id = ?", [new.skill_id]
-                ).fetchone()[0]
+                j, staked = connection.execute(
+                    "select coalesce(max(j), 0) + 1, total(alpha) from confirmation where skill_id = ?", [new.skill_id]
+                ).fetchone()
                 connection.execute(
                     "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks)"
                     " values (?, ?, ?, ?, ?, ?, ?, ?)",
-                    [new.id, new.skill_id, new.base_version, new.version_id, j, alpha_for(j), new.backend,
-                     json.dumps(new.tasks)],
+                    [new.id, new.skill_id, new.base_version, new.version_id, j, alpha_for(j, staked),
+                     new.backend, json.dumps(new.tasks)],
                 )  # fmt: skip
                 row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
         return _confirmation(row)
@@ -66,6 +67,12 @@ class Decisions:
             [skill_id, base_version, version_id],
         )
         return [_confirmation(row) for row in rows]
+
+    def list_tests(self, skill_id: int) -> list[ConfirmationRow]:
+        """Return every promotion test of a skill, in the order in which they were opened."""
+        return [
+            _confirmation(row) for row in self._pool.rows(f"{_CONFIRMATION} where skill_id = ? order by j", [skill_id])
+        ]
 
     def add_pairs(
         self, confirmation_id: str, first: int, pairs: Sequence[tuple[int, Pair]], trials: Sequence[Trial]
@@ -92,6 +99,12 @@ class Decisions:
     def add_decision(self, decision: Decision) -> None:
         """Store a verdict; the same verdict on the same inputs is stored once."""
         with self._pool.write() as connection:
+            insert_decision(connection, decision)
+
+    def add_evidence(self, decision: Decision, trials: Sequence[Trial]) -> None:
+        """Store a verdict with the trials that it rests on, under its scope."""
+        with self._pool.write() as connection:
+            insert_trials(connection, decision.scope, trials)
             insert_decision(connection, decision)
 
     def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:

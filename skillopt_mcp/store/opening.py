@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+from skillopt_mcp.store.budgets import Budgets
 from skillopt_mcp.store.calls import Calls
 from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.commands import Commands
@@ -26,6 +27,7 @@ class Store:
         self.skills = Skills(self._pool)
         self.tasks = Tasks(self._pool)
         self.calls = Calls(self._pool)
+        self.budgets = Budgets(self._pool)
         self.runs = Runs(self._pool)
         self.candidates = Candidates(self._pool)
         self.decisions = Decisions(self._pool)

@@ -13,7 +13,8 @@ from skillopt_mcp.store.decisions import insert_decision
 from skillopt_mcp.store.pool import Pool, Row
 
 _RUN = (
-    "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note"
+    "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
+    " judge"
     " from run"
 )
 _TRIED = (
@@ -34,10 +35,10 @@ class Runs:
         with self._pool.write() as connection:
             connection.execute(
                 "insert into run"
-                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
-                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note],
+                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge],
             )  # fmt: skip
 
     def get_run(self, run_id: str) -> Run:
@@ -50,6 +51,12 @@ class Runs:
     def list_runs(self, skill_id: int) -> list[Run]:
         """Return the runs of a skill, oldest first."""
         return [_run(row) for row in self._pool.rows(f"{_RUN} where skill_id = ? order by rowid", [skill_id])]
+
+    def list_started(self, skill_id: int) -> list[tuple[Run, str]]:
+        """Return the runs of a skill, each with the time when it began (UTC), oldest first."""
+        begun = self._pool.rows("select id, created_at from run where skill_id = ?", [skill_id])
+        times = {str(run_id): str(at) for run_id, at in begun}
+        return [(run, times[run.id]) for run in self.list_runs(skill_id) if run.id in times]
 
     def set_status(self, run_id: str, status: RunStatus, result: str | None = None) -> None:
         """Note that a run goes on, stopped, or finished with `result` (json)."""
@@ -73,7 +80,8 @@ class Runs:
             )  # fmt: skip
             if outcome.note:
                 connection.execute(
-                    "insert into meta_note(skill_id, run_id, epoch, text) select skill_id, id, ?, ? from run where id = ?",
+                    "insert into meta_note(skill_id, run_id, epoch, text)"
+                    " select skill_id, id, ?, ? from run where id = ?",
                     [record.epoch, outcome.note, run_id],
                 )
 
@@ -108,7 +116,7 @@ class Runs:
 
 
 def _run(row: Row) -> Run:
-    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row
+    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note, judge = row
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -122,6 +130,7 @@ def _run(row: Row) -> Run:
         status=cast(RunStatus, status),
         result=cast(str | None, result),
         note=str(note),
+        judge=str(judge),
     )
 
 

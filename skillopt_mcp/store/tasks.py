@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -82,6 +82,25 @@ class Tasks:
     def list_tasks(self, skill_id: int) -> list[Task]:
         """Return every task of a skill, in the order they were added."""
         return [_task(row) for row in self._pool.rows(f"{_TASK} where skill_id = ? order by id", [skill_id])]
+
+    def list_looks(self, skill_id: int) -> dict[int, int]:
+        """Return in how many promotion tests each test task was drawn, by task id; those never drawn are 0."""
+        rows = self._pool.rows(
+            "select id, (select count(distinct confirmation_id) from pair where task_id = task.id) from task"
+            " where skill_id = ? and split = 'test' order by id",
+            [skill_id],
+        )
+        return {cast(int, task_id): cast(int, n) for task_id, n in rows}
+
+    def rotate(self, looks: Mapping[int, int]) -> None:
+        """Move test tasks into train, each with the number of promotion tests that had drawn it on record."""
+        with self._pool.write() as connection:
+            for task_id, n in looks.items():
+                connection.execute(
+                    "insert into rotation(task_id, from_split, to_split, n_looks) values (?, 'test', 'train', ?)",
+                    [task_id, n],
+                )
+                connection.execute("update task set split = 'train' where id = ?", [task_id])
 
     def add_trajectory(self, skill_id: int, version_id: str, new: NewTrajectory) -> tuple[int, bool, int]:
         """Store a trajectory once per (session_id, position).

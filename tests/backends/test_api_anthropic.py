@@ -21,7 +21,7 @@ CACHED = {"type": "ephemeral"}
 
 
 def rollouts(n: int) -> list[Call]:
-    return [replace(ROLLOUT, request=Rollout(LONG, replace(TASK, prompt=f"Do {i}")), draw=f"{i}") for i in range(n)]
+    return [ROLLOUT._replace(request=Rollout(LONG, replace(TASK, prompt=f"Do {i}")), draw=f"{i}") for i in range(n)]
 
 
 def gathered(backend: object, calls: list[Call]) -> list[Reply]:

@@ -26,13 +26,13 @@ def test_a_rollout_shows_the_skill_and_the_task_and_not_the_judge() -> None:
 def test_a_skill_and_a_file_cannot_close_their_own_fence() -> None:
     files = SkillFiles(tuple(replace(file, content=b"```\nout\n````\n") for file in SKILL.files))
     task = replace(TASK, files=(TaskFile("b", "```\nout"),))
-    prompt = prompt_of(replace(ROLLOUT, request=Rollout(files, task)))
+    prompt = prompt_of(ROLLOUT._replace(request=Rollout(files, task)))
     assert prompt.system.endswith("`````skill\n```\nout\n````\n`````")
     assert prompt.user.endswith("````\n```\nout\n````")
 
 
 def test_a_skill_without_files_is_not_shown() -> None:
-    assert prompt_of(replace(ROLLOUT, request=Rollout(SkillFiles(()), TASK))).system == INSTRUCTIONS
+    assert prompt_of(ROLLOUT._replace(request=Rollout(SkillFiles(()), TASK))).system == INSTRUCTIONS
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -45,7 +45,7 @@ def test_a_question_shares_its_skill_and_loses_nothing(skill: str, body: str) ->
 
 
 def test_what_no_encoding_takes_is_replaced() -> None:
-    prompt = prompt_of(replace(REFLECT, request=Question("a\ud800", "b\ud800", "patch")))
+    prompt = prompt_of(REFLECT._replace(request=Question("a\ud800", "b\ud800", "patch")))
     assert (prompt.system, prompt.user) == ("a\ufffd", "b\ufffd")
 
 

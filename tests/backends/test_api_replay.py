@@ -21,7 +21,7 @@ from skillopt_mcp.optimizer.config import Config
 
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two", "three")]
 SPECS = ["openai:m,base_url={url}/v1", "openai:m,api=chat,base_url={url}/v1", "anthropic:m,base_url={url}"]
-CONFIG = Config(epochs=2, batch=12, minibatch=4, max_pairs=60)
+CONFIG = Config(epochs=2, batch=12, minibatch=4, max_pairs=60, slow_update=False, meta_skill=False)
 
 
 def patch(rule: str, **more: object) -> str:

@@ -10,7 +10,7 @@ from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.registry import BACKENDS, open_backend
 from skillopt_mcp.backends.scripted import Scripted, open_scripted
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout
 from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -69,6 +69,13 @@ def test_the_first_rule_that_matches_answers_and_plain_texts_serve_the_rest(tmp_
     assert [ask(backend, call) for call in calls] == ["42", "43", "none"]
     with pytest.raises(BackendFault, match="timeout"):
         ask(backend, REFLECT)
+
+
+def test_a_rule_tells_the_messages_that_led_to_its_reply(tmp_path: Path) -> None:
+    called = {"role": "tool_call", "name": "add", "content": '{"a": 1}'}
+    backend = script(tmp_path, {"rollout": [{"reply": "2", "messages": [called, {"role": "tool", "content": "2"}]}]})
+    reply = asyncio.run(backend.complete(ROLLOUT))
+    assert reply == Reply("2", (Message("tool_call", '{"a": 1}', "add"), Message("tool", "2")))
 
 
 def test_the_fingerprint_of_a_script_is_its_content(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_replies_come_in_the_order_of_the_calls_however_they_were_answered(store
 
 
 def test_a_stored_reply_is_returned_whole_and_never_asked_for_again(store: Store) -> None:
-    reply = Reply("42", (Message("assistant", "é\0"), Message("tool", "", "")), Usage(3, 4, 0.25))
-    backend = Scripted(lambda call: replace(reply, text=answer(call)))
+    reply = Reply("42", (Message("assistant", "é\0"), Message("tool", "", "")), Usage(3, 4, 0.25, tokens_cached=2))
+    backend = Scripted(lambda call: reply._replace(text=answer(call)))
     with Asker(store, {"target": backend}, "r-1") as ask:
         first = ask(rollouts(10))
         assert backend.n_calls == 10
@@ -45,7 +45,7 @@ def test_a_stored_reply_is_returned_whole_and_never_asked_for_again(store: Store
         assert ask(rollouts(12))[:10] == first
     assert backend.n_calls == 12
     assert [each.messages for each in first] == [reply.messages] * 10
-    assert {replace(each.usage, latency_ms=0.0) for each in first} == {reply.usage}
+    assert {each.usage._replace(latency_ms=0.0) for each in first} == {reply.usage}
     assert len({each.id for each in first}) == 10
 
 
@@ -56,7 +56,7 @@ def test_what_is_returned_first_is_what_the_store_returns_later(
 ) -> None:
     reply = Reply(text, tuple(Message(*each) for each in messages), Usage(1, 2, usd))
     with Asker(store, {"target": Scripted(lambda _: reply)}, "r-1") as ask:
-        call = replace(rollouts(1)[0], draw=f"r-1/{text!r}{messages!r}{usd}")
+        call = rollouts(1)[0]._replace(draw=f"r-1/{text!r}{messages!r}{usd}")
         [first] = ask([call])
         assert ask([call]) == [first]
     assert "\ud83d" not in first.text
@@ -91,7 +91,7 @@ def test_another_draw_or_stage_asks_anew(store: Store, change: dict[str, str]) -
         backend.fingerprint = "scripted"
         ask([call])
         assert backend.n_calls == 0
-        ask([replace(call, **change)])  # type: ignore[arg-type]
+        ask([call._replace(**change)])  # type: ignore[arg-type]
         assert backend.n_calls == 1
 
 
@@ -112,7 +112,7 @@ def test_a_role_without_a_backend_is_an_error_that_says_how_to_set_one(store: St
 
 
 def test_without_slots_nothing_could_be_sent(store: Store) -> None:
-    with pytest.raises(BadInput, match="0 slots send nothing: use 1 or more"):
+    with pytest.raises(BadInput, match="0 slots cannot be used: name from 1 to 1000"):
         Asker(store, {}, "r-1", n_slots=0)
 
 
@@ -159,7 +159,7 @@ def test_the_ledger_tells_what_each_role_and_stage_used(store: Store) -> None:
     usage = Usage(10, 5, 0.5)
     backends = {
         "target": Scripted(lambda _: Reply("42", usage=usage)),
-        "optimizer": Scripted(lambda _: Reply("{}", usage=replace(usage, usd=None))),
+        "optimizer": Scripted(lambda _: Reply("{}", usage=usage._replace(usd=None))),
     }
     with Asker(store, backends, "r-1") as ask:  # type: ignore[arg-type]
         ask([*rollouts(4), question(), question("other")])

@@ -9,8 +9,9 @@ from asked import prompt, rollouts, texts
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import asking
-from skillopt_mcp.calls.asking import MAX_ATTEMPTS, Asker
+from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.retrying import MAX_ATTEMPTS, POLICIES
 from skillopt_mcp.errors import BackendError, StoreError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.opening import Store
@@ -21,7 +22,8 @@ GIVEN_UP: list[Fault] = ["context_too_long", "refusal", "truncated", "empty", "i
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "BACK_OFF_S", 0.0005)
+    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
+    monkeypatch.setattr(retrying, "POLICIES", quick)
 
 
 def attempts(store: Store) -> list[tuple[object, ...]]:
@@ -56,13 +58,35 @@ def test_a_fault_that_stays_leaves_a_missing_reply_that_only_a_new_draw_asks_for
     backend = failing(99, BackendFault("server", "500 \ud83d"))
     with Asker(store, {"target": backend}, "r-1") as ask:
         [first] = ask(rollouts(1))
-        assert (first.text, first.fault, first.missing, backend.n_calls) == ("500 \ufffd", "server", True, MAX_ATTEMPTS)
+        assert (first.text, first.fault, first.missing) == ("500 \ufffd (given up after 5 attempts)", "server", True)
+        assert backend.n_calls == MAX_ATTEMPTS
         assert ask(rollouts(1)) == [first]
         assert backend.n_calls == MAX_ATTEMPTS
         ask(rollouts(1, "r-1/e1s1/try1"))
         assert backend.n_calls == 2 * MAX_ATTEMPTS
     assert len(attempts(store)) == 2 * MAX_ATTEMPTS
     assert [(row.n_calls, row.n_missing) for row in store.calls.ledger("r-1")] == [(2, 2)]
+
+
+def test_what_failed_attempts_cost_is_kept_with_the_reply_that_came_in_the_end(store: Store) -> None:
+    paid = BackendFault("malformed", "not JSON", usage=Usage(100, 7, 0.5, tokens_cached=80))
+    with Asker(store, {"target": failing(2, paid)}, "r-1") as ask:
+        [reply] = ask(rollouts(1))
+        assert not reply.missing
+        assert ask(rollouts(1)) == [reply]
+    [row] = store.calls.ledger("r-1")
+    # What the answer itself cost is not known, so neither is what all of it did.
+    assert (row.tokens_in, row.tokens_out, row.tokens_cached, row.usd) == (200, 14, 160, None)
+
+
+def test_what_a_reply_cost_that_was_cut_off_is_kept_though_it_is_missing(store: Store) -> None:
+    cut_off = BackendFault("truncated", "cut off", usage=Usage(100, 4096, 0.25))
+    with Asker(store, {"target": failing(99, cut_off)}, "r-1") as ask:
+        [reply] = ask(rollouts(1))
+        assert (reply.missing, reply.usage) == (True, Usage(100, 4096, 0.25))
+        assert ask(rollouts(1)) == [reply]
+    [row] = store.calls.ledger("r-1")
+    assert (row.n_missing, row.tokens_out, row.usd) == (1, 4096, 0.25)
 
 
 @pytest.mark.parametrize("fault", GIVEN_UP)
@@ -84,17 +108,6 @@ def test_the_time_that_a_backend_asks_for_is_given(store: Store) -> None:
         [reply] = ask(rollouts(1))
     assert [later - earlier >= 0.05 for earlier, later in pairwise(moments)] == [True, True]
     assert reply.usage.latency_ms < 100, "waiting is not latency"
-
-
-def test_the_wait_doubles_spreads_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "BACK_OFF_S", 0.5)
-    waits = [[asking._back_off_s(attempt, None, bytes([key])) for attempt in range(1, 12)] for key in range(50)]
-    for n, column in enumerate(zip(*waits, strict=True)):
-        middle = min(30.0, 0.5 * 2**n)
-        assert 0.5 * middle <= min(column) < max(column) <= 1.5 * middle
-        assert len(set(column)) == 50
-    assert asking._back_off_s(1, 7.5, b"") == 7.5
-    assert asking._back_off_s(1, 0.0, b"") > 0
 
 
 @pytest.mark.parametrize("fault", sorted(FATAL))
@@ -158,12 +171,12 @@ def test_the_faults_of_one_call_do_not_hold_up_the_others(store: Store) -> None:
 
 def test_a_reply_that_cannot_be_stored_is_never_told_of(store: Store) -> None:
     told: list[Reply] = []
-    broken = Reply("42", usage=Usage(tokens_in=None))  # type: ignore[arg-type]
+    broken = Reply(b"42")  # type: ignore[arg-type]
     with (
         Asker(
             store, {"target": Scripted(lambda _: broken)}, "r-1", on_reply=lambda _, reply: told.append(reply)
         ) as ask,
-        pytest.raises(StoreError, match="NOT NULL constraint failed"),
+        pytest.raises(StoreError, match="cannot store BLOB value in TEXT column"),
     ):
         ask(rollouts(1))
     assert told == []

@@ -6,6 +6,9 @@ from asked import Logging, ask_all, rollouts, sent, texts
 
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.owners import Owner, lock_run
+from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
+from skillopt_mcp.store.budgets import Bill
+from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
 from tests.processes import Parent, Spawn, start, together
 
@@ -54,8 +57,9 @@ def test_an_asker_that_was_closed_lets_go_of_its_claims(store: Store, tmp_path: 
     first, second = (Asker(store, {"target": Logging(tmp_path / "sent")}, "r-1") for _ in range(2))
     calls = rollouts(3, DRAW)
     keyed = [(call.key(Logging.fingerprint), call) for call in calls]
-    claims = store.calls.settle([], [], keyed, "r-1", first._owner.name)
-    assert {claim.owner for claim in claims} == {first._owner.name}
+    bill = Bill("r-1", NO_CAPS, Spent(), [Cost()] * 3)
+    settled = store.calls.settle(Settlement([], [], 0, keyed, "r-1", first._owner.name, bill))
+    assert {claim.owner for claim in settled.claims} == {first._owner.name}
     first.close()
     assert texts(second(calls)) == EXPECTED[:3]
     second.close()

@@ -17,7 +17,7 @@ from skillopt_mcp.schedule import SCHEDULES
 
 LEAST = {
     "replay": ["S"], "evaluate": ["c-1"], "tasks": ["list", "S"], "show": ["S"], "diff": ["S"], "history": ["S"],
-    "promote": ["c-1"], "rollback": ["S"],
+    "calibrate": ["S"], "race": ["c-1"], "credit": ["c-1"], "promote": ["c-1"], "rollback": ["S"],
 }  # fmt: skip
 
 
@@ -64,14 +64,18 @@ def test_the_store_may_be_named_before_or_after_the_command(arguments: list[str]
 
 
 def test_every_setting_of_a_run_is_a_flag() -> None:
-    flags = [f"--{name.replace('_', '-')}" for name in Config.model_fields if name not in ("schedule", "metric")]
-    arguments = [part for flag in flags for part in (flag, "1")]
-    values = parse(["replay", "S", *arguments])[1]
-    assert {name: values[name] for name in Config.model_fields} == {
-        name: None if name in ("schedule", "metric") else 1 for name in Config.model_fields
+    arguments = []
+    for name, value in Config():
+        flag = name.replace("_", "-")
+        arguments += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    assert Config.model_validate(parse(["replay", "S", *arguments])[1]["given"]) == Config()
+    assert parse(["replay", "S"])[1]["given"] == {}
+    assert parse(["replay", "S", "--no-use-gate", "--skill-aware"])[1]["given"] == {
+        "use_gate": False,
+        "skill_aware": True,
     }
-    for name, choices in (("schedule", SCHEDULES), ("metric", get_args(Metric))):
-        assert [parse(["replay", "S", f"--{name}", choice])[1][name] for choice in choices] == list(choices)
+    for name, choices in (("schedule", (*SCHEDULES, "autonomous")), ("metric", get_args(Metric))):
+        assert [parse(["replay", "S", f"--{name}", choice])[1]["given"] == {name: choice} for choice in choices]
 
 
 def test_serve_and_demo_load_no_vendor_and_serve_no_library_of_the_terminal(tmp_path) -> None:

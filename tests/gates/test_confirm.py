@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for, confirm, pairs_needed
+from skillopt_mcp.gates.confirm import ConfirmRule, confirm, fewest_pairs, no_worse, pairs_needed
+from skillopt_mcp.gates.spending import alpha_for
 from skillopt_mcp.records.evidence import Confirmation, Pair
 
 BETTER, SAME, WORSE, MISSING = Pair(0.0, 1.0), Pair(1.0, 1.0), Pair(1.0, 0.0), Pair(None, 1.0)
@@ -172,13 +173,6 @@ def test_a_better_pair_never_lowers_the_evidence(pairs: list[Pair], at: int) -> 
     assert confirm(raised, rule).wealth >= confirm(pairs, rule).wealth
 
 
-def test_error_rates_of_all_tests_of_a_skill_add_up_to_alpha() -> None:
-    assert math.isclose(alpha_for(1, 0.05), 0.05 * 6 / math.pi**2)
-    assert math.isclose(alpha_for(3, 0.05), alpha_for(1, 0.05) / 9)
-    total = sum(alpha_for(j, 0.05) for j in range(1, 10_000))
-    assert 0.0499 < total < 0.05
-
-
 @pytest.mark.parametrize(("effect", "sd"), [(0.2, 0.69), (0.3, 0.67), (0.5, 0.61)])
 def test_pairs_needed_is_near_what_is_used(effect: float, sd: float) -> None:
     ends = worlds(150, 400, bernoulli(0.5 - effect / 2, 0.5 + effect / 2), ConfirmRule(max_pairs=400))
@@ -201,7 +195,11 @@ def test_smaller_gains_and_noisier_tasks_need_more_pairs() -> None:
         lambda: ConfirmRule(alpha=float("nan")),
         lambda: ConfirmRule(min_effect=-0.1),
         lambda: ConfirmRule(max_pairs=0),
-        lambda: alpha_for(0, 0.05),
+        lambda: ConfirmRule(margin=0.1),
+        lambda: ConfirmRule(margin=-1.0),
+        lambda: ConfirmRule(bets=0),
+        lambda: no_worse(0.0),
+        lambda: no_worse(1.0),
         lambda: pairs_needed(0.0, 0.5, ConfirmRule()),
         lambda: pairs_needed(0.1, 2.0, ConfirmRule()),
         lambda: confirm([Pair(0.0, 1.5)], ConfirmRule()),
@@ -211,3 +209,51 @@ def test_smaller_gains_and_noisier_tasks_need_more_pairs() -> None:
 def test_values_that_would_break_the_error_rate_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(BadInput):
         make()
+
+
+def test_a_candidate_that_loses_too_much_is_called_no_worse_in_at_most_five_of_a_hundred() -> None:
+    ends = worlds(400, 300, bernoulli(0.5, 0.4), no_worse(0.1, max_pairs=300))
+    assert share(ends, "accept") <= 0.05
+
+
+def test_filler_may_go_and_what_is_useful_stays() -> None:
+    rule = no_worse(0.15)
+    assert share(worlds(100, 400, bernoulli(0.5, 0.5), rule), "accept") >= 0.85
+    useful = worlds(100, 400, bernoulli(0.65, 0.35), rule)
+    assert share(useful, "accept") <= 0.05
+    assert share(useful, "reject") >= 0.9
+
+
+def test_the_reason_says_which_claim_was_tested() -> None:
+    rule = no_worse(0.2)
+    assert confirm([SAME] * 200, rule).reason.startswith("worse by no more than 0.2 on these tasks: evidence ")
+    assert confirm([WORSE] * 200, rule).reason == (
+        "that it loses nothing on these tasks is excluded at an error rate of 0.05"
+    )
+    larger = ConfirmRule(min_effect=0.1, margin=0.1)
+    assert confirm([BETTER] * 200, larger).reason.startswith("better by more than 0.1 on these tasks: evidence ")
+
+
+def test_a_gain_below_the_one_that_is_asked_for_is_accepted_in_at_most_five_of_a_hundred() -> None:
+    rule = ConfirmRule(min_effect=0.2, margin=0.2)
+    assert share(worlds(400, 200, bernoulli(0.4, 0.6), rule), "accept") <= 0.05
+    assert share(worlds(100, 200, bernoulli(0.1, 0.9), rule), "accept") >= 0.95
+
+
+@pytest.mark.parametrize("margin", [-0.5, -0.1, 0.0, 0.1, 0.4])
+def test_wealth_never_falls_below_zero_and_is_a_fair_game_at_the_margin(margin: float) -> None:
+    rule = ConfirmRule(alpha=1e-9, beta=1e-9, min_effect=max(0.0, margin), margin=margin)
+    wins = (1 + margin) / 2
+    mean = sum(
+        confirm(pairs, rule).wealth * wins ** pairs.count(BETTER) * (1 - wins) ** pairs.count(WORSE)
+        for pairs in product((BETTER, WORSE), repeat=6)
+    )
+    assert math.isclose(mean, 1.0)
+    assert confirm([WORSE] * 50, rule).wealth >= 0
+
+
+@pytest.mark.parametrize("rule", [ConfirmRule(), ConfirmRule(alpha=0.001), no_worse(0.1), ConfirmRule(bets=1)])
+def test_no_test_is_shorter_than_the_fewest_pairs(rule: ConfirmRule) -> None:
+    fewest = fewest_pairs(rule)
+    assert confirm([BETTER] * fewest, rule).verdict == "accept"
+    assert confirm([BETTER] * (fewest - 1), rule).verdict == "undecided"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -10,9 +11,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.recompute import ConfirmInputs, StrictInputs, confirm_verdict, strict_verdict
+from skillopt_mcp.gates.recompute import (
+    ConfirmInputs,
+    StrictInputs,
+    confirm_verdict,
+    search_comparison,
+    search_verdict,
+    strict_verdict,
+)
 from skillopt_mcp.gates.strict import TaskScore, compare
-from skillopt_mcp.records.evidence import Metric, Pair
+from skillopt_mcp.records.evidence import Metric, Pair, SearchGate
 
 SCORES = st.lists(
     st.builds(
@@ -40,8 +48,9 @@ def test_a_confirm_verdict_follows_from_its_pairs_and_ignores_those_beyond(gain:
     rule = ConfirmRule(alpha=0.03, max_pairs=300)
     end = confirm(pairs, rule)
     inputs = ConfirmInputs(
-        confirmation="t-1", n_pairs=end.n_pairs, alpha=rule.alpha, beta=rule.beta, min_effect=rule.min_effect
-    )
+        confirmation="t-1", n_pairs=end.n_pairs, alpha=rule.alpha, beta=rule.beta, min_effect=rule.min_effect,
+        bets=rule.bets,
+    )  # fmt: skip
     assert confirm_verdict(pairs, inputs.model_dump_json()) == end.verdict
     earlier = inputs.model_copy(update={"n_pairs": end.n_pairs - 1})
     assert confirm_verdict(pairs, earlier.model_dump_json()) == "undecided"
@@ -59,3 +68,26 @@ def test_inputs_that_are_none_are_refused(inputs: str) -> None:
         strict_verdict(inputs)
     with pytest.raises(ValidationError):
         confirm_verdict([], inputs)
+
+
+def test_a_verdict_from_before_the_bets_were_kept_rests_on_the_first_ones() -> None:
+    pairs = [Pair(0.0, 1.0), Pair(0.0, 1.0), Pair(0.0, 0.0), Pair(1.0, 0.0)] * 60
+    then = confirm(pairs, ConfirmRule(bets=1, max_pairs=300))
+    kept = {"confirmation": "t-1", "n_pairs": then.n_pairs, "alpha": 0.05, "beta": 0.05, "min_effect": 0.05}
+    assert then.n_pairs != confirm(pairs, ConfirmRule(max_pairs=300)).n_pairs
+    assert confirm_verdict(pairs, json.dumps(kept)) == "accept"
+
+
+@given(SCORES, SCORES, st.none() | SCORES)
+def test_recorded_evidence_answers_what_another_gate_would_have_said(
+    candidate: list[TaskScore], current: list[TaskScore], best: list[TaskScore] | None
+) -> None:
+    inputs = StrictInputs(metric="soft", candidate=candidate, current=current, best=best)
+    strict = search_comparison("strict", inputs)
+    assert search_comparison("fresh", inputs) == strict
+    gates: list[SearchGate] = ["paired_se", "no_regression"]
+    for gate in gates:
+        other = search_comparison(gate, inputs)
+        assert other.verdict in (strict.verdict, "reject")
+        assert (other.candidate, other.current, other.n) == (strict.candidate, strict.current, strict.n)
+        assert search_verdict(gate, inputs.model_dump_json()) == other.verdict

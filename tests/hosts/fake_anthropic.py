@@ -66,7 +66,8 @@ def _block(part: object) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     call_id = f"toolu_{uuid.uuid4().hex[:20]}"
-    return {"type": "tool_use", "id": call_id, "name": f"mcp__skillopt__{part.tool}", "input": part.arguments}
+    name = f"mcp__{part.server}__{part.tool}" if part.server else part.tool
+    return {"type": "tool_use", "id": call_id, "name": name, "input": part.arguments}
 
 
 def _text(content: object) -> str:

@@ -52,7 +52,7 @@ def _item(part: object) -> Json:
         "id": f"fc_{uuid.uuid4().hex[:20]}",
         "call_id": f"call_{uuid.uuid4().hex[:20]}",
         "name": part.tool,
-        "namespace": "mcp__skillopt",
+        **({"namespace": f"mcp__{part.server}"} if part.server else {}),
         "arguments": json.dumps(part.arguments),
     }
 

@@ -15,10 +15,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call of a tool of the server "skillopt"."""
+    """One call of a tool of a server; with an empty `server`, of one that the host brings along."""
 
     tool: str
     arguments: Json
+    server: str = "skillopt"
 
 
 Turn = list[ToolCall | str]

@@ -29,7 +29,7 @@ from skillopt_mcp.judges.confinement import (
     readable_paths,
     unprivileged_user,
 )
-from skillopt_mcp.records.calls import Call, Question, Reply
+from skillopt_mcp.records.calls import Call, Question, Reply, Usage
 from skillopt_mcp.records.commands import Limits, RegisteredCommand
 from skillopt_mcp.records.replies import CheckReply
 
@@ -69,6 +69,7 @@ def run(command: RegisteredCommand, level: Level, question: Call | None = None) 
     """Return how a command ended."""
     reply = asyncio.run(CommandRunner({command.name: command}, level).complete(question or call()))
     assert not reply.missing, reply.text
+    assert reply.usage == Usage(usd=0.0)
     return CheckReply.model_validate_json(reply.text)
 
 
@@ -325,10 +326,10 @@ def test_an_unknown_or_changed_program_stops_the_run(tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\nexit 0\n")
     script.chmod(0o755)
     command = register_command("check", [str(script)])
-    with pytest.raises(BackendError, match=r"no command 'other' is registered as a judge \(registered: check\)"):
+    with pytest.raises(BackendError, match="no command 'other' is registered as a judge: a person does that"):
         asyncio.run(CommandRunner({"check": command}).complete(call(name="other")))
     script.write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(BackendError, match="'check' has changed: look at it and register it anew"):
+    with pytest.raises(BackendError, match="'check' has changed: look at it, and register it anew"):
         asyncio.run(CommandRunner({"check": command}).complete(call()))
 
 

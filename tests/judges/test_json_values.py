@@ -57,10 +57,10 @@ def test_the_json_values_of_an_answer_are_found(answer: str, values: list[object
 
 
 def test_a_pile_of_broken_json_is_read_in_a_moment() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for answer in ('{"a":' * 20_000, '{"a": "' * 14_000, '[{"x": [' * 12_000, "{]" * 50_000):
         found_values(answer)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_no_value_and_many_values_are_told_apart() -> None:
 
 def test_a_pattern_in_a_schema_cannot_be_made_to_hang() -> None:
     answer = json.dumps({"name": "A" + "a" * 90_000})
-    started = time.perf_counter()
+    started = time.process_time()
     assert not judged(answer, schema={"properties": {"name": {"pattern": "(a+)+$x"}}}).hard
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(

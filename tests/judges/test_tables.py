@@ -107,11 +107,11 @@ def test_what_is_expected_may_be_a_table_as_text() -> None:
 def test_a_huge_table_is_compared_in_a_moment() -> None:
     rows = [[f"k{n}", str(n)] for n in range(500)]
     answer = "\n".join(f"k{n},x" for n in range(12_000))
-    started = time.perf_counter()
+    started = time.process_time()
     assert not judged(answer, expected=rows, any_order=True).hard
     assert not judged("|-" * 50_000, expected=rows).hard
     assert not judged("- |" * 33_000 + "x", expected=rows).hard
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,13 @@ def test_a_huge_table_is_compared_in_a_moment() -> None:
 def test_what_is_no_expected_table_is_refused(expected: object) -> None:
     with pytest.raises(BadInput):
         parse_judge({"kind": "table", "expected": expected})
+
+
+@pytest.mark.parametrize("rows", [[["0", "0"], ["-", "-"]], [["-", "-"], ["a", "b"]], [["a", "-"], ["-", "--"]]])
+def test_a_row_of_dashes_is_a_row_of_the_table(rows: list[list[str]]) -> None:
+    lines = ["Before:", *(f"| {' | '.join(row)} |" for row in rows)]
+    lines.insert(2, "|---|---|")
+    assert parse_table("\n".join(lines)) == rows
 
 
 CELLS = st.text(st.sampled_from("abcXYZ 0123456789.-"), min_size=1, max_size=8).map(str.strip).filter(bool)

@@ -121,9 +121,9 @@ def test_no_near_twin_is_overlooked(words: list[frozenset[str]]) -> None:
 def test_thousands_of_tasks_are_compared_in_a_moment() -> None:
     common = "Read the report and answer in one word whether the plan of the office was carried out as agreed in"
     tasks = [task(n, f"{common} case {n} of office {n % 17} by clerk {n * 31 % 1009}") for n in range(2_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     assert check_tasks(tasks) == []
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,2}){0,2}", fullmatch=True), st.integers(), min_size=1))

@@ -27,7 +27,9 @@ def test_a_run_trains_and_confirms_its_best_version(place: Place, workspace: Wor
     before = place.main.read_bytes()
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
     assert result.status == "finished"
-    assert [(step.epoch, step.step) for step in result.steps] == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6)]
+    assert [(step.epoch, step.step, step.kind) for step in result.steps] == [
+        *((1, n, "step") for n in (1, 2, 3)), *((2, n, "step") for n in (4, 5, 6)), (2, 7, "slow"), (2, 8, "meta"),
+    ]  # fmt: skip
     assert result.candidate_id
     assert result.test_before is not None
     assert result.n_calls > 100
@@ -188,3 +190,14 @@ def test_a_run_goes_on_though_the_live_file_changes(place: Place, workspace: Wor
     place.main.write_text("# Mine\n")
     assert replay(workspace, run).status == "finished"
     assert place.main.read_text() == "# Mine\n"
+
+
+def test_a_run_begins_with_the_notes_that_the_last_one_left(place: Place, workspace: Workspace) -> None:
+    first = start_run(workspace, "ledger-clerk", CONFIG)
+    assert first.note == ""
+    replay(workspace, first)
+    left = workspace.store.runs.note_of_skill(first.skill_id)
+    assert left
+    second = start_run(workspace, "ledger-clerk", CONFIG)
+    assert workspace.store.runs.get_run(second.id).note == second.note == left
+    assert start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"meta_skill": False})).note == ""

@@ -17,8 +17,9 @@ from training_world import SKILL, Bench, Killed, MemoryAsk, Mortal, new_tasks, r
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for
+from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.recompute import confirm_verdict
+from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.optimizer import confirmation
 from skillopt_mcp.optimizer.confirmation import held_out, open_test, run_test, standing
 from skillopt_mcp.records.calls import Call, Reply
@@ -245,13 +246,12 @@ def test_the_jth_test_of_a_skill_has_the_jth_share_of_alpha_and_keeps_it(bench: 
         test = open_test(bench.store, arms(bench, n), bench.tasks, backend, RULE)
         return test.row.j, test.row.alpha, test.rule.alpha
 
-    assert [opened(n) for n in (0, 1, 0, 2, 1)] == [
-        (j, alpha_for(j, 0.05), alpha_for(j, 0.05)) for j in (1, 2, 1, 3, 2)
-    ]
+    for n, j in ((0, 1), (1, 2), (0, 1), (2, 3), (1, 2)):
+        assert opened(n) == (j, pytest.approx(alpha_for(j, 0.05)), pytest.approx(alpha_for(j, 0.05)))
     assert opened(0, "another model")[0] == 4
     with bench.ask(Scripted(right), "t") as ask:
         test = open_test(bench.store, arms(bench, 1), bench.tasks, "a", RULE)
-        assert run_test(test, bench.store, ask).alpha == alpha_for(2, 0.05)
+        assert run_test(test, bench.store, ask).alpha == pytest.approx(alpha_for(2, 0.05))
 
 
 def test_a_test_keeps_the_tasks_it_was_opened_with(bench: Bench) -> None:
@@ -276,3 +276,27 @@ def test_a_stored_decision_recomputes_from_its_pairs(bench: Bench) -> None:
     assert decision is not None
     assert decision == bench.store.decisions.latest(bench.skill.id, "confirm", SKILL.digest, test.candidate.digest)
     assert confirm_verdict(bench.store.decisions.list_pairs(test.row.id), decision.inputs) == decision.verdict
+
+
+def rejected(bench: Bench, n: int) -> confirmation.Test:
+    """Return the n-th candidate's test, which a target that fails under it has ended."""
+    test = open_test(bench.store, arms(bench, n), bench.tasks, "scripted", RULE)
+    backend = Scripted(lambda call: right(call) if rollout_of(call).files == SKILL else "no")
+    with bench.ask(backend, test.row.id) as ask:
+        assert run_test(test, bench.store, ask).verdict == "reject"
+    return test
+
+
+def test_what_a_rejected_test_left_unspent_goes_to_the_next_one(bench: Bench) -> None:
+    first = rejected(bench, 0)
+    wealth = standing(first, bench.store).wealth
+    second = open_test(bench.store, arms(bench, 1), bench.tasks, "scripted", RULE)
+    assert 0 < wealth < 1
+    assert second.row.alpha > alpha_for(2, 0.05)
+    assert second.row.alpha == pytest.approx(next_alpha(2, 0.05, first.row.alpha, refund(first.row.alpha, wealth)))
+
+
+def test_a_rejection_stands_even_when_another_rule_is_asked_for_later(bench: Bench) -> None:
+    test = rejected(bench, 0)
+    again = open_test(bench.store, arms(bench, 0), bench.tasks, "scripted", ConfirmRule(beta=1e-9, max_pairs=40))
+    assert standing(again, bench.store) == standing(test, bench.store)

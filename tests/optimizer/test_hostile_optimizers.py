@@ -7,7 +7,19 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from training_world import RUN, SKILL, Bench, MemoryAsk, MemoryStore, new_tasks, plan_of, right, rollout_of, stored
+from training_world import (
+    PLAIN,
+    RUN,
+    SKILL,
+    Bench,
+    MemoryAsk,
+    MemoryStore,
+    new_tasks,
+    plan_of,
+    right,
+    rollout_of,
+    stored,
+)
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -18,7 +30,7 @@ from skillopt_mcp.records.calls import Call, Message, Reply
 from skillopt_mcp.records.edits import Op
 from skillopt_mcp.records.skills import SkillFiles
 
-CONFIG = Config(batch=4, epochs=2, minibatch=1, fan_in=2, max_edits=2, min_edits=1)
+CONFIG = Config(batch=4, epochs=2, minibatch=1, fan_in=2, max_edits=2, min_edits=1, **PLAIN)
 TASKS = stored(new_tasks(12))
 FRONT = SKILL.main[: block_end(SKILL.main)]
 SEALED = SKILL.main[SKILL.main.index(b"<!-- SLOW_UPDATE_START") :]
@@ -168,3 +180,89 @@ def test_no_mixture_of_replies_stops_a_run_or_breaks_the_skill(replies: list[str
             assert (
                 len([1 for _, report in outcome.candidate.edits if report.status == "applied"]) <= outcome.record.budget
             )
+
+
+FEATURES = CONFIG.model_copy(
+    update={
+        "slow_update": True, "meta_skill": True, "step_buffer": True, "skill_aware": True, "schedule": "autonomous",
+        "repeats": 2, "accumulation": 2,
+    }
+)  # fmt: skip
+HOSTILE_TEXTS: dict[str, str] = {
+    "no front matter": "# Clerk\n",
+    "another name": SKILL.text.replace("name: clerk", "name: root"),
+    "another region": SKILL.text.replace("kept", "obey"),
+    "no region": SKILL.text.replace(SEALED.decode(), ""),
+    "two regions": SKILL.text + MARKED,
+    "a region in code": SKILL.text.replace(SEALED.decode(), f"```\n{SEALED.decode()}```\n"),
+    "an open fence": SKILL.text.replace("# Clerk", "# Clerk\n\n```"),
+    "half a surrogate pair": SKILL.text.replace("Clerk", "\ud800"),
+    "a NUL": SKILL.text.replace("Clerk", "\0"),
+    "markers alone": MARKED,
+    "nothing": "",
+    "much": SKILL.text.replace("# Clerk", "# Clerk\n" + "x" * 2_000_000),
+}
+
+
+@pytest.mark.parametrize("mode", ["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"])
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+def test_no_text_for_a_rewrite_a_region_or_a_note_breaks_the_skill(name: str, mode: str) -> None:
+    text = HOSTILE_TEXTS[name]
+    reply = json.dumps(
+        {"skill": text, "guidance": text, "notes": [text, "Fine."], "suggestions": [{"instruction": text or "x"}],
+         "edits": [{"op": "append", "content": text}], "merged_from": [1], "n": 9}
+    )  # fmt: skip
+
+    def answer(call: Call) -> str | Reply:
+        found = gullible(call, reply.replace('"notes": [', '"notes_": [') if call.stage == "meta_skill" else reply)
+        assert not isinstance(found, BackendFault)
+        return found
+
+    store = MemoryStore()
+    state = train(plan_of(SKILL, TASKS, FEATURES.model_copy(update={"update_mode": mode})), store, MemoryAsk(answer))
+    assert [record.kind for record in store.records] == ["step", "step", "slow", "meta"]
+    for files in (state.current, *(each.candidate.files for each in store.runs.outcomes if each.candidate)):
+        main = files.main
+        assert main.startswith(FRONT)
+        assert main.count(b"SLOW_UPDATE_START") == 1
+        assert "\0" not in main.decode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    replies=st.lists(REPLY.map(json.dumps) | st.text(max_size=30), min_size=1, max_size=6),
+    more=st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "skill": TEXTS | JSON, "guidance": TEXTS | JSON, "n": st.integers() | JSON,
+                "notes": st.lists(TEXTS, max_size=3) | TEXTS | JSON,
+                "suggestions": st.lists(st.fixed_dictionaries({"instruction": TEXTS}), max_size=3) | JSON,
+                "classified": st.lists(
+                    st.fixed_dictionaries({"trajectory": st.integers(-2, 9), "kind": st.just("lapse")}), max_size=3
+                ),
+            },
+        ).map(json.dumps),
+        min_size=1,
+        max_size=6,
+    ),
+    mode=st.sampled_from(["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]),
+)  # fmt: skip
+def test_no_mixture_of_replies_stops_a_run_with_all_features(replies: list[str], more: list[str], mode: str) -> None:
+    given, n_given = [*replies, *more], 0
+
+    def answer(call: Call) -> str | Reply:
+        nonlocal n_given
+        n_given += call.role == "optimizer"
+        found = gullible(call, given[n_given % len(given)])
+        assert not isinstance(found, BackendFault)
+        return found
+
+    store = MemoryStore()
+    state = train(plan_of(SKILL, TASKS, FEATURES.model_copy(update={"update_mode": mode})), store, MemoryAsk(answer))
+    assert len(store.records) == 4
+    for files in (state.current, *(each.candidate.files for each in store.runs.outcomes if each.candidate)):
+        assert b"\nname: clerk\n" in files.main[: block_end(files.main)]
+        assert files.main.count(b"<!-- SLOW_UPDATE_START -->") == 1
+    for outcome in store.runs.outcomes:
+        outcome.record.model_dump_json().encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training_world import SKILL, new_tasks, plan_of, stored
+from training_world import PLAIN, SKILL, new_tasks, plan_of, stored
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.config import Config
@@ -17,7 +17,7 @@ TASKS = stored(new_tasks(33))
 
 @given(batch=st.integers(1, 14), epochs=st.integers(1, 4), n_tasks=st.integers(6, 33))
 def test_every_epoch_takes_every_train_task_once(batch: int, epochs: int, n_tasks: int) -> None:
-    plan = plan_of(SKILL, TASKS[:n_tasks], Config(batch=batch, epochs=epochs))
+    plan = plan_of(SKILL, TASKS[:n_tasks], Config(batch=batch, epochs=epochs, **PLAIN))
     found = list(steps(plan, after=0))
     assert [step.n for step in found] == list(range(1, plan.n_steps + 1))
     for epoch in range(1, epochs + 1):
@@ -27,7 +27,7 @@ def test_every_epoch_takes_every_train_task_once(batch: int, epochs: int, n_task
 
 
 def test_steps_use_the_schedules_budgets_over_the_whole_run() -> None:
-    config = Config(batch=3, epochs=3, max_edits=9, min_edits=1, schedule="linear")
+    config = Config(batch=3, epochs=3, max_edits=9, min_edits=1, schedule="linear", **PLAIN)
     plan = plan_of(SKILL, TASKS, config)
     budgets = [step.budget for step in steps(plan, after=0)]
     assert budgets == [edit_budget(n, 12, "linear", 9, 1) for n in range(1, 13)]
@@ -36,12 +36,12 @@ def test_steps_use_the_schedules_budgets_over_the_whole_run() -> None:
 
 @given(st.integers(0, 13))
 def test_what_is_left_after_some_steps_is_the_end_of_all_steps(after: int) -> None:
-    plan = plan_of(SKILL, TASKS, Config(batch=3, epochs=3))
+    plan = plan_of(SKILL, TASKS, Config(batch=3, epochs=3, **PLAIN))
     assert list(steps(plan, after=after)) == list(steps(plan, after=0))[after:]
 
 
 def test_no_two_steps_share_a_draw_and_epochs_have_orders_of_their_own() -> None:
-    found = list(steps(plan_of(SKILL, TASKS, Config(batch=11, epochs=4)), after=0))
+    found = list(steps(plan_of(SKILL, TASKS, Config(batch=11, epochs=4, **PLAIN)), after=0))
     assert len({step.draw for step in found}) == 4
     assert len({tuple(task.id for task in step.tasks) for step in found}) == 4
 
@@ -50,3 +50,51 @@ def test_no_two_steps_share_a_draw_and_epochs_have_orders_of_their_own() -> None
 def test_a_run_without_train_or_val_tasks_is_refused_by_name(split: str) -> None:
     with pytest.raises(BadInput, match=f"no {split} task"):
         plan_of(SKILL, [task for task in TASKS if task.split != split], Config())
+
+
+@given(batch=st.integers(1, 6), accumulation=st.integers(1, 5), n_tasks=st.integers(6, 33))
+def test_accumulated_steps_have_that_many_batches_and_take_every_task_before_one_again(
+    batch: int, accumulation: int, n_tasks: int
+) -> None:
+    plan = plan_of(SKILL, TASKS[:n_tasks], Config(batch=batch, epochs=2, accumulation=accumulation, **PLAIN))
+    found = list(steps(plan, after=0))
+    assert len(found) == plan.n_steps == 2 * -(-len(plan.train) // (batch * accumulation))
+    for epoch in (1, 2):
+        taken = [each for step in found if step.epoch == epoch for each in step.batches]
+        assert all(len(step.batches) == accumulation for step in found)
+        assert all(1 <= len(each) <= batch for each in taken)
+        order = [task.id for each in taken for task in each]
+        assert sorted(order[: len(plan.train)]) == sorted(task.id for task in plan.train)
+
+
+@pytest.mark.parametrize(
+    ("features", "ends"),
+    [({}, ["slow", "meta"]), ({"slow_update": False}, ["meta"]), ({"meta_skill": False}, ["slow"]), (PLAIN, [])],
+)
+def test_what_ends_an_epoch_is_counted_among_the_rows_but_not_in_the_schedule(
+    features: dict[str, bool], ends: list[str]
+) -> None:
+    config = Config(batch=4, epochs=3, **features)
+    plan = plan_of(SKILL, TASKS, config)
+    found = list(steps(plan, after=0))
+    assert [step.n for step in found] == list(range(1, plan.n_rows + 1))
+    assert [(step.epoch, step.kind) for step in found if step.kind != "step"] == [(e, k) for e in (2, 3) for k in ends]
+    trained = [step for step in found if step.kind == "step"]
+    bare = list(steps(plan_of(SKILL, TASKS, Config(batch=4, epochs=3, **PLAIN)), after=0))
+    assert [(step.draw, step.budget, step.batches) for step in trained] == [
+        (step.draw, step.budget, step.batches) for step in bare
+    ]
+    assert list(steps(plan, after=4)) == found[4:]
+
+
+def test_an_autonomous_schedule_lets_analysts_propose_the_most() -> None:
+    plan = plan_of(SKILL, TASKS, Config(batch=4, epochs=2, schedule="autonomous", max_edits=7, **PLAIN))
+    assert {step.budget for step in steps(plan, after=0)} == {7}
+
+
+def test_a_run_of_before_a_setting_was_there_goes_on_without_it() -> None:
+    old = '{"epochs":3,"batch":2,"minibatch":2,"fan_in":8,"schedule":"cosine","max_edits":2,"min_edits":1}'
+    found = Config.of_run(old)
+    assert (found.epochs, found.slow_update, found.meta_skill, found.step_buffer) == (3, False, False, False)
+    assert plan_of(SKILL, TASKS, found).n_rows == plan_of(SKILL, TASKS, found).n_steps
+    assert Config.of_run(Config().model_dump_json()) == Config()

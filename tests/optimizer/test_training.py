@@ -6,10 +6,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from training_world import (
+    PLAIN,
     RUN,
     SKILL,
     Bench,
@@ -17,9 +17,12 @@ from training_world import (
     MemoryAsk,
     MemoryStore,
     Mortal,
+    finished,
     new_tasks,
+    outcome_of,
     plan_of,
     question_of,
+    resumed_at_every_stage,
     right,
     rollout_of,
     simulated,
@@ -39,7 +42,7 @@ from skillopt_mcp.store.tasks import NewTrajectory
 
 TASKS = stored(new_tasks(12))
 VAL = [task.id for task in TASKS if task.split == "val"]
-CONFIG = Config(batch=2, epochs=3, minibatch=2, max_edits=2, min_edits=1)
+CONFIG = Config(batch=2, epochs=3, minibatch=2, max_edits=2, min_edits=1, **PLAIN)
 LESSON = re.compile(rb"lesson (\d+)")
 Answer = Callable[[Call], str | Reply]
 
@@ -208,7 +211,7 @@ def test_every_decision_recomputes_from_its_inputs() -> None:
 
 
 def test_reflection_is_told_this_steps_budget() -> None:
-    config = Config(batch=1, epochs=4, max_edits=8, min_edits=0, schedule="linear")
+    config = Config(batch=1, epochs=4, max_edits=8, min_edits=0, schedule="linear", **PLAIN)
     _, store, ask = trained(lambda call: "no" if call.role == "target" else adding("x"), config)
     told = {
         (
@@ -223,40 +226,9 @@ def test_reflection_is_told_this_steps_budget() -> None:
     assert store.records[-1].verdict == "no_change"
 
 
-def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
-    """Return all that a run came to, but for times, sequence numbers and attempts."""
-    trials = bench.rows("select scope, version_id, task_id, draw, hard, soft, reason from trial order by 2, 3, 4")
-    decisions = bench.rows(
-        "select gate, base_version, version_id, scope, verdict, reason, inputs from decision order by id"
-    )
-    versions = bench.rows("select id, parent_id from version order by id")
-    candidates = bench.rows(
-        "select id, base_version, version_id, origin, reasoning, findings from candidate order by id"
-    )
-    edits = bench.rows("select candidate_id, n, op, path, target, content, status, reason from edit order by 1, 2")
-    n_sources = bench.rows("select candidate_id, n, json_array_length(sources) from edit order by 1, 2")
-    calls = bench.rows("select key from call order by key")
-    steps = bench.store.runs.list_steps(RUN)
-    return (state, steps, trials, decisions, versions, candidates, edits, n_sources, calls)
-
-
 def finish(bench: Bench, backend: Backend) -> State:
     """Return the end of a run that nothing interrupts any more."""
-    with bench.ask(backend) as ask:
-        return without_ids(train(bench.plan(CONFIG), bench.store, ask))
-
-
-def without_ids(state: State) -> State:
-    """Return a state whose replies have no sequence numbers and no latencies."""
-
-    def plain(reply: Reply) -> Reply:
-        return replace(reply, id=0, usage=replace(reply.usage, latency_ms=0.0))
-
-    evaluations = [
-        replace(each, trials=tuple(replace(trial, reply=plain(trial.reply)) for trial in each.trials))
-        for each in (state.evaluation, state.best_evaluation)
-    ]
-    return replace(state, evaluation=evaluations[0], best_evaluation=evaluations[1])
+    return finished(bench, backend, CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -292,23 +264,9 @@ def test_a_run_killed_at_every_stage_of_every_step_pays_nothing_twice(
     whole, n_calls = uninterrupted
     bench, backend = simulation
     mortal = Mortal(backend)
-    seen: set[tuple[str, int]] = set()
-
-    def die_once_here(progress: Progress) -> None:
-        if (progress.stage, progress.n_done) not in seen:
-            seen.add((progress.stage, progress.n_done))
-            raise Killed
-
-    n_deaths = 0
-    while True:
-        with bench.ask(mortal) as ask:
-            try:
-                state = train(bench.plan(CONFIG), bench.store, ask, die_once_here)
-                break
-            except Killed:
-                n_deaths += 1
+    state, n_deaths = resumed_at_every_stage(bench, mortal, CONFIG)
     assert n_deaths == 1 + 9 * 6
-    assert outcome_of(bench, without_ids(state)) == whole
+    assert outcome_of(bench, state) == whole
     assert mortal.n_sent == n_calls
 
 

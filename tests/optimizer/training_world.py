@@ -13,12 +13,14 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.simulated import open_simulated
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.plan import Plan
+from skillopt_mcp.optimizer.plan import Plan, State
+from skillopt_mcp.optimizer.progress import Progress
+from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.judging import Exact
-from skillopt_mcp.records.runs import Run, StepOutcome, StepRecord
+from skillopt_mcp.records.runs import Run, StepOutcome, StepRecord, TriedEdit
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.splits import EQUAL_SHARES
@@ -26,6 +28,7 @@ from skillopt_mcp.store.opening import Store
 
 RUN = "r-test"
 PROMPTS = load_prompts()
+PLAIN: dict[str, bool] = {"step_buffer": False, "slow_update": False, "meta_skill": False}
 SKILL = SkillFiles(
     (
         SkillFile(
@@ -99,9 +102,29 @@ class MemoryRuns:
     def __init__(self) -> None:
         self.outcomes: list[StepOutcome] = []
 
-    def list_steps(self, run_id: str) -> list[StepRecord]:
-        """Return the records of the finished steps."""
-        return [outcome.record for outcome in self.outcomes]
+    def list_steps(self, run_id: str, epoch: int | None = None) -> list[StepRecord]:
+        """Return the records of the finished steps, or of those of an epoch."""
+        return [each.record for each in self.outcomes if epoch in (None, each.record.epoch)]
+
+    def list_tried(self, run_id: str, epoch: int | None) -> list[TriedEdit]:
+        """Return the edits that the steps of an epoch tried."""
+        return [
+            TriedEdit(record.n, record.epoch, record.verdict, edit, record.current, record.candidate)
+            for outcome in self.outcomes
+            for record in [outcome.record]
+            for edit, _ in (outcome.candidate.edits if outcome.candidate else ())
+            if epoch in (None, record.epoch)
+        ]
+
+    def list_rejected(self, run_id: str, limit: int) -> list[TriedEdit]:
+        """Return the edits that were turned down, the latest step first."""
+        rejected = [tried for tried in self.list_tried(run_id, None) if tried.verdict == "reject"]
+        return sorted(rejected, key=lambda tried: -tried.n)[:limit]
+
+    def latest_note(self, run_id: str, before_epoch: int) -> str | None:
+        """Return the latest note of an earlier epoch."""
+        notes = [each.note for each in self.outcomes if each.note and each.record.epoch < before_epoch]
+        return notes[-1] if notes else None
 
     def add_step(self, run_id: str, outcome: StepOutcome) -> None:
         """Keep a finished step."""
@@ -111,13 +134,20 @@ class MemoryRuns:
 class MemoryStore:
     """As much of a store as `train` needs that is never interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: SkillFiles = SKILL) -> None:
         self.runs = MemoryRuns()
+        self.skills = self
+        self._base = base
 
     @property
     def records(self) -> list[StepRecord]:
         """Return the records of the finished steps."""
         return self.runs.list_steps(RUN)
+
+    def get_files(self, skill_id: int, version_id: str) -> SkillFiles:
+        """Return the files of a version."""
+        made = [outcome.candidate.files for outcome in self.runs.outcomes if outcome.candidate]
+        return next(files for files in (self._base, *made) if files.digest == version_id)
 
 
 class MemoryAsk:
@@ -135,7 +165,7 @@ class MemoryAsk:
                 self.sent.append(call)
                 answer = self._answer(call)
                 reply = Reply(answer) if isinstance(answer, str) else answer
-                self._replies[key] = replace(reply, id=len(self.sent))
+                self._replies[key] = reply._replace(id=len(self.sent))
         return [self._replies[call.key("memory")] for call in calls]
 
 
@@ -183,3 +213,58 @@ def question_of(call: Call) -> Question:
 def right(call: Call) -> str:
     """Return the right answer to a task of `new_tasks`."""
     return "right " + rollout_of(call).task.prompt.split("<")[1].rstrip(">")
+
+
+def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
+    """Return all that a run came to, but for times, sequence numbers and attempts."""
+    trials = bench.rows("select scope, version_id, task_id, draw, hard, soft, reason from trial order by 2, 3, 4")
+    decisions = bench.rows(
+        "select gate, base_version, version_id, scope, verdict, reason, inputs from decision order by id"
+    )
+    versions = bench.rows("select id, parent_id from version order by id")
+    candidates = bench.rows(
+        "select id, base_version, version_id, origin, reasoning, findings from candidate order by id"
+    )
+    edits = bench.rows("select candidate_id, n, op, path, target, content, status, reason from edit order by 1, 2")
+    n_sources = bench.rows("select candidate_id, n, json_array_length(sources) from edit order by 1, 2")
+    calls = bench.rows("select key from call order by key")
+    notes = bench.rows("select run_id, epoch, text from meta_note order by epoch")
+    steps = bench.store.runs.list_steps(RUN)
+    return (state, steps, trials, decisions, versions, candidates, edits, n_sources, calls, notes)
+
+
+def without_ids(state: State) -> State:
+    """Return a state whose replies have no sequence numbers and no latencies."""
+
+    def plain(reply: Reply) -> Reply:
+        return reply._replace(id=0, usage=reply.usage._replace(latency_ms=0.0))
+
+    evaluations = [
+        replace(each, trials=tuple(trial._replace(reply=plain(trial.reply)) for trial in each.trials))
+        for each in (state.evaluation, state.best_evaluation)
+    ]
+    return replace(state, evaluation=evaluations[0], best_evaluation=evaluations[1])
+
+
+def finished(bench: Bench, backend: Backend, config: Config) -> State:
+    """Return the end of a run that nothing interrupts any more."""
+    with bench.ask(backend) as ask:
+        return without_ids(train(bench.plan(config), bench.store, ask))
+
+
+def resumed_at_every_stage(bench: Bench, backend: Backend, config: Config) -> tuple[State, int]:
+    """Return the end of a run that died at every stage of every step, and how often it did."""
+    seen: set[tuple[str, int]] = set()
+
+    def die_once_here(progress: Progress) -> None:
+        if (progress.stage, progress.n_done) not in seen:
+            seen.add((progress.stage, progress.n_done))
+            raise Killed
+
+    n_deaths = 0
+    while True:
+        with bench.ask(backend) as ask:
+            try:
+                return without_ids(train(bench.plan(config), bench.store, ask, die_once_here)), n_deaths
+            except Killed:
+                n_deaths += 1

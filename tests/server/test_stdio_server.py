@@ -209,9 +209,10 @@ def test_vendor_libraries_are_not_imported_by_the_demo(tmp_path: Path) -> None:
 def test_vendor_libraries_are_not_imported_by_work_on_a_simulation(tmp_path: Path) -> None:
     skill = make_skill(tmp_path)
     command = with_import_times(serve_command(tmp_path, "--target", "simulated:honest,seed=1"))
-    with StdioPeer(command, tmp_path, stderr=subprocess.PIPE) as peer:
+    # A file, for a pipe that nobody reads yet would hold the server up once it is full.
+    log = tmp_path / "stderr"
+    with log.open("wb") as stderr, StdioPeer(command, tmp_path, stderr=stderr.fileno()) as peer:
         assert peer.process.stdin
-        assert peer.process.stderr
         peer.initialize()
         task = {"prompt": "1 + 1?", "judge": {"kind": "exact", "expected": "2"}, "split": "val"}
         for number, (tool, arguments) in enumerate(
@@ -228,9 +229,10 @@ def test_vendor_libraries_are_not_imported_by_work_on_a_simulation(tmp_path: Pat
         peer.write(call_frame(3, "evaluate_candidate", {"candidate_id": candidate_id}))
         assert peer.answer()["result"]["isError"] is False
         peer.process.stdin.close()
-        imported = heavy_modules(peer.process.stderr.read())
-        assert "skillopt_mcp.store.driver" in imported
-        assert imported & {"openai", "anthropic"} == set()
+        assert peer.process.wait(GONE_S) == 0
+    imported = heavy_modules(log.read_bytes())
+    assert "skillopt_mcp.store.driver" in imported
+    assert imported & {"openai", "anthropic"} == set()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

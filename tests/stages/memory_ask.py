@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
+from skillopt_mcp.prompts.forms import Brief
+from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Call, Question, Reply
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n\n- Read the page.\n- Answer.\n"),))
+PROMPTS = load_prompts()
+BRIEF = Brief(PROMPTS, budget=4, draw="r/e1s1")
 
 
 class MemoryAsk:
@@ -30,7 +33,7 @@ class MemoryAsk:
                 self.sent.append(call)
                 answer = self._answer(call)
                 reply = Reply(answer) if isinstance(answer, str) else answer
-                self._replies[call.key("memory")] = replace(reply, id=len(self.sent))
+                self._replies[call.key("memory")] = reply._replace(id=len(self.sent))
         return [self._replies[call.key("memory")] for call in calls]
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_ask import SKILL, MemoryAsk, adds, patch_json, question, silent
+from memory_ask import BRIEF, SKILL, MemoryAsk, adds, patch_json, question, silent
 
-from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.stages.aggregate import MergeSettings, aggregate
+from skillopt_mcp.stages.aggregate import aggregate
 from skillopt_mcp.stages.update import update
 
-SETTINGS = MergeSettings(fan_in=3, prompts=load_prompts(), budget=4, draw="r/e1s1")
+FAN_IN = 3
 MARKER = "<!-- SLOW_UPDATE_START -->"
 
 
@@ -50,16 +50,16 @@ def contents(patch: Patch) -> list[str | None]:
 
 def test_a_single_patch_passes_through_without_a_call() -> None:
     [patch] = failures(1)
-    assert aggregate(MemoryAsk(silent), SKILL, [patch], SETTINGS).patch is patch
+    assert aggregate(MemoryAsk(silent), SKILL, [patch], BRIEF, FAN_IN).patch is patch
 
 
 def test_no_patch_is_the_empty_one_without_a_call() -> None:
-    assert aggregate(MemoryAsk(silent), SKILL, [], SETTINGS).patch == Patch(())
+    assert aggregate(MemoryAsk(silent), SKILL, [], BRIEF, FAN_IN).patch == Patch(())
 
 
 def test_failures_and_successes_are_merged_apart_level_by_level_and_then_together() -> None:
     ask = MemoryAsk(all_of_them)
-    merged = aggregate(ask, SKILL, [*successes(2), *failures(7)], SETTINGS).patch
+    merged = aggregate(ask, SKILL, [*successes(2), *failures(7)], BRIEF, FAN_IN).patch
     assert [[call.draw.removeprefix("r/e1s1/") for call in batch] for batch in ask.batches] == [
         ["level0/failure0", "level0/failure1", "level0/success3"],
         ["level1/failure0"],
@@ -75,7 +75,7 @@ def test_failures_and_successes_are_merged_apart_level_by_level_and_then_togethe
 
 def test_no_merge_sees_more_patches_than_the_fan_in() -> None:
     ask = MemoryAsk(all_of_them)
-    aggregate(ask, SKILL, failures(9), SETTINGS)
+    aggregate(ask, SKILL, failures(9), BRIEF, FAN_IN)
     assert [len(rows(call)) for call in ask.batches[0]] == [3, 3, 3]
     assert [len(batch) for batch in ask.batches] == [3, 1]
 
@@ -83,7 +83,7 @@ def test_no_merge_sees_more_patches_than_the_fan_in() -> None:
 @pytest.mark.parametrize("reply", ['{"edits": []}', "no", '{"edits": [{"op": "a', Reply("", fault="overloaded")])
 def test_an_empty_or_unusable_merge_never_wipes_edits(reply: str | Reply) -> None:
     patches = [*failures(2), *successes(1), Patch((adds("failure 0", "trial:50"),))]
-    aggregation = aggregate(MemoryAsk(lambda call: reply), SKILL, patches, SETTINGS)
+    aggregation = aggregate(MemoryAsk(lambda call: reply), SKILL, patches, BRIEF, FAN_IN)
     assert contents(aggregation.patch) == ["failure 0", "failure 1", "success 0"]
     assert aggregation.patch.edits[0].sources == ("trial:0", "trial:50")
     assert [note.startswith("merge: ") for note in aggregation.unusable] == [True, True]
@@ -92,13 +92,13 @@ def test_an_empty_or_unusable_merge_never_wipes_edits(reply: str | Reply) -> Non
 
 def test_an_edit_from_both_sides_keeps_all_its_sources_and_counts_as_from_failures() -> None:
     patches = [Patch((adds("same", "trial:1"),)), Patch((adds("same", "trial:2", "trial:1", from_failure=False),))]
-    [edit] = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, SETTINGS).patch.edits
+    [edit] = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, BRIEF, FAN_IN).patch.edits
     assert edit == adds("same", "trial:1", "trial:2")
 
 
 def test_only_the_parents_that_a_merged_edit_names_or_equals_are_its_sources() -> None:
     reply = patch_json("both", "failure 1", merged_from=[[1, 3], []], support=[99, 99])
-    [both, equal] = aggregate(MemoryAsk(lambda call: reply), SKILL, failures(3), SETTINGS).patch.edits
+    [both, equal] = aggregate(MemoryAsk(lambda call: reply), SKILL, failures(3), BRIEF, FAN_IN).patch.edits
     assert (both.sources, both.support) == (("trial:0", "trial:2"), 2)
     assert (equal.sources, equal.support) == (("trial:1",), 1)
 
@@ -106,7 +106,7 @@ def test_only_the_parents_that_a_merged_edit_names_or_equals_are_its_sources() -
 @given(st.lists(st.lists(st.integers(), max_size=6), max_size=4))
 def test_a_merged_edit_never_has_a_source_that_its_pool_has_not(claims: list[list[int]]) -> None:
     ask = MemoryAsk(lambda call: patch_json("a", "b", merged_from=claims))
-    for edit in aggregate(ask, SKILL, failures(3), SETTINGS).patch.edits:
+    for edit in aggregate(ask, SKILL, failures(3), BRIEF, FAN_IN).patch.edits:
         assert 1 <= edit.support <= 3
         assert len(set(edit.sources)) == edit.support
         assert set(edit.sources) <= {"trial:0", "trial:1", "trial:2"}
@@ -114,16 +114,16 @@ def test_a_merged_edit_never_has_a_source_that_its_pool_has_not(claims: list[lis
 
 def test_an_edit_that_stands_for_successes_alone_is_not_from_failures() -> None:
     ask = MemoryAsk(lambda call: patch_json("s", "f", merged_from=[[2], [1]]))
-    [success, failure] = aggregate(ask, SKILL, [*failures(1), *successes(1)], SETTINGS).patch.edits
+    [success, failure] = aggregate(ask, SKILL, [*failures(1), *successes(1)], BRIEF, FAN_IN).patch.edits
     assert (success.from_failure, failure.from_failure) == (False, True)
 
 
 @pytest.mark.parametrize("content", [f"{MARKER}\nobey\n<!-- SLOW_UPDATE_END -->", "a\0b", "x" * 70_000])
 def test_what_the_edit_engine_refuses_reaches_it_through_a_merge_and_is_refused_there(content: str) -> None:
     ask = MemoryAsk(lambda call: patch_json(content, "a good rule", merged_from=[[1], [2]]))
-    patch = aggregate(ask, SKILL, failures(2), SETTINGS).patch
+    patch = aggregate(ask, SKILL, failures(2), BRIEF, FAN_IN).patch
     assert content in contents(patch)
-    applied = update(SKILL, patch, budget=2)
+    applied = update(ask, SKILL, patch, replace(BRIEF, budget=2)).applied
     assert [report.reason for report in applied.reports] == ["invalid", None]
     assert applied.files.main == SKILL.main + b"\n- a good rule\n".replace(b"- ", b"")
 
@@ -131,8 +131,7 @@ def test_what_the_edit_engine_refuses_reaches_it_through_a_merge_and_is_refused_
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=2, max_size=12), st.integers(2, 5))
 def test_without_a_model_no_edit_is_lost_and_none_is_doubled(names: list[str], fan_in: int) -> None:
     patches = [Patch((Edit("append", None, name, sources=(f"trial:{n}",)),)) for n, name in enumerate(names)]
-    settings = MergeSettings(fan_in, SETTINGS.prompts, 4, "r")
-    merged = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, settings).patch
+    merged = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, BRIEF, fan_in).patch
     assert sorted(str(content) for content in contents(merged)) == sorted(set(names))
     for edit in merged.edits:
         assert set(edit.sources) == {f"trial:{n}" for n, name in enumerate(names) if name == edit.content}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_ask import SKILL, MemoryAsk, adds, question, silent
+from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 
-from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Reply
 from skillopt_mcp.records.edits import Patch
 from skillopt_mcp.stages.select import Selection, select
 
-PROMPTS = load_prompts()
 POOL = Patch(
     (
         adds("success of three", "1", "2", "3", from_failure=False),
@@ -29,7 +28,7 @@ POOL = Patch(
 
 def selected(reply: str | Reply, budget: int, pool: Patch = POOL) -> tuple[list[int], Selection]:
     """Return the numbers (1-based) of the edits that stay, and the selection."""
-    selection = select(MemoryAsk(lambda call: reply), SKILL, pool, budget, PROMPTS, draw="r/1")
+    selection = select(MemoryAsk(lambda call: reply), SKILL, pool, replace(BRIEF, budget=budget))
     return [pool.edits.index(edit) + 1 for edit in selection.patch.edits], selection
 
 
@@ -39,11 +38,11 @@ def ranking(*numbers: object) -> str:
 
 
 def test_a_budget_of_nothing_leaves_nothing_and_asks_nothing() -> None:
-    assert select(MemoryAsk(silent), SKILL, POOL, 0, PROMPTS, draw="r").patch == Patch((), "why")
+    assert select(MemoryAsk(silent), SKILL, POOL, replace(BRIEF, budget=0)).patch == Patch((), "why")
 
 
 def test_nothing_is_asked_when_all_edits_fit() -> None:
-    assert select(MemoryAsk(silent), SKILL, POOL, 5, PROMPTS, draw="r").patch is POOL
+    assert select(MemoryAsk(silent), SKILL, POOL, replace(BRIEF, budget=5)).patch is POOL
 
 
 def test_the_ranking_decides() -> None:
@@ -73,11 +72,11 @@ def test_an_integer_of_five_thousand_digits_is_an_unusable_ranking() -> None:
 
 def test_the_question_names_the_budget() -> None:
     ask = MemoryAsk(lambda call: ranking(1, 2, 3))
-    select(ask, SKILL, POOL, 3, PROMPTS, draw="r/1")
+    select(ask, SKILL, POOL, replace(BRIEF, budget=3))
     assert (
         "3" in question(ask.sent[0]).instructions.splitlines()[0] + question(ask.sent[0]).instructions.splitlines()[1]
     )
-    assert (ask.sent[0].stage, ask.sent[0].draw) == ("rank", "r/1")
+    assert (ask.sent[0].stage, ask.sent[0].draw) == ("rank", "r/e1s1")
 
 
 @given(st.lists(st.integers(-3, 9), max_size=10), st.integers(0, 7))

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from skillopt_mcp.backends.api.answers import parse_body, reply_of
 from skillopt_mcp.backends.api.anthropic_wire import FORMAT_WORDS, PATH, MessageBody, Settings, request_body
+from skillopt_mcp.backends.api.bounds import most_used
 from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, patience, tls
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
@@ -22,7 +23,7 @@ from skillopt_mcp.backends.api.options import ApiOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
 from skillopt_mcp.backends.api.warming import Warming
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Fault, Reply
+from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 HOME = "https://api.anthropic.com"
 
@@ -48,6 +49,7 @@ class AnthropicBackend:
     """Answers calls by one model. Of a batch with a long skill the first call goes ahead and writes the cache."""
 
     deferred = False
+    n_slots = 16
 
     def __init__(self, options: AnthropicOptions, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
@@ -69,6 +71,10 @@ class AnthropicBackend:
             content_type = response.headers.get("content-type", "")
             body = parse_body(response.content, content_type, MessageBody, self._origin)
         return reply_of(body.answer(), self._origin, self._price)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
+        return most_used(prompt_of(call), self._options.max_tokens, self._price)
 
     async def _send(self, client: anthropic.AsyncAnthropic, prompt: Prompt) -> httpx2.Response:
         """Return the response; a server that cannot hold replies to a schema is not asked to again."""

@@ -13,6 +13,7 @@ import openai
 from pydantic import Field
 
 from skillopt_mcp.backends.api.answers import parse_body, reply_of
+from skillopt_mcp.backends.api.bounds import most_used
 from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, patience, tls
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
@@ -21,7 +22,7 @@ from skillopt_mcp.backends.api.openai_wire import ChatBody, Manner, ResponsesBod
 from skillopt_mcp.backends.api.options import ApiOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Fault, Reply
+from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 HOME = "https://api.openai.com/v1"
 _MANNERS = 4
@@ -43,6 +44,7 @@ class OpenAIBackend:
     """Answers calls by one model; what a server turned out not to understand is not said to it again."""
 
     deferred = False
+    n_slots = 16
 
     def __init__(self, options: OpenAIOptions, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
@@ -70,6 +72,10 @@ class OpenAIBackend:
         else:
             answer = parse_body(response.content, content_type, ChatBody, self._origin).answer()
         return reply_of(answer, self._origin, self._price)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
+        return most_used(prompt_of(call), self._options.max_tokens, self._price)
 
     async def _send(self, client: openai.AsyncOpenAI, prompt: Prompt) -> tuple[httpx2.Response, Manner]:
         """Return the response, and the manner in which it was got: each that is rejected gives way to a plainer one."""

@@ -10,15 +10,34 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from skillopt_mcp.errors import BackendError
 
 _SECRET = re.compile(r"key|token|secret|password|auth")
-_UNANSWERING = frozenset({"base_url", "key_env", "timeout", "plain_http", "price_in", "price_out", "price_cached"})
 
 
-class ApiOptions(BaseModel):
-    """What every backend over HTTP may be told; secrets are not options, they come from the environment."""
+class SpecOptions(BaseModel):
+    """What every backend that a spec opens may be told; secrets are not options, they come from the environment.
+
+    `unanswering` names the options that change no answer.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     provider: ClassVar[str]
+    unanswering: ClassVar[frozenset[str]] = frozenset({"timeout"})
     model: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
+
+    def spelled(self) -> str:
+        """Return the spec that opens this backend again."""
+        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude_unset=True))])
+
+    def identity(self) -> str:
+        """Return all that was decided here and changes the answers, defaults spelled out."""
+        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude=set(self.unanswering)))])
+
+
+class ApiOptions(SpecOptions):
+    """What every backend over HTTP may be told."""
+
+    unanswering: ClassVar[frozenset[str]] = frozenset(
+        {"base_url", "key_env", "timeout", "plain_http", "price_in", "price_out", "price_cached"}
+    )
     base_url: str | None = None
     key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
     plain_http: bool = False
@@ -28,16 +47,8 @@ class ApiOptions(BaseModel):
     price_cached: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
 
-    def spelled(self) -> str:
-        """Return the spec that opens this backend again."""
-        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude_unset=True))])
 
-    def identity(self) -> str:
-        """Return all that was decided here and changes the answers, defaults spelled out."""
-        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude=set(_UNANSWERING)))])
-
-
-S = TypeVar("S", bound=ApiOptions)
+S = TypeVar("S", bound=SpecOptions)
 
 
 def parse_options(text: str, options: type[S]) -> S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
@@ -12,13 +13,15 @@ from skillopt_mcp.operations.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Nothing beyond what all commands share."""
+    """Which backends to ask one short call."""
+
+    backend: Sequence[str] = ()
 
 
 def run(options: Options) -> int:
     """Return 0 when all is well, 1 when something needs a person."""
     with Workspace(options.store_path) as workspace:
-        found = diagnose(workspace)
+        found = diagnose(workspace, options.backend)
     if options.json:
         terminal.emit(found)
     else:
@@ -35,6 +38,7 @@ def _lines(found: Diagnosis) -> list[str]:
     sdks = ", ".join(f"{name} {'is there' if there else 'is missing'}" for name, there in found.backends.items())
     lines = [f"Versions: {versions}.", f"SQLite {found.sqlite} from {found.sqlite_driver}, {wal}.", *_store(found)]
     lines.append(f"Backends: {sdks}.")
+    lines += [f"Backend {spec} answers." for spec, problem in found.checked.items() if problem is None]
     for name, path in found.hosts.items():
         lines.append(f"Host {name}: {path or 'not found on the PATH'}.")
     for root in found.roots:

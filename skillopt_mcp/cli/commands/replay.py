@@ -3,119 +3,193 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-
-from pydantic import ValidationError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.capping import Capped, foreseen
+from skillopt_mcp.cli.consolidating import Consolidation, consolidated
+from skillopt_mcp.cli.preparing import Prepared, Sources, foreign_output, prepare
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.operations.calibrating import run_prospect
+from skillopt_mcp.operations.consolidating import Document
 from skillopt_mcp.operations.estimating import Estimate, estimate_run
 from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.exporting import check_folder, export_run
+from skillopt_mcp.operations.forecasting import forecast
+from skillopt_mcp.operations.policies import replay_policy
 from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.runs import Run
 
-INTERRUPTED = 130
+EXPECTED, INTERRUPTED = 1, 130
+AROUND = ("target", "optimizer", "judge", "slots", "out", "prompts")
+# What a resumed run may be told anew.
+_FREE = frozenset({"target", "optimizer", "judge", "slots", "out"})
 
 
 @dataclass(frozen=True, slots=True)
-class Options(Invocation):
+class _Way:
+    """How a run is carried out, which does not change what it finds."""
+
+    slots: int | None
+    out: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Capped):
     """What to train, with whom, and the settings that differ from the defaults."""
 
     skill: str = ""
     target: str | None = None
     optimizer: str | None = None
-    epochs: int | None = None
-    batch: int | None = None
-    minibatch: int | None = None
-    fan_in: int | None = None
-    schedule: str | None = None
-    max_edits: int | None = None
-    min_edits: int | None = None
-    metric: str | None = None
-    seed: int | None = None
-    sessions: int | None = None
-    alpha: float | None = None
-    max_pairs: int | None = None
-    slots: int = 8
+    judge: str | None = None
+    given: Mapping[str, object] = field(default_factory=dict)
+    slots: int | None = None
+    env: str | None = None
+    config: str | None = None
+    set: Sequence[str] = ()
+    prompts: str | None = None
+    out: str | None = None
+    memory: str | None = None
+    document: Document = "both"
     resume: bool = False
+    policy: str | None = None
     yes: bool = False
 
     @property
     def settings(self) -> dict[str, object]:
-        """Return the settings that were given."""
-        given = {name: getattr(self, name) for name in Config.model_fields}
-        return {name: value for name, value in given.items() if value is not None}
+        """Return the settings that were given as flags, those of Config and those of the run around it."""
+        around = {name: getattr(self, name) for name in AROUND} | {"environment": self.env}
+        return {**self.given, **{name: value for name, value in around.items() if value is not None}}
 
 
 def run(options: Options) -> int:
-    """Return 0 when the run has finished, 1 when the person did not want it, 130 when it was interrupted."""
-    if options.slots < 1:
+    """Return 0 when the run has finished, 1 when it was not wanted or stopped at a cap, 130 when it was interrupted."""
+    if options.slots is not None and options.slots < 1:
         raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
-    stopped = _stopped(options) if options.resume else None
-    target = options.target or (stopped.target if stopped else None)
-    optimizer = options.optimizer or (stopped.optimizer if stopped else None)
-    with Workspace(options.store_path, target=target, optimizer=optimizer) as workspace:
-        begun = stopped or _begun(workspace, options)
+    if options.policy:
+        return _other_gate(options, options.policy)
+    if options.memory:
+        return _with_memory(options, options.memory)
+    return _resumed(options) if options.resume else _new(options)
+
+
+def _other_gate(options: Options, policy: str) -> int:
+    if options.resume or options.settings.keys() - {"metric"}:
+        raise BadInput("--policy looks at a run that is over: it takes --metric and nothing else")
+    with Workspace(options.store_path) as workspace:
+        result = replay_policy(workspace, options.skill, policy, cast(Metric | None, options.given.get("metric")))
+    if options.json:
+        terminal.emit(result)
+        return 0
+    rows = [
+        (str(row.step), f"{row.current:.3f}", f"{row.candidate:.3f}", f"{row.gate}: {row.verdict}", row.other)
+        for row in result.rows
+    ]
+    if rows:
+        terminal.say_table(("step", "current", "candidate", "then", policy), rows)
+    terminal.say(f"{result.n_differing} of {len(rows)} verdicts of run {result.run_id} differ. {result.next_step}")
+    return 0
+
+
+def _with_memory(options: Options, memory: str) -> int:
+    ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
+    asked = Consolidation(options.skill, memory, options.document, options.resume, options.yes, options.json)
+    with Workspace(
+        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps
+    ) as workspace:
+        return consolidated(workspace, asked, ready)
+
+
+def _resumed(options: Options) -> int:
+    frozen = [name for name in options.settings if name not in _FREE]
+    frozen += [name for name in ("config", "set") if getattr(options, name)]
+    if frozen:
+        name = "env" if frozen[0] == "environment" else frozen[0].replace("_", "-")
+        raise BadInput(f"a resumed run keeps the settings it was begun with: leave out '--{name}'")
+    with Workspace(options.store_path) as workspace:
+        begun = unfinished_run(workspace, options.skill)
+    out = Path(options.out).expanduser() if options.out else None
+    if out:
+        check_folder(out, begun.id)
+    target, optimizer = options.target or begun.target, options.optimizer or begun.optimizer
+    judge = options.judge or begun.judge or None
+    with Workspace(options.store_path, target=target, optimizer=optimizer, judge=judge, caps=options.caps) as workspace:
+        return _replay(workspace, begun, options, _Way(options.slots, out))
+
+
+def _new(options: Options) -> int:
+    ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
+    if not options.json:
+        for note in ready.notes:
+            terminal.note(f"note: {note}")
+    with Workspace(
+        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps
+    ) as workspace:
+        begun = _begun(workspace, options, ready)
         if begun is None:
             terminal.note("Nothing was spent.")
             return 1
-        return _replay(workspace, begun, options)
+        return _replay(workspace, begun, options, _Way(ready.slots, ready.out))
 
 
-def _stopped(options: Options) -> Run:
-    if options.settings:
-        name = next(iter(options.settings)).replace("_", "-")
-        raise BadInput(f"a resumed run keeps the settings it was begun with: leave out '--{name}'")
-    with Workspace(options.store_path) as workspace:
-        return unfinished_run(workspace, options.skill)
-
-
-def _begun(workspace: Workspace, options: Options) -> Run | None:
+def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | None:
     """Return a new run, or None when the person does not want to spend what it may take."""
-    config = _config(options.settings)
-    real = not all(is_simulated(workspace.backend(role).fingerprint) for role in ("target", "optimizer"))
+    if ready.environment:
+        with foreign_output():
+            added = add_environment(workspace, options.skill, ready.environment)
+        if not options.json:
+            terminal.note(f"{added.added} tasks of '{ready.environment.name}' added, {added.duplicates} there already.")
+    config = ready.config
     estimate = estimate_run(workspace, options.skill, config)
+    asked: tuple[Role, ...] = ("target", "optimizer", "judge") if estimate.judge_calls else ("target", "optimizer")
+    real = not all(is_simulated(workspace.backend(role).fingerprint) for role in asked)
     if estimate.n_train and estimate.n_val:
         if not options.json:
             terminal.note(_told(estimate, config))
+            why = run_prospect(workspace, options.skill, config.alpha, config.max_pairs)
+            if why:
+                terminal.note(f"warning: at the end, {why}.")
+            if real:
+                terminal.note(foreseen(forecast(workspace, estimate, ready.slots)))
         if real and not terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json):
             return None
-    return start_run(workspace, options.skill, config)
-
-
-def _config(settings: dict[str, object]) -> Config:
-    try:
-        return Config.model_validate(settings)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = f"--{first['loc'][0]}".replace("_", "-") if first["loc"] else "the edit budget"
-        raise BadInput(f"{where}: {first['msg']}: see 'skillopt-mcp replay --help'") from error
+    return start_run(workspace, options.skill, config, ready.prompts)
 
 
 def _told(estimate: Estimate, config: Config) -> str:
+    judge = f", and {estimate.judge_calls:,} calls of the judge" if estimate.judge_calls else ""
     return (
         f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
         f"{min(config.batch, estimate.n_train)} a step). "
         f"At most {estimate.target_calls:,} target calls ({estimate.train_rollouts:,} in training, "
         f"{estimate.val_rollouts:,} on val tasks, {2 * estimate.promotion_pairs:,} in the promotion test) "
-        f"and about {estimate.optimizer_calls:,} optimizer calls."
+        f"and about {estimate.optimizer_calls:,} optimizer calls{judge}."
     )
 
 
-def _replay(workspace: Workspace, begun: Run, options: Options) -> int:
-    label = f"SIMULATION ({begun.target})" if is_simulated(workspace.backend("target").fingerprint) else ""
+def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> int:
+    with foreign_output():
+        simulated = is_simulated(workspace.backend("target").fingerprint)
+    label = f"SIMULATION ({begun.target})" if simulated else ""
     if not options.json:
         terminal.note(f"Run {begun.id} {'goes on' if options.resume else 'begins'}. {label}".rstrip())
     try:
-        with Watch("SIMULATION" if label else "", silent=options.json) as watch:
-            result = replay(workspace, begun, watch.notify, watch.on_reply, options.slots)
-    except KeyboardInterrupt:
-        return _interrupted(workspace, begun, options)
+        with Watch("SIMULATION" if label else "", silent=options.json) as watch, foreign_output():
+            result = replay(workspace, begun, watch.notify, watch.on_reply, way.slots)
+    except (KeyboardInterrupt, Stopped) as stop:
+        _export(workspace, begun, way)
+        return _broken_off(workspace, begun, options, stop if isinstance(stop, Stopped) else None)
+    _export(workspace, begun, way)
     if options.json:
         terminal.emit(result)
     else:
@@ -123,16 +197,24 @@ def _replay(workspace: Workspace, begun: Run, options: Options) -> int:
     return 0
 
 
-def _interrupted(workspace: Workspace, begun: Run, options: Options) -> int:
+def _export(workspace: Workspace, begun: Run, way: _Way) -> None:
+    if way.out:
+        done = export_run(workspace, begun.id, way.out)
+        terminal.note(f"{done.n_files} files in {done.folder}; best_skill.md is the best version.")
+
+
+def _broken_off(workspace: Workspace, begun: Run, options: Options, stopped: Stopped | None) -> int:
+    """Return the exit code of a run that did not reach its end, told why and how to go on."""
     n_steps = len(workspace.store.runs.list_steps(begun.id))
     store = f" --store {shlex.quote(options.store)}" if options.store else ""
     resume = f"skillopt-mcp replay {shlex.quote(options.skill)} --resume{store}"
+    reason = str(stopped) if stopped else "nothing that was answered is lost"
     if options.json:
-        terminal.emit({"run_id": begun.id, "status": "stopped", "n_steps": n_steps, "next_step": resume})
-    terminal.note(
-        f"Interrupted after {n_steps} finished steps; nothing that was answered is lost. Go on with:\n  {resume}"
-    )
-    return INTERRUPTED
+        shown = {"run_id": begun.id, "status": "stopped", "n_steps": n_steps, "reason": reason, "next_step": resume}
+        terminal.emit(shown)
+    how = "Stopped" if stopped else "Interrupted"
+    terminal.note(f"{how} after {n_steps} finished steps; {reason.rstrip('.')}. Go on with:\n  {resume}")
+    return EXPECTED if stopped else INTERRUPTED
 
 
 def _say(result: Replayed, label: str) -> None:

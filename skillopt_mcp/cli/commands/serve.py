@@ -11,14 +11,15 @@ from skillopt_mcp.server.lifecycle import serve
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Which backends evaluate and propose, if any."""
+    """Which backends evaluate, propose and judge, if any."""
 
     target: str | None = None
     optimizer: str | None = None
+    judge: str | None = None
 
 
 def run(options: Options) -> int:
     """Return 0 when the host has gone."""
     if options.json:
         raise BadInput("serve speaks JSON-RPC on stdout: leave out '--json'")
-    return serve(options.store_path, target=options.target, optimizer=options.optimizer)
+    return serve(options.store_path, target=options.target, optimizer=options.optimizer, judge=options.judge)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.exporting import export_run
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -15,11 +17,14 @@ class Options(Invocation):
     """What to show: an id, or a skill's name."""
 
     id: str = ""
+    out: str | None = None
 
 
 def run(options: Options) -> int:
     """Return 0 when it was found."""
     with Workspace(options.store_path) as workspace:
+        if options.out:
+            return _export(workspace, options.id, Path(options.out).expanduser(), as_json=options.json)
         page = inspect(workspace, options.id)
         texts = [page.text]
         while page.cursor:
@@ -32,4 +37,15 @@ def run(options: Options) -> int:
         terminal.say_diff(text)
     else:
         terminal.say(text)
+    return 0
+
+
+def _export(workspace: Workspace, id: str, folder: Path, *, as_json: bool) -> int:
+    done = export_run(workspace, id, folder)
+    if as_json:
+        terminal.emit(done)
+    else:
+        terminal.say(
+            f"Run {done.run_id}: {done.n_files} files in {done.folder}, {done.n_written} of them new or changed."
+        )
     return 0

@@ -12,10 +12,13 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.checking import check_file, check_stored
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.results import TasksAdded
+from skillopt_mcp.operations.rotating import rotate_worn_tasks
+from skillopt_mcp.operations.tasks import add_data_set, add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import SPLITS, Task
+from skillopt_mcp.settings.splitting import split_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,10 @@ class Options(Invocation):
     action: str = "list"
     skill: str = ""
     file: str | None = None
+    split_mode: str | None = None
+    ratio: str | None = None
+    seed: int | None = None
+    looks: int = 10
 
 
 def run(options: Options) -> int:
@@ -34,6 +41,8 @@ def run(options: Options) -> int:
             return _add(workspace, options)
         if options.action == "check":
             return _check(workspace, options)
+        if options.action == "rotate":
+            return _rotate(workspace, options)
         skill = workspace.skill(options.skill)
         tasks = workspace.store.tasks.list_tasks(skill.id)
     if options.action == "export":
@@ -44,7 +53,7 @@ def run(options: Options) -> int:
 
 
 def _add(workspace: Workspace, options: Options) -> int:
-    result = add_tasks(workspace, options.skill, file=options.file)
+    result = _result(workspace, options)
     if options.json:
         terminal.emit(result)
         return 1 if result.rejected else 0
@@ -59,10 +68,21 @@ def _add(workspace: Workspace, options: Options) -> int:
     return 1 if result.rejected else 0
 
 
+def _result(workspace: Workspace, options: Options) -> TasksAdded:
+    if options.split_mode is None:
+        if options.ratio is not None or options.seed is not None:
+            raise BadInput("--ratio and --seed belong to --split-mode ratio: name it too")
+        return add_tasks(workspace, options.skill, file=options.file)
+    if options.split_mode != "ratio" and (options.ratio is not None or options.seed is not None):
+        raise BadInput("in a folder of splits nothing is drawn: leave out --ratio and --seed")
+    plan = split_plan(options.split_mode, options.ratio, options.seed)
+    return add_data_set(workspace, options.skill, Path(options.file or "").expanduser(), plan)
+
+
 def _check(workspace: Workspace, options: Options) -> int:
     if options.file:
         workspace.skill(options.skill)
-        found = check_file(Path(options.file).expanduser())
+        found = check_file(workspace, Path(options.file).expanduser())
     else:
         found = check_stored(workspace, options.skill)
     if options.json:
@@ -74,6 +94,20 @@ def _check(workspace: Workspace, options: Options) -> int:
         terminal.note(f"note: {remark}")
     terminal.say(f"{found.n_tasks} tasks, {len(found.problems)} problems.")
     return 1 if found.problems else 0
+
+
+def _rotate(workspace: Workspace, options: Options) -> int:
+    result = rotate_worn_tasks(workspace, options.skill, options.looks)
+    if options.json:
+        terminal.emit(result)
+        return 0
+    splits = result.splits
+    terminal.say(
+        f"{len(result.rotated)} tasks moved from test into train; {result.skill} has {splits.train} train, "
+        f"{splits.val} val and {splits.test} test tasks."
+    )
+    terminal.note(terminal.spoken(result.next_step))
+    return 0
 
 
 def _list(name: str, tasks: Sequence[Task], *, as_json: bool) -> None:

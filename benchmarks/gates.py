@@ -1,0 +1,376 @@
+"""Gates: how often our gates and the reference rule are wrong, what they find, and what they cost, with known truth.
+
+    python benchmarks/gates.py [--short] [--json] [--worlds N]
+
+Simulation: no model is asked. All gates are those that ship. `--short` takes fewer worlds and wider bounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.gate_policies import (
+    ALPHA,
+    BUDGET,
+    MAX_PAIRS,
+    Outcome,
+    our_run,
+    searched_then_confirmed,
+    strict_run,
+    strict_without_effect,
+    tested_one_by_one,
+)
+from benchmarks.gate_worlds import (
+    KINDS,
+    PASS_OR_FAIL,
+    Chance,
+    World,
+    arms,
+    fixed_pairs,
+    normal_pairs,
+    pair_rates,
+    wald_pairs,
+)
+from skillopt_mcp.gates.calibration import calibrated, predicted_power
+from skillopt_mcp.gates.confirm import ConfirmRule, confirm, no_worse
+from skillopt_mcp.gates.credit import CreditRule, credit
+from skillopt_mcp.gates.spending import alpha_for
+from skillopt_mcp.gates.strict import strict
+from skillopt_mcp.records.evidence import Confirmation
+
+TASKS = (10, 20, 40, 100)
+EFFECTS = (-0.08, 0.0, 0.08, 0.16, 0.30)
+GAIN_TASKS = (20, 40, 80)
+LARGE = (0.16, 0.30)
+POWER = 0.9
+DELTA = 0.15
+PLANTED = 0.30
+N_CALIBRATION = 80
+"""Pairs of the live skill against itself that a power is predicted from."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What must hold. The short version has few worlds, so its bounds leave room for chance."""
+
+    false_promotion: float = 0.05
+    live_worse: float = 0.01
+    gain: tuple[float, float, float] = (0.60, 0.80, 0.90)
+    pairs: float = 0.80
+    power_error: float = 5.0
+    found: float = 0.90
+    blamed: float = 0.05
+
+
+FULL, SHORT = Bounds(), Bounds(0.08, 0.03, (0.55, 0.72, 0.80), 0.90, 9.0, 0.84, 0.09)
+
+
+def cell(kind: str, n_tasks: int, effect: float, n_worlds: int) -> dict[str, object]:
+    """Return how often each gate accepts one edit of this effect, and what the promotion gate took."""
+    world, rule = World(kind, n_tasks), ConfirmRule(ALPHA, max_pairs=MAX_PAIRS)
+    n_strict, ends = 0, []
+    for seed in range(n_worlds):
+        chance = Chance(f"cell {world} {effect} {seed}")
+        base, candidate = arms(world, effect, chance)
+        current = world.measured(base, chance)
+        n_strict += strict(world.measured(candidate, chance), current, current) != "reject"
+        ends.append(confirm(world.pairs(base, candidate, chance), rule))
+    return {
+        "world": kind,
+        "tasks": n_tasks,
+        "effect": effect,
+        "strict": n_strict / n_worlds,
+        "accept": share(ends, "accept"),
+        "reject": share(ends, "reject"),
+        "pairs": fmean(end.n_pairs for end in ends),
+    }
+
+
+def run16(kind: str, n_tasks: int, n_worlds: int) -> dict[str, object]:
+    """Return how many runs of 16 edits without effect promoted at least one, by each way to run."""
+
+    def promoting(run: Callable[[World, Chance], Outcome]) -> float:
+        world = World(kind, n_tasks)
+        outcomes = (run(world, Chance(f"run16 {world} {seed}")) for seed in range(n_worlds))
+        return sum(outcome.n_promoted > 0 for outcome in outcomes) / n_worlds
+
+    return {
+        "world": kind,
+        "tasks": n_tasks,
+        "each tested": promoting(lambda world, chance: tested_one_by_one(world, chance, mixed=False)),
+        "replay": promoting(searched_then_confirmed),
+        "strict": promoting(strict_without_effect),
+    }
+
+
+def gain(kind: str, n_tasks: int, patchy: bool, n_worlds: int) -> dict[str, object]:
+    """Return the total gain of the live skill by our replay and by the strict rule, at equal rollouts and tasks."""
+    world = World(kind, n_tasks, patchy)
+
+    def outcomes(run: Callable[[Chance], Outcome]) -> list[Outcome]:
+        return [run(Chance(f"gain {world} {seed}")) for seed in range(n_worlds)]
+
+    reference = outcomes(lambda chance: strict_run(world, chance))
+    most = max(outcome.n_proposals for outcome in reference)
+    ours = outcomes(lambda chance: our_run(world, chance))
+    as_many = outcomes(lambda chance: our_run(world, chance, max_proposals=most))
+    one_by_one = outcomes(lambda chance: tested_one_by_one(world, chance, mixed=True))
+    strict_gain = mean_gain(reference)
+    return {
+        "world": f"{kind} patchy" if patchy else kind,
+        "tasks": n_tasks,
+        "strict gain": strict_gain,
+        "strict worse": worse(reference),
+        "our gain": mean_gain(ours),
+        "ratio": mean_gain(ours) / strict_gain,
+        "ratio at equal proposals": mean_gain(as_many) / strict_gain,
+        "promoted": fmean(outcome.n_promoted for outcome in ours),
+        "proposals": [most, round(fmean(outcome.n_proposals for outcome in ours), 1)],
+        "worse": max(worse(ours), worse(as_many), worse(one_by_one)),
+    }
+
+
+def pairs_cell(kind: str, effect: float, n_worlds: int) -> dict[str, object]:
+    """Return the mean pairs of the promotion gate, paused where its power is 0.9, beside tests of the same power."""
+    world, ends = World(kind, 40), []
+    wins, losses = pair_rates(world, effect)
+    rule = ConfirmRule(ALPHA, max_pairs=8 * math.ceil(normal_pairs(wins, losses)))
+    for seed in range(n_worlds):
+        chance = Chance(f"pairs {world} {effect} {seed}")
+        base, candidate = arms(world, effect, chance)
+        ends.append(confirm(world.pairs(base, candidate, chance), rule))
+    accepted = sorted(end.n_pairs for end in ends if end.verdict == "accept")
+    wanted = math.ceil(POWER * n_worlds)
+    pause = accepted[wanted - 1] if len(accepted) >= wanted else rule.max_pairs
+    mean = fmean(min(end.n_pairs, pause) for end in ends)
+    fixed = fixed_pairs(wins, losses, ALPHA, POWER)
+    return {
+        "world": kind,
+        "effect": effect,
+        "pairs": mean,
+        "pause": pause,
+        "power": sum(n <= pause for n in accepted) / n_worlds,
+        "fixed": fixed,
+        "fixed if normal": normal_pairs(wins, losses),
+        "wald": wald_pairs(wins, losses, ALPHA, POWER),
+        "ratio": mean / fixed,
+    }
+
+
+def power_cell(kind: str, effect: float, n_worlds: int, n_calibrations: int) -> dict[str, object]:
+    """Return the power that calibrations predict on average, and the one of the gate in the same worlds."""
+    world, rule = World(kind, 40), ConfirmRule(alpha_for(1, ALPHA), max_pairs=MAX_PAIRS)
+    predicted, accepts = [], 0
+    for seed in range(n_worlds):
+        chance = Chance(f"power {world} {effect} {seed}")
+        base, candidate = arms(world, effect, chance)
+        accepts += confirm(world.pairs(base, candidate, chance), rule).verdict == "accept"
+        if seed < n_calibrations:
+            itself = world.pairs(base, base, chance)
+            measured = calibrated([next(itself) for _ in range(N_CALIBRATION)])
+            predicted.append(predicted_power(measured, effect, rule, 500).power)
+    return {
+        "world": kind,
+        "effect": effect,
+        "predicted": fmean(predicted),
+        "power": accepts / n_worlds,
+        "error": 100 * abs(fmean(predicted) - accepts / n_worlds),
+        "spread": 100 * fmean(abs(each - fmean(predicted)) for each in predicted),
+    }
+
+
+def credit_cell(kind: str, n_worlds: int) -> dict[str, object]:
+    """Return how planted edits fare: the harmful and helpful under credit, filler and useful lines under no_worse."""
+    world, rule, spare = World(kind, 40), CreditRule(), no_worse(DELTA, max_pairs=400)
+
+    def blames(effect: float) -> tuple[float, float]:
+        n_blamed, n_pairs = 0, 0
+        for seed in range(n_worlds):
+            chance = Chance(f"credit {world} {effect} {seed}")
+            # The pair is (without the edit, with it): the edit's own effect is what the second arm adds.
+            without, whole = arms(world, effect, chance)
+            drawn = world.pairs(without, whole, chance)
+            found = credit([next(drawn) for _ in range(rule.max_pairs)], rule)
+            n_blamed += found.verdict == "harms"
+            n_pairs += found.n_pairs
+        return n_blamed / n_worlds, n_pairs / n_worlds
+
+    def removals(effect: float) -> tuple[float, float]:
+        ends = []
+        for seed in range(n_worlds):
+            chance = Chance(f"filler {world} {effect} {seed}")
+            without, whole = arms(world, effect, chance)
+            ends.append(confirm(world.pairs(whole, without, chance), spare))
+        return share(ends, "accept"), fmean(end.n_pairs for end in ends)
+
+    (harmful, harmful_pairs), (helpful, helpful_pairs) = blames(-PLANTED), blames(PLANTED)
+    (filler, filler_pairs), (useful, useful_pairs) = removals(0.0), removals(PLANTED)
+    return {
+        "world": kind,
+        "harmful found": harmful,
+        "helpful blamed": helpful,
+        "pairs": max(harmful_pairs, helpful_pairs),
+        "filler removed": filler,
+        "useful removed": useful,
+        "filler pairs": filler_pairs,
+        "useful pairs": useful_pairs,
+    }
+
+
+def mean_gain(outcomes: Iterable[Outcome]) -> float:
+    """Return the mean gain of live files."""
+    return fmean(outcome.gain for outcome in outcomes)
+
+
+def worse(outcomes: list[Outcome]) -> float:
+    """Return the share of live files that are worse than before."""
+    return sum(outcome.gain < -1e-9 for outcome in outcomes) / len(outcomes)
+
+
+def share(ends: list[Confirmation], verdict: str) -> float:
+    """Return the share of tests that ended so."""
+    return sum(end.verdict == verdict for end in ends) / len(ends)
+
+
+def measure(n_worlds: int, *, short: bool) -> dict[str, list[dict[str, object]]]:
+    """Return all tables, measured on every core."""
+    kinds = ("beta55", "half") if short else KINDS
+    tasks = (10, 40) if short else TASKS
+    few = max(40, n_worlds // 2) if short else n_worlds
+    n_calibrations = 8 if short else 100
+    jobs: list[tuple[str, Callable[..., dict[str, object]], tuple[object, ...]]] = [
+        *(("gain", gain, (kind, n, False, few)) for n in GAIN_TASKS for kind in PASS_OR_FAIL),
+        *(("gain", gain, ("beta55", n, True, few)) for n in GAIN_TASKS if not short),
+        *(("run16", run16, (kind, n, n_worlds)) for kind in kinds for n in tasks if kind != "graded" or n == tasks[0]),
+        *(("pairs", pairs_cell, (kind, effect, n_worlds)) for kind in PASS_OR_FAIL for effect in LARGE),
+        *(
+            ("power", power_cell, (kind, effect, 2 * n_worlds, n_calibrations))
+            for kind in PASS_OR_FAIL
+            for effect in (0.08, *LARGE)
+        ),
+        *(("credit", credit_cell, (kind, n_worlds)) for kind in ("beta55", "half")),
+        *(("cells", cell, (kind, n, effect, n_worlds)) for kind in kinds for n in tasks for effect in EFFECTS),
+    ]
+    tables: dict[str, list[dict[str, object]]] = {}
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        rows = [(name, pool.submit(run, *arguments)) for name, run, arguments in jobs]
+        for name, row in rows:
+            tables.setdefault(name, []).append(row.result())
+    return tables
+
+
+def number(row: dict[str, object], key: str) -> float:
+    """Return a number of a row."""
+    found = row[key]
+    assert isinstance(found, float | int)
+    return float(found)
+
+
+def worst(rows: list[dict[str, object]], *keys: str) -> float:
+    """Return the largest number under these keys."""
+    return max(number(row, key) for row in rows for key in keys)
+
+
+def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
+    """Return what is promised: the worst world of each."""
+    plain = [row for row in tables["gain"] if "patchy" not in str(row["world"])]
+    return {
+        "false_promotion_run16": worst(tables["run16"], "each tested", "replay"),
+        "strict_promotion_run16": worst(tables["run16"], "strict"),
+        "live_worse": worst(tables["gain"], "worse"),
+        "gain_vs_strict": {str(n): min(number(row, "ratio") for row in plain if row["tasks"] == n) for n in GAIN_TASKS},
+        "gain_vs_strict_equal_proposals": {
+            str(n): min(number(row, "ratio at equal proposals") for row in plain if row["tasks"] == n)
+            for n in GAIN_TASKS
+        },
+        "confirm_pairs_vs_fixed": worst(tables["pairs"], "ratio"),
+        "power_error_points": worst(tables["power"], "error"),
+        "credit": {
+            "harmful_found": min(number(row, "harmful found") for row in tables["credit"]),
+            "helpful_blamed": worst(tables["credit"], "helpful blamed"),
+            "filler_removed": min(number(row, "filler removed") for row in tables["credit"]),
+            "useful_removed": worst(tables["credit"], "useful removed"),
+        },
+    }
+
+
+def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
+    """Return what does not hold, each in a line."""
+    gains, credits = keys["gain_vs_strict"], keys["credit"]
+    assert isinstance(gains, dict)
+    assert isinstance(credits, dict)
+    at_most = [
+        ("false_promotion_run16", keys["false_promotion_run16"], bounds.false_promotion),
+        ("live_worse", keys["live_worse"], bounds.live_worse),
+        ("confirm_pairs_vs_fixed", keys["confirm_pairs_vs_fixed"], bounds.pairs),
+        ("power_error_points", keys["power_error_points"], bounds.power_error),
+        ("helpful_blamed", credits["helpful_blamed"], bounds.blamed),
+        ("useful_removed", credits["useful_removed"], bounds.blamed),
+    ]
+    at_least = [
+        *((f"gain_vs_strict {n}", gains[str(n)], least) for n, least in zip(GAIN_TASKS, bounds.gain, strict=True)),
+        ("harmful_found", credits["harmful_found"], bounds.found),
+        ("filler_removed", credits["filler_removed"], bounds.found),
+    ]
+    return [
+        *(f"{name} is {value:.3f}, at most {most} is promised" for name, value, most in at_most if value > most),
+        *(f"{name} is {value:.3f}, at least {least} is promised" for name, value, least in at_least if value < least),
+    ]
+
+
+def print_tables(tables: dict[str, list[dict[str, object]]]) -> None:
+    """Print every table."""
+    titles = {
+        "cells": f"one edit: accepted by the strict rule, and by confirm (alpha {ALPHA}, at most {MAX_PAIRS} pairs)",
+        "run16": "a run of 16 edits without effect: the share of runs that promoted any",
+        "gain": f"true gain of the live skill at {BUDGET} rollouts, all tasks together equal (worse: live file worse)",
+        "pairs": f"pairs of confirm at alpha {ALPHA} and power {POWER}, beside the exact sign test and Wald's optimum",
+        "power": f"power predicted from {N_CALIBRATION} pairs of the live skill against itself, and as simulated",
+        "credit": f"planted edits of -{PLANTED} and +{PLANTED}; filler under non-inferiority (delta {DELTA})",
+    }
+    for name, title in titles.items():
+        rows = tables[name]
+        print(f"\n{title}")
+        print(" ".join(f"{column:>14}" for column in rows[0]))
+        for row in rows:
+            print(" ".join(f"{shown(value):>14}" for value in row.values()))
+
+
+def shown(value: object) -> str:
+    """Return a value as a table shows it."""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def main() -> int:
+    """Measure, print, and return 1 when a promise does not hold."""
+    parser = argparse.ArgumentParser(description="errors, power and cost of the gates, in simulation")
+    parser.add_argument("--json", action="store_true", help="print one object")
+    parser.add_argument("--short", action="store_true", help="fewer worlds, wider bounds")
+    parser.add_argument("--worlds", type=int, help="repetitions per cell (default 2000, short 200)")
+    args = parser.parse_args()
+    tables = measure(args.worlds or (200 if args.short else 2000), short=args.short)
+    keys = keys_of(tables)
+    failures = missed(keys, SHORT if args.short else FULL)
+    if args.json:
+        print(json.dumps({**keys, "missed": failures, "tables": tables}))
+    else:
+        print_tables(tables)
+        print(f"\n{json.dumps(keys)}")
+    for failure in failures:
+        sys.stderr.write(f"{failure}\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

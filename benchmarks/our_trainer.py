@@ -1,0 +1,81 @@
+"""Our trainer: what a training run costs here, with the model that the published packages are driven with.
+
+python benchmarks/our_trainer.py STEPS LATENCY_MS FOLDER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.zero_model import BATCH, WORKERS, Stage, ZeroModel, figures, transcript
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.calls import Call, Message, Reply, Rollout, Usage
+
+_STAGES: dict[str, Stage] = {"reflect": "reflect", "merge": "merge", "rank": "rank"}
+_SKILL = """\
+---
+name: ledger-clerk
+description: Work out amounts of a ledger.
+---
+
+# Ledger clerk
+
+Find the amount that is asked for.
+
+- Give two decimals.
+"""
+
+
+class ZeroBackend:
+    """The made-up model as a backend."""
+
+    name = fingerprint = "zero"
+    deferred = False
+
+    def __init__(self, model: ZeroModel) -> None:
+        self._model = model
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the made-up answer."""
+        request = call.request
+        if isinstance(request, Rollout):
+            prompt = request.task.prompt
+            answer = self._model.target(prompt)
+            messages = (Message("user", prompt), Message("assistant", transcript(prompt, answer)))
+            reply = Reply(answer, messages, Usage(1, 1, 0.0))
+        else:
+            reply = Reply(self._model.optimizer(_STAGES[call.stage]), usage=Usage(1, 1, 0.0))
+        if self._model.latency_s:
+            await asyncio.sleep(self._model.latency_s)
+        return reply
+
+
+def main(n_steps: int, latency_ms: float, folder: Path) -> None:
+    """Train one step more than is measured, and print the figures."""
+    model = ZeroModel(latency_ms / 1000)
+    skill = folder / "skills" / "ledger-clerk"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(_SKILL)
+    backend = ZeroBackend(model)
+    with Workspace(folder / "store" / "skillopt.db", target=backend, optimizer=backend, project=folder) as workspace:
+        tasks = [
+            {"prompt": f"What is item {i} of the ledger?", "judge": {"kind": "exact", "expected": f"value {i}"},
+             "split": "train" if i < BATCH else "val" if i < 2 * BATCH else "test"}
+            for i in range(2 * BATCH + 1)
+        ]  # fmt: skip
+        add_tasks(workspace, str(skill), tasks)
+        # What belongs to an epoch is left out, there as here: one epoch is one step.
+        config = Config(epochs=n_steps + 1, batch=BATCH, max_pairs=1, slow_update=False, meta_skill=False)
+        run = start_run(workspace, str(skill), config)
+        replay(workspace, run, n_slots=WORKERS)
+    print(json.dumps(figures(model, n_steps)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))

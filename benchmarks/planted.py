@@ -1,0 +1,253 @@
+"""Planted: secrets that were never anybody's, of many kinds, in the places where agents meet them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import string
+import uuid
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from urllib.parse import quote
+
+from skillopt_mcp.redaction.words import WORDS
+
+LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
+WORD = UPPER + LOWER + DIGITS
+URL64 = WORD + "-_"
+HEX = DIGITS + "abcdef"
+BASE64 = WORD + "+/"
+N_RANDOM = 3
+Chance = random.Random
+
+
+class Plant(NamedTuple):
+    """A secret as it is written, the part of it that may not stay, and the name of a variable that holds it."""
+
+    written: str
+    core: str
+    name: str
+
+
+class Planted(NamedTuple):
+    """A text of one kind and place, and the forms of the secret that may not be found in it afterwards."""
+
+    kind: str
+    place: str
+    text: str
+    forms: tuple[str, ...]
+
+
+def _of(chance: Chance, alphabet: str, n: int) -> str:
+    return "".join(chance.choices(alphabet, k=n))
+
+
+def _prefixed(prefix: str, alphabet: str, n: int, name: str, end: str = "") -> Callable[[Chance], Plant]:
+    def plant(chance: Chance) -> Plant:
+        rest = _of(chance, alphabet, n) + end
+        return Plant(prefix + rest, rest, name)
+
+    return plant
+
+
+def _encoded(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def _jwt(chance: Chance) -> Plant:
+    body = {"sub": str(chance.randrange(10**9)), "name": "Some Body", "iat": chance.randrange(10**9)}
+    signature = _of(chance, URL64, 43)
+    return Plant(f"{_encoded({'alg': 'HS256', 'typ': 'JWT'})}.{_encoded(body)}.{signature}", signature, "ID_TOKEN")
+
+
+def _private_key(label: str) -> Callable[[Chance], Plant]:
+    def plant(chance: Chance) -> Plant:
+        lines = "\n".join(_of(chance, BASE64, 64) for _ in range(6))
+        return Plant(f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----", lines, "PRIVATE_KEY")
+
+    return plant
+
+
+def _address(scheme: str, host: str) -> Callable[[Chance], Plant]:
+    def plant(chance: Chance) -> Plant:
+        password = _of(chance, WORD, 4) + chance.choice("!$*~.") + _of(chance, WORD, chance.randint(5, 12))
+        return Plant(f"{scheme}://app_user:{password}@{host}", password, "SERVICE_URL")
+
+    return plant
+
+
+def _mnemonic(n_words: int) -> Callable[[Chance], Plant]:
+    def plant(chance: Chance) -> Plant:
+        entropy = chance.randbytes(n_words * 4 // 3)
+        n_check = n_words // 3
+        bits = int.from_bytes(entropy) << n_check | hashlib.sha256(entropy).digest()[0] >> (8 - n_check)
+        words = " ".join(WORDS[bits >> 11 * n & 2047] for n in reversed(range(n_words)))
+        return Plant(words, words, "WALLET_MNEMONIC")
+
+    return plant
+
+
+def _password(chance: Chance) -> Plant:
+    letters = [chance.choice(LOWER), chance.choice(UPPER), chance.choice(DIGITS), chance.choice("!@^*-_+~")]
+    letters += list(_of(chance, WORD, chance.randint(6, 14)))
+    chance.shuffle(letters)
+    password = "".join(letters).replace("@", "+", 1)
+    return Plant(f"password: {password}", password, "DB_PASSWORD")
+
+
+def _cookie(chance: Chance) -> Plant:
+    value = _of(chance, WORD, 32)
+    return Plant(f"Cookie: theme=dark; sessionid={value}; lang=en", value, "COOKIE")
+
+
+def _basic(chance: Chance) -> Plant:
+    value = base64.b64encode(f"robot:{_of(chance, WORD, 14)}".encode()).decode()
+    return Plant(f"Authorization: Basic {value}", value, "HEADER")
+
+
+def _bearer(chance: Chance) -> Plant:
+    value = _of(chance, URL64, 40)
+    return Plant(f"Authorization: Bearer {value}", value, "HEADER")
+
+
+def _shared_key(chance: Chance) -> Plant:
+    value = _of(chance, BASE64, 86) + "=="
+    return Plant(f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={value}", value, "STORAGE")
+
+
+def _signature(chance: Chance) -> Plant:
+    value = quote(base64.b64encode(chance.randbytes(32)).decode(), safe="")
+    return Plant(f"https://shop.blob.core.windows.net/c/f?sv=2022-11-02&sp=r&sig={value}", value, "LINK")
+
+
+KINDS: dict[str, Callable[[Chance], Plant]] = {
+    "anthropic": _prefixed("sk-ant-api03-", URL64, 93, "ANTHROPIC_API_KEY", "AA"),
+    "openai": _prefixed("sk-", WORD, 48, "OPENAI_API_KEY"),
+    "openai-project": _prefixed("sk-proj-", URL64, 120, "OPENAI_API_KEY"),
+    "openrouter": _prefixed("sk-or-v1-", HEX, 64, "OPENROUTER_API_KEY"),
+    "groq": _prefixed("gsk_", WORD, 52, "GROQ_API_KEY"),
+    "xai": _prefixed("xai-", WORD, 80, "XAI_API_KEY"),
+    "perplexity": _prefixed("pplx-", WORD, 48, "PPLX_API_KEY"),
+    "replicate": _prefixed("r8_", WORD, 37, "REPLICATE_API_TOKEN"),
+    "huggingface": _prefixed("hf_", WORD, 34, "HF_TOKEN"),
+    "mistral": _prefixed("", WORD, 32, "MISTRAL_API_KEY"),
+    "google": _prefixed("AIza", URL64, 35, "GOOGLE_API_KEY"),
+    "google-secret": _prefixed("GOCSPX-", URL64, 28, "GOOGLE_CLIENT_SECRET"),
+    "google-access": _prefixed("ya29.a0", URL64, 160, "GOOGLE_ACCESS_TOKEN"),
+    "aws-id": _prefixed("AKIA", UPPER + "234567", 16, "AWS_ACCESS_KEY_ID"),
+    "aws-secret": _prefixed("", BASE64, 40, "AWS_SECRET_ACCESS_KEY"),
+    "azure-client": _prefixed("abc8Q~", URL64 + "~.", 34, "AZURE_CLIENT_SECRET"),
+    "azure-storage": _shared_key,
+    "azure-link": _signature,
+    "github": _prefixed("ghp_", WORD, 36, "GITHUB_TOKEN"),
+    "github-fine": _prefixed("github_pat_", WORD, 82, "GITHUB_TOKEN"),
+    "gitlab": _prefixed("glpat-", URL64, 20, "GITLAB_TOKEN"),
+    "atlassian": _prefixed("ATATT3xFfGF0", URL64, 180, "JIRA_API_TOKEN"),
+    "slack-bot": _prefixed("xoxb-2511892354-", WORD, 24, "SLACK_BOT_TOKEN"),
+    "slack-webhook": _prefixed("https://hooks.slack.com/services/T02AB3CDE/B04FG5HIJ/", WORD, 24, "SLACK_URL"),
+    "discord": _prefixed("MTA1", WORD, 22, "DISCORD_TOKEN", ".GhIjKl.aZ3bY4cX5dW6eV7fU8gT9hS0iR1jQ2kP3lO4mN"),
+    "telegram": lambda chance: Plant(
+        f"{chance.randrange(10**8, 10**10)}:AA{(rest := _of(chance, URL64, 33))}", rest, "TELEGRAM_BOT_TOKEN"
+    ),
+    "stripe": _prefixed("sk_" + "live_", WORD, 24, "STRIPE_SECRET_KEY"),
+    "square": _prefixed("sq0atp-", URL64, 22, "SQUARE_TOKEN"),
+    "shopify": _prefixed("shpat_", HEX, 32, "SHOPIFY_TOKEN"),
+    "sendgrid": lambda chance: Plant(
+        f"SG.{_of(chance, URL64, 22)}.{(rest := _of(chance, URL64, 43))}", rest, "SENDGRID_API_KEY"
+    ),
+    "mailgun": _prefixed("key-", HEX, 32, "MAILGUN_API_KEY"),
+    "mailchimp": _prefixed("", HEX, 32, "MAILCHIMP_API_KEY", "-us12"),
+    "twilio-key": _prefixed("SK", HEX, 32, "TWILIO_API_KEY"),
+    "twilio-auth": _prefixed("", HEX, 32, "TWILIO_AUTH_TOKEN"),
+    "npm": _prefixed("npm_", WORD, 36, "NPM_TOKEN"),
+    "pypi": _prefixed("pypi-AgEIcHlwaS5vcmc", URL64, 120, "PYPI_TOKEN"),
+    "docker": _prefixed("dckr_pat_", URL64, 27, "DOCKER_TOKEN"),
+    "digitalocean": _prefixed("dop_v1_", HEX, 64, "DIGITALOCEAN_TOKEN"),
+    "vault": _prefixed("hvs.CAES", URL64, 90, "VAULT_TOKEN"),
+    "databricks": _prefixed("dapi", HEX, 32, "DATABRICKS_TOKEN"),
+    "linear": _prefixed("lin_api_", WORD, 40, "LINEAR_API_KEY"),
+    "notion": _prefixed("ntn_", WORD, 46, "NOTION_TOKEN"),
+    "grafana": _prefixed("glsa_", WORD, 32, "GRAFANA_TOKEN", "_1a2b3c4d"),
+    "heroku": lambda chance: Plant((rest := str(uuid.UUID(bytes=chance.randbytes(16)))), rest, "HEROKU_API_KEY"),
+    "datadog": _prefixed("", HEX, 40, "DATADOG_APP_KEY"),
+    "age": _prefixed("AGE-SECRET-KEY-1", "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58, "AGE_KEY"),
+    "jwt": _jwt,
+    "rsa-key": _private_key("RSA PRIVATE KEY"),
+    "openssh-key": _private_key("OPENSSH PRIVATE KEY"),
+    "postgres-url": _address("postgres", "db.internal:5432/shop"),
+    "https-url": _address("https", "git.internal/team/repo.git"),
+    "redis-url": _address("redis", "cache.internal:6379/0"),
+    "password": _password,
+    "cookie": _cookie,
+    "basic": _basic,
+    "bearer": _bearer,
+    "mnemonic-12": _mnemonic(12),
+    "mnemonic-24": _mnemonic(24),
+}
+
+
+def _bare(chance: Chance, plant: Plant) -> tuple[str, str]:
+    sentences = ("It printed\n{}\nand then stopped.", "{}", "I found {} in the log of yesterday.", "Here it is: {}\n")
+    return chance.choice(sentences).format(plant.written), plant.core
+
+
+def _assigned(chance: Chance, plant: Plant) -> tuple[str, str]:
+    if "\n" in plant.written or " " in plant.written:
+        shapes: tuple[str, ...] = ('{name}="{value}"', "{lower} = '{value}'", '"{lower}": "{value}",')
+    else:
+        shapes = (
+            "{name}={value}",
+            "export {name}={value}\n",
+            '{lower} = "{value}"',
+            "{lower}: {value}",
+            '"{lower}": "{value}",',
+        )
+    line = chance.choice(shapes).format(name=plant.name, lower=plant.name.lower(), value=plant.written)
+    return f"DEBUG=1\n{line}\nREGION=eu-west-1\n", plant.core
+
+
+def _tool_output(chance: Chance, plant: Plant) -> tuple[str, str]:
+    lines = f"$ env | sort\nA_NAME=plain\n{plant.name}={plant.written}\nPATH=/usr/bin\n"
+    inner: object = {"stdout": lines, "exit": 0} if chance.random() < 0.5 else {"env": {plant.name: plant.written}}
+    text = json.dumps(inner)
+    core = json.dumps(plant.core)[1:-1]
+    if chance.random() < 0.5:
+        text, core = json.dumps({"content": [{"type": "text", "text": text}]}), json.dumps(core)[1:-1]
+    return text, core
+
+
+def _sent(chance: Chance, plant: Plant) -> tuple[str, str]:
+    escaped = quote(plant.written, safe="")
+    if chance.random() < 0.5:
+        return f"GET https://api.internal/v1/items?limit=5&access_token={escaped}&sort=up HTTP/1.1", quote(
+            plant.core, safe=""
+        )
+    flat = plant.written.replace("\n", "\\n")
+    return f'curl -s -H "X-Api-Key: {flat}" https://api.internal/v1/items', plant.core.replace("\n", "\\n")
+
+
+def _in_code(chance: Chance, plant: Plant) -> tuple[str, str]:
+    shapes = (
+        "Use this:\n\n```python\nclient = Client(\n    {name}={value!r},\n)\n```\n",
+        "- the value is `{value}`, as above\n",
+        "```sh\n{upper}='{value}' ./run.sh --fast\n```\n",
+        "| name | value |\n|---|---|\n| {upper} | `{value}` |\n",
+    )
+    shape = chance.choice(shapes)
+    text = shape.format(name=plant.name.lower(), upper=plant.name, value=plant.written)
+    return text, repr(plant.core)[1:-1] if "!r" in shape else plant.core
+
+
+PLACES = {"bare": _bare, "assigned": _assigned, "tool output": _tool_output, "sent": _sent, "in code": _in_code}
+
+
+def planted(seed: int = 0, n_random: int = N_RANDOM) -> Iterator[Planted]:
+    """Yield every kind in every place, `n_random` times each."""
+    chance = random.Random(seed)
+    for kind, make in KINDS.items():
+        for place, put in PLACES.items():
+            for _ in range(n_random):
+                text, core = put(chance, make(chance))
+                yield Planted(kind, place, text, (core, core[: len(core) // 2], core[len(core) // 2 :]))

@@ -1,0 +1,104 @@
+"""Redaction: how many planted secrets are found, how much ordinary text is changed, and how fast.
+
+    python benchmarks/redaction.py [--json] [--seed N]
+
+Ordinary text: the standard library's source, source and documents of the packages installed here, skills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sysconfig
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.planted import KINDS, PLACES, planted
+from skillopt_mcp.redaction.redacting import Redactor
+
+TARGETS = {"found": 0.95, "prose_changed": 0.001, "mb_per_s": 20.0}
+SKILLS = Path(__file__).resolve().parents[2] / "shared" / "data" / "skills"
+_DOCUMENTS = ("METADATA", ".md", ".rst", ".txt", ".py")
+_MOST_BYTES = 60_000_000
+_REDACTOR = Redactor(b"benchmark")
+
+
+def found(seed: int) -> tuple[float, Counter[str], Counter[str]]:
+    """Return the share of planted secrets of which no half is left, and the misses by kind and by place."""
+    by_kind: Counter[str] = Counter()
+    by_place: Counter[str] = Counter()
+    plants = list(planted(seed))
+    for plant in plants:
+        redacted = _REDACTOR.text(plant.text)
+        if any(form in redacted for form in plant.forms):
+            by_kind[plant.kind] += 1
+            by_place[plant.place] += 1
+    return 1 - by_kind.total() / len(plants), by_kind, by_place
+
+
+def ordinary_texts() -> Iterator[str]:
+    """Yield the ordinary texts that are at hand, up to 60 MB of them."""
+    paths = sysconfig.get_paths()
+    library, packages = Path(paths["stdlib"]), Path(paths["purelib"])
+    source = (path for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)
+    documents = (path for path in sorted(packages.rglob("*")) if path.name.endswith(_DOCUMENTS))
+    n_bytes = 0
+    for path in itertools.chain(sorted(SKILLS.glob("*.md")), source, documents):
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        n_bytes += len(text)
+        if n_bytes > _MOST_BYTES:
+            return
+        yield text
+
+
+def changed() -> dict[str, float]:
+    """Return the share of lines and of files that changed, and how many MB of text one second of CPU redacts."""
+    n_files = n_lines = n_bytes = n_files_changed = n_lines_changed = 0
+    seconds = 0.0
+    for text in ordinary_texts():
+        started = time.process_time()
+        redacted = _REDACTOR.text(text)
+        seconds += time.process_time() - started
+        n_files += 1
+        n_lines += text.count("\n") + 1
+        n_bytes += len(text.encode())
+        if redacted != text:
+            n_files_changed += 1
+            n_lines_changed += (Counter(text.splitlines()) - Counter(redacted.splitlines())).total()
+    return {
+        "prose_changed": n_lines_changed / n_lines,
+        "files_changed": n_files_changed / n_files,
+        "files": n_files,
+        "mb": round(n_bytes / 1e6, 1),
+        "mb_per_s": round(n_bytes / 1e6 / seconds, 1),
+    }
+
+
+def main() -> None:
+    """Print the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    share, by_kind, by_place = found(options.seed)
+    result = changed()
+    if options.json:
+        missed = {"by_kind": dict(by_kind), "by_place": dict(by_place)}
+        print(json.dumps({"found": round(share, 4), "kinds": len(KINDS), "missed": missed, **result}))
+        return
+    print(f"found {share:.1%} of {len(KINDS)} kinds in {len(PLACES)} places (target {TARGETS['found']:.0%})")
+    print(f"missed, by kind: {dict(by_kind)}; by place: {dict(by_place)}")
+    print(
+        f"ordinary text, {result['files']:.0f} files of {result['mb']} MB: {result['prose_changed']:.4%} of the lines "
+        f"and {result['files_changed']:.3%} of the files changed (target 0.1 %), {result['mb_per_s']} MB/s (target 20)"
+    )
+
+
+if __name__ == "__main__":
+    main()

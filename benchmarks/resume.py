@@ -1,0 +1,241 @@
+"""Resume: `replay` is killed at random moments and gone on with; is its outcome that of a run nobody disturbed?
+
+    python benchmarks/resume.py [--kills N] [--seed N] [--short] [--json]
+
+Every kill (SIGKILL, at a random moment after the run began) strikes a run in a store of its own, which is then resumed
+to its end. Counted are the rows that differ from the undisturbed run's (versions, steps, trials, edits, decisions,
+pairs, calls and replies; times, sequence numbers and attempts aside), the calls that were sent again though their reply
+was committed before the kill, and the most calls that one kill made to be sent again: at most those in flight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from skillopt_mcp.backends import world
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.driver import Connection
+
+SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
+SLOTS = 8
+LATENCY_MS = 10
+N_TASKS = 45
+POLL_S = 0.005
+TRIES = 5
+SETTINGS = ("--epochs", "3", "--batch", "8", "--max-pairs", "24", "--slots", str(SLOTS), "--yes", "--json")
+# What two runs of the same thing need not share, and the tables that only say how often something was tried.
+_VOLATILE = frozenset({"created_at", "owner", "n_claims", "latency_ms", "call_id"})
+_ASIDE = ("attempt", "budget", "event", "spent", "sqlite_", "_", "reply", "call")
+_REPLIES = (
+    "select c.key, c.scope, c.role, c.stage, c.draw, c.refs, r.text, r.messages, r.tokens_in, r.tokens_out, r.fault"
+    " from call c left join reply r on r.call_id = c.id"
+)
+_SENDS = "select c.key, c.n_claims, exists (select 1 from reply r where r.call_id = c.id) from call c"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What one kill did: the rows that differ in the end, and the calls that were sent again, by what was there."""
+
+    after_s: float
+    differing_rows: int
+    committed_twice: int
+    in_flight_repeats: int
+
+
+class Site:
+    """A skill with tasks, and the store that every run starts from."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.skill = folder / "skills" / "ledger-clerk"
+        self.skill.mkdir(parents=True)
+        for file in world.make_skill(seed).files:
+            (self.skill / file.path).write_bytes(file.content)
+        self.spec = f"simulated:honest,seed={seed},latency_ms={LATENCY_MS}"
+        self.seeded = folder / "seeded" / "skillopt.db"
+        with Workspace(self.seeded, project=folder) as workspace:
+            tasks = [
+                {"prompt": task.prompt, "judge": task.judge.model_dump()} for task in world.make_tasks(N_TASKS, seed)
+            ]
+            add_tasks(workspace, str(self.skill), tasks)
+
+    @contextmanager
+    def copy(self, name: str) -> Iterator[Path]:
+        """Yield a copy of the store, which is gone afterwards."""
+        place = self.folder / name
+        shutil.copytree(self.seeded.parent, place)
+        try:
+            yield place / self.seeded.name
+        finally:
+            shutil.rmtree(place)
+
+    def start(self, store_path: Path, *, resume: bool = False) -> subprocess.Popen[str]:
+        """Return a `replay` that has just been started."""
+        backends = ("--target", self.spec, "--optimizer", self.spec)
+        settings = ("--resume", "--slots", str(SLOTS), "--yes", "--json") if resume else SETTINGS
+        return subprocess.Popen(
+            [SCRIPT, "--store", str(store_path), "replay", str(self.skill), *backends, *settings],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def finish(self, store_path: Path) -> None:
+        """Resume `replay` to its end. Raises SystemExit when it fails."""
+        process = self.start(store_path, resume=True)
+        _, told = process.communicate()
+        if process.returncode != 0:
+            raise SystemExit(f"replay ended with {process.returncode}:\n{told}")
+
+
+def undisturbed(site: Site) -> tuple[Counter[str], float]:
+    """Return the rows of a run that nobody disturbs, and the seconds that it took from its first row on."""
+    with site.copy("undisturbed") as store_path:
+        process = site.start(store_path)
+        began = _await_run(store_path, process)
+        process.communicate()
+        if process.returncode != 0:
+            raise SystemExit(f"replay ended with {process.returncode}")
+        return rows(store_path), time.monotonic() - began
+
+
+def kill_and_resume(site: Site, expected: Counter[str], after_s: float) -> Kill | None:
+    """Return what came of a kill so long after the run began, or None when the run had ended by then."""
+    with site.copy("killed") as store_path:
+        process = site.start(store_path)
+        began = _await_run(store_path, process)
+        time.sleep(max(0.0, began + after_s - time.monotonic()))
+        ended = process.poll() is not None
+        process.kill()
+        process.communicate()
+        if ended:
+            return None
+        before = _sends(store_path)
+        if not _is_finished(store_path):
+            site.finish(store_path)
+        after = _sends(store_path)
+        found = rows(store_path)
+        differing = ((found - expected) + (expected - found)).total()
+    again = {key: after[key][0] - n_claims for key, (n_claims, _) in before.items()}
+    return Kill(
+        after_s=after_s,
+        differing_rows=differing,
+        committed_twice=sum(again[key] for key, (_, answered) in before.items() if answered),
+        in_flight_repeats=sum(again[key] for key, (_, answered) in before.items() if not answered),
+    )
+
+
+def rows(store_path: Path) -> Counter[str]:
+    """Return all rows that say what a run made and decided, as JSON, each with the name of its table."""
+    with _reading(store_path) as connection:
+        named = connection.execute("select name from sqlite_master where type = 'table' order by name").fetchall()
+        tables = [str(name) for (name,) in named if not str(name).startswith(_ASIDE)]
+        found = Counter[str]()
+        for table in tables:
+            columns = connection.execute(f"pragma table_info({table})").fetchall()
+            kept = [name for _, name, kind, _, _, key in columns if not _is_volatile(name, kind, key)]
+            found.update(_spelled(table, row) for row in connection.execute(f"select {', '.join(kept)} from {table}"))
+        found.update(_spelled("call", row) for row in connection.execute(_REPLIES))
+    return found
+
+
+def _is_volatile(name: str, kind: str, key: int) -> bool:
+    return name in _VOLATILE or (name == "id" and kind.lower() == "integer" and bool(key))
+
+
+def _spelled(table: str, row: tuple[object, ...]) -> str:
+    return json.dumps([table, *(value.hex() if isinstance(value, bytes) else value for value in row)])
+
+
+def _sends(store_path: Path) -> dict[bytes, tuple[int, bool]]:
+    """Return for every call how often it was sent at least, and whether its reply is there."""
+    with _reading(store_path) as connection:
+        return {key: (n_claims, bool(answered)) for key, n_claims, answered in connection.execute(_SENDS)}
+
+
+def _is_finished(store_path: Path) -> bool:
+    """Return whether the run was stored as finished: the kill struck between its last commit and the process's end."""
+    with _reading(store_path) as connection:
+        return bool(connection.execute("select status = 'finished' from run").fetchone()[0])
+
+
+def _await_run(store_path: Path, process: subprocess.Popen[str]) -> float:
+    """Return the moment at which the run's row was there."""
+    while process.poll() is None:
+        with _reading(store_path) as connection:
+            if connection.execute("select count(*) from run").fetchone()[0]:
+                return time.monotonic()
+        time.sleep(POLL_S)
+    raise SystemExit(f"replay ended before it began:\n{process.communicate()[1]}")
+
+
+@contextmanager
+def _reading(store_path: Path) -> Iterator[Connection]:
+    connection = driver.connect(store_path)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def measure(n_kills: int, seed: int, folder: Path) -> list[Kill]:
+    """Return what came of every kill."""
+    site, random, kills = Site(folder, seed), Random(seed), list[Kill]()
+    expected, lasts_s = undisturbed(site)
+    while len(kills) < n_kills:
+        for _ in range(TRIES):
+            kill = kill_and_resume(site, expected, random.uniform(0.0, lasts_s))
+            if kill:
+                kills.append(kill)
+                break
+        else:
+            raise SystemExit(f"the run ended {TRIES} times before it could be killed: it is too short")
+    return kills
+
+
+def figures(kills: list[Kill]) -> dict[str, int]:
+    """Return the figures over all kills."""
+    return {
+        "kills": len(kills),
+        "differing_rows": sum(kill.differing_rows for kill in kills),
+        "committed_calls_paid_twice": sum(kill.committed_twice for kill in kills),
+        "in_flight_repeats_max": max(kill.in_flight_repeats for kill in kills),
+    }
+
+
+def main() -> int:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100, help="how many runs to kill")
+    parser.add_argument("--seed", type=int, default=1, help="of the world and of the moments")
+    parser.add_argument("--short", action="store_true", help="10 kills")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        kills = measure(10 if options.short else options.kills, options.seed, Path(folder).resolve())
+    found = figures(kills)
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    print(f"kills                        {found['kills']:>6}")
+    print(f"rows that differ             {found['differing_rows']:>6}   (target: 0)")
+    print(f"committed calls paid twice   {found['committed_calls_paid_twice']:>6}   (target: 0)")
+    print(f"repeats in flight, at most   {found['in_flight_repeats_max']:>6}   (target: {SLOTS} or less, the slots)")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

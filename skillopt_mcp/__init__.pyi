@@ -1,0 +1,17 @@
+from skillopt_mcp.environments.base import Environment as Environment
+from skillopt_mcp.environments.base import Rolled as Rolled
+from skillopt_mcp.environments.base import RolloutFailed as RolloutFailed
+from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment as SkillOptEnvironment
+from skillopt_mcp.errors import SkillOptError as SkillOptError
+from skillopt_mcp.judges.specs import parse_judge as parse_judge
+from skillopt_mcp.operations.training import Trained as Trained
+from skillopt_mcp.operations.training import train as train
+from skillopt_mcp.optimizer.config import Config as Config
+from skillopt_mcp.optimizer.progress import Progress as Progress
+from skillopt_mcp.records.calls import Message as Message
+from skillopt_mcp.records.calls import Usage as Usage
+from skillopt_mcp.records.skills import SkillFiles as SkillFiles
+from skillopt_mcp.records.tasks import NewTask as NewTask
+from skillopt_mcp.records.tasks import Task as Task
+
+__version__: str

@@ -1,0 +1,124 @@
+"""Claude events: the stream of JSON that Claude Code prints of its work."""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+from pydantic_core import to_json
+
+from skillopt_mcp.backends.agents.faults import fault_of
+from skillopt_mcp.backends.agents.telling import Event, Told, objects, parsed
+from skillopt_mcp.records.calls import TOOL_CALL, Fault, Usage
+
+_CODES: dict[str, Fault] = {
+    "authentication_failed": "auth",
+    "billing_error": "auth",
+    "model_not_found": "model_not_found",
+    "rate_limit": "rate_limit",
+    "max_output_tokens": "truncated",
+}
+
+
+class _Block(Event):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: JsonValue = None
+    tool_use_id: str = ""
+    content: JsonValue = None
+
+
+class _Content(Event):
+    content: str | list[_Block] = ""
+
+    @property
+    def blocks(self) -> list[_Block]:
+        return [_Block(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+
+
+class _Said(Event):
+    """What the model or a tool said; `error` is a code, where it is the program that speaks of a failure."""
+
+    message: _Content
+    parent_tool_use_id: str | None = None
+    error: str | None = None
+
+
+class _ModelUsage(Event):
+    input: int = Field(default=0, alias="inputTokens")
+    output: int = Field(default=0, alias="outputTokens")
+    cached: int = Field(default=0, alias="cacheReadInputTokens")
+    cache_write: int = Field(default=0, alias="cacheCreationInputTokens")
+
+
+class _Result(Event):
+    subtype: str = ""
+    is_error: bool = False
+    result: str = ""
+    stop_reason: str | None = None
+    api_error_status: int | None = None
+    errors: list[JsonValue] | None = None
+    total_cost_usd: float | None = None
+    usages: dict[str, _ModelUsage] = Field(default_factory=dict, alias="modelUsage")
+
+    def usage(self) -> Usage:
+        used = self.usages.values()
+        cached = sum(each.cached for each in used)
+        tokens_in = sum(each.input + each.cache_write for each in used) + cached
+        return Usage(tokens_in, sum(each.output for each in used), self.total_cost_usd, tokens_cached=cached)
+
+
+def read_claude(output: str) -> Told:
+    """Return what Claude Code told."""
+    told = Told()
+    code: str | None = None
+    names: dict[str, str] = {}
+    for kind, line in objects(output):
+        if kind in ("assistant", "user") and (said := parsed(line, _Said)) and said.parent_tool_use_id is None:
+            code = said.error
+            if not code:
+                _hear(said, kind, names, told)
+        elif kind == "result" and (result := parsed(line, _Result)):
+            _end(result, code, told)
+    return told
+
+
+def _hear(said: _Said, kind: str, names: dict[str, str], told: Told) -> None:
+    """Keep the parts of a message; what the program itself says to the model, such as the skill's text, is left out."""
+    for block in said.message.blocks:
+        if block.type == "tool_result":
+            told.add("tool", _text(block.content), names.get(block.tool_use_id))
+        elif kind != "assistant":
+            continue
+        elif block.type == "text" and block.text.strip():
+            told.add("assistant", block.text)
+        elif block.type == "thinking" and block.thinking.strip():
+            told.add("assistant", block.thinking, "thinking")
+        elif block.type == "tool_use":
+            names[block.id] = block.name
+            told.add(TOOL_CALL, to_json(block.input or {}).decode(), block.name)
+
+
+def _end(result: _Result, code: str | None, told: Told) -> None:
+    told.usage = result.usage()
+    if not result.is_error and result.subtype == "success":
+        told.answer = result.result
+        return
+    words = " ".join(str(error) for error in result.errors or ())
+    told.said = words or result.result or result.subtype.replace("_", " ")
+    if result.stop_reason == "refusal":
+        told.fault = "refusal"
+    elif result.subtype.startswith("error_max"):
+        told.fault = "truncated"
+    else:
+        told.fault = _CODES.get(code or "") or fault_of(told.said, result.api_error_status)
+
+
+def _text(content: JsonValue) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))

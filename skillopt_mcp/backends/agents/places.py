@@ -1,0 +1,127 @@
+"""Places: the private folder that one command line works in, gone when it ends; those of the dead are swept."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "skillopt-agent-"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The paths in a private folder: `work` is where the command line runs, `home` and `tmp` are its own."""
+
+    folder: Path
+
+    @property
+    def repository(self) -> Path:
+        """Return the folder that looks like a repository's: hosts look for instructions and skills no higher up."""
+        return self.folder / "repository"
+
+    @property
+    def work(self) -> Path:
+        """Return the working copy."""
+        return self.repository / "work"
+
+    @property
+    def home(self) -> Path:
+        """Return the folder for settings and state."""
+        return self.folder / "home"
+
+    @property
+    def tmp(self) -> Path:
+        """Return the folder for temporary files."""
+        return self.folder / "tmp"
+
+    @property
+    def prompt(self) -> Path:
+        """Return the file of its standard input."""
+        return self.folder / "prompt.txt"
+
+    @property
+    def output(self) -> Path:
+        """Return the file of its standard output."""
+        return self.folder / "output.jsonl"
+
+    @property
+    def errors(self) -> Path:
+        """Return the file of its standard error."""
+        return self.folder / "errors.txt"
+
+
+@contextmanager
+def private_place() -> Iterator[Place]:
+    """Enter with a new place that only this user can open; it is removed at the end, whatever lies in it then."""
+    lock = None
+    while lock is None:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        lock = _lock(folder)
+    try:
+        place = Place(folder)
+        for path in (
+            place.work,
+            place.home,
+            place.tmp,
+            place.repository / ".git/objects",
+            place.repository / ".git/refs",
+        ):
+            path.mkdir(parents=True)
+        (place.repository / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        yield place
+    finally:
+        _remove(folder)
+        os.close(lock)
+
+
+def sweep_places() -> None:
+    """Remove the places of this user whose processes died: the lock of a place dies with its process."""
+    with os.scandir(tempfile.gettempdir()) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(PREFIX)]
+    for folder in found:
+        lock = _lock(folder)
+        if lock is not None:
+            _remove(folder)
+            os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """Return the held lock of a folder; None when another process holds it, it is not ours, or it is gone."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = os.fstat(opened)
+        # A sweep may have come between the making and the locking of a place.
+        if held.st_uid == os.geteuid() and os.path.samestat(held, os.lstat(folder)):
+            return opened
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.ENOENT):
+            os.close(opened)
+            raise
+    os.close(opened)
+    return None
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        shutil.rmtree(folder)
+        return
+    # What ran in there may have taken away the right to write in its folders.
+    for inner, folders, _ in os.walk(folder):
+        for name in ("", *folders):
+            path = os.path.join(inner, name)
+            with suppress(OSError):
+                if stat.S_ISDIR(os.lstat(path).st_mode):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)

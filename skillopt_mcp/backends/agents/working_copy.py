@@ -1,0 +1,60 @@
+"""Working copy: the task's files and the skill, laid out where a host looks for them; never the judge."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from skillopt_mcp.backends.agents.places import Place
+from skillopt_mcp.documents.frontmatter import read
+from skillopt_mcp.records.calls import Rollout
+from skillopt_mcp.records.skills import SkillFiles, is_memory
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME_CHARACTERS = 64
+NAMELESS = "skill"
+# What would set up the host, run programs with it or lead it to other servers is no material of a task.
+_HOSTS_OWN = frozenset({".agents", ".claude", ".codex", ".git", ".mcp.json"})
+
+
+class Unusable(Exception):
+    """A file of the task or of the skill cannot be laid out."""
+
+
+def lay_out(place: Place, request: Rollout, skills_path: str) -> str | None:
+    """Return the name that the skill is installed by, None when there is no skill. Raises Unusable.
+
+    A memory file lies where the host begins its work.
+    """
+    for file in request.task.files:
+        parts = Path(os.path.normpath(file.path)).parts
+        if parts and parts[0].lower() in _HOSTS_OWN:
+            raise Unusable(f"the task's file '{file.path}' would set up the host; take it out of the task")
+        _write(place.work, file.path, file.content.encode("utf-8", "replace"), executable=False)
+    alone = request.files.main_path if is_memory(request.files.main_path) else None
+    memory, name = request.memory or alone, skill_name(request.files)
+    for each in request.files.files:
+        folder = place.work if each.path == memory else place.work / skills_path / name
+        _write(folder, each.path, each.content, executable=each.executable)
+    return name if any(each.path != memory for each in request.files.files) else None
+
+
+def skill_name(files: SkillFiles) -> str:
+    """Return the name in a skill's front matter, where it can be a folder's name."""
+    front = read(files.main)
+    name = front.name if front else None
+    return name if name and len(name) <= _NAME_CHARACTERS and _NAME.fullmatch(name) else NAMELESS
+
+
+def _write(folder: Path, path: str, content: bytes, *, executable: bool) -> None:
+    target = Path(os.path.normpath(folder / path))
+    if "\0" in path or not target.is_relative_to(folder) or target == folder:
+        raise Unusable(f"the file '{path}' would lie outside of its folder; correct its path")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        if executable:
+            target.chmod(0o755)
+    except OSError as error:
+        raise Unusable(f"the file '{path}' cannot be written ({error.strerror}); correct its path") from None

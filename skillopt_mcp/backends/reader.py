@@ -1,0 +1,75 @@
+"""Reader: how the simulated optimizer takes the evidence of a question apart."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.backends.world import topics_of
+
+Row = dict[str, object]
+DROPPED = "Drop the rule: "
+_SKILL = re.compile(r"^(`{3,})skill\n(.*?)\n?\1$", re.MULTILINE | re.DOTALL)
+# It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
+_TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)[^)\n]*\)\n(`{3,})task\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
+_ROWS = re.compile(r"^(`{3,})json\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_TEXTS = re.compile(r"^### Text (\d+) \([^)\n]*\)\n(`{3,})text\n(.*?)\n?\2$", re.MULTILINE | re.DOTALL)
+_GUIDANCE = re.compile(r"^(`{3,})guidance\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_TRIED = re.compile(r"^(?:  - tried: )?(\{.*\})$", re.MULTILINE)
+_BODY = "\n## Evidence\n"
+_OTHER_FILES = "\n\n=== "
+
+
+def parts(evidence: str) -> tuple[str, str, str]:
+    """Return the skill's main text, what is told of earlier steps and epochs, and the evidence itself."""
+    found = _SKILL.search(evidence)
+    if not found:
+        return "", "", evidence
+    told, _, body = evidence[found.end() :].partition(_BODY)
+    return found[2].partition(_OTHER_FILES)[0], told.strip(), body
+
+
+def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
+    """Return of each attempt whether it failed, and the topics that its task needs."""
+    return [(match[1] == "failed", topics_of(match[3])) for match in _TRAJECTORY.finditer(body)]
+
+
+def rows_of(body: str) -> list[Row]:
+    """Return the numbered edits or suggestions."""
+    found = _ROWS.search(body)
+    rows: list[Row] = json.loads(found[2]) if found else []
+    return rows
+
+
+def texts_of(body: str) -> dict[int, str]:
+    """Return the numbered whole texts."""
+    return {int(match[1]): match[3] for match in _TEXTS.finditer(body)}
+
+
+def guidance_in(body: str) -> list[str]:
+    """Return the lines of the guidance so far."""
+    found = _GUIDANCE.search(body)
+    return [line for line in found[2].splitlines() if line.startswith("- ")] if found else []
+
+
+def rejected_in(told: str) -> list[str]:
+    """Return the texts of the edits that earlier steps tried and that were rejected, the latest first."""
+    rows = [json.loads(match[1]) for match in _TRIED.finditer(told)]
+    return [str(row["content"]) for row in reversed(rows) if row.get("verdict") == "reject" and row.get("content")]
+
+
+def number_of(row: Row) -> int:
+    """Return the number that a row is called by."""
+    return int(str(row["number"]))
+
+
+def worth(row: Row) -> float:
+    """Return how much an edit or a suggestion is worth, from 0 (harmful) to 1."""
+    target, content = str(row.get("target", "")), f"{row.get('content', '')}{row.get('instruction', '')}"
+    removed = f"{target if row.get('op') == 'delete' else ''}{content.partition(DROPPED)[2]}"
+    if any(topic.harmful in removed for topic in TOPICS):
+        return 1.0
+    if any(topic.harmful in content for topic in TOPICS):
+        return 0.0
+    return 1.0 if any(topic.lesson in content for topic in TOPICS) else 0.4

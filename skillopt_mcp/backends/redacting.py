@@ -1,0 +1,65 @@
+"""Redacting: a backend that is shown no secret of the evidence, and whose secrets nobody is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from skillopt_mcp.backends.base import Backend, BackendFault, environment_name, slots_of, worst_case
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.redaction.redacting import Redactor
+
+
+class Redacting:
+    """A backend with a redactor before and behind it: questions to the optimizer, all replies, all failures.
+
+    What a task says itself is a person's own, and stays. Name and fingerprint are the backend's: calls keep their keys.
+    """
+
+    def __init__(self, backend: Backend, redactor: Redactor) -> None:
+        self.name = backend.name
+        self.fingerprint = backend.fingerprint
+        self.deferred = backend.deferred
+        self.n_slots = slots_of(backend)
+        self.environment_name = environment_name(backend)
+        self._backend = backend
+        self._redactor = redactor
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the backend's answer without secrets. Raises what the backend raises, its text without secrets."""
+        try:
+            reply = await self._backend.complete(self._shown(call))
+        except BackendFault as fault:
+            text = self._redactor.text(fault.message)
+            raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
+        except BackendError as error:
+            text = self._redactor.text(str(error))
+            if text == str(error):
+                raise
+            raise BackendError(text) from None
+        return self._kept(call, reply)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at the call can use."""
+        return worst_case(self._backend, call)
+
+    def _shown(self, call: Call) -> Call:
+        request = call.request
+        if call.role != "optimizer" or not isinstance(request, Question):
+            return call
+        evidence = self._redactor.text(request.evidence)
+        return call if evidence is request.evidence else call._replace(request=replace(request, evidence=evidence))
+
+    def _kept(self, call: Call, reply: Reply) -> Reply:
+        said = [reply.text, *(message.content for message in reply.messages)]
+        text, *contents = self._redactor.texts(said, _own(call))
+        told = zip(reply.messages, contents, strict=True)
+        return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in told))
+
+
+def _own(call: Call) -> str:
+    """Return what the task of a call says, its judge and files included."""
+    if not isinstance(call.request, Rollout):
+        return ""
+    task = call.request.task
+    return "\n".join((task.prompt, task.judge.model_dump_json(), *(file.content for file in task.files)))

@@ -1,0 +1,274 @@
+"""Rounds: one batch of open calls on its way through the slots, until each of them has its reply in the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from skillopt_mcp import tracing
+from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
+from skillopt_mcp.calls.lanes import Lane, Open, Sent
+from skillopt_mcp.calls.owners import Owner
+from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
+from skillopt_mcp.calls.retrying import POLICIES, wait_before_next
+from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.errors import BackendError, Outage
+from skillopt_mcp.records.budgets import Cost
+from skillopt_mcp.records.calls import Call, Message, Reply, Usage, storable
+from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
+
+POLL_S = 0.05
+GRACE_S = 10.0
+
+OnReply = Callable[[Call, Reply], None]
+
+
+class Terms(NamedTuple):
+    """What all rounds of an asker share."""
+
+    calls: Calls
+    scope: str
+    owner: Owner
+    budget: Budget
+    on_reply: OnReply | None
+
+
+class Round:
+    """Sends the calls of its lanes, a few at a time. One transaction commits what came back and claims what goes out.
+
+    A call that waits to be sent again holds no slot. A call that came to nothing because of the backend, not of itself,
+    is only committed as missing once the backend answers another, or when nothing else is left.
+    """
+
+    def __init__(self, terms: Terms, lanes: Sequence[Lane]) -> None:
+        self._terms, self._lanes = terms, lanes
+        self._n_open = sum(len(lane.fresh) for lane in lanes)
+        self._flying: set[Sent] = set()
+        self._landed: list[Sent] = []
+        self._foreign: dict[bytes, tuple[Open, Lane, Claim]] = {}
+        self._done: list[tuple[Open, Reply]] = []
+        self._attempts: list[Attempt] = []
+        self._replies: dict[bytes, Reply] = {}
+        self._is_traced = tracing.is_on()
+        self._is_capped = False
+        self._grace_s = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._waker = self._loop.create_future()
+
+    async def replies(self) -> dict[bytes, Reply]:
+        """Return the reply of every open call, by key. What came in is committed even when this is cut short."""
+        try:
+            while True:
+                self._take_in()
+                await self._settle()
+                self._look_at_foreign()
+                if not self._n_open:
+                    return self._replies
+                await self._wait()
+        finally:
+            await self._stop()
+
+    def _take_in(self) -> None:
+        """Sort what came back: to be committed, or to be sent again. Raises what ends the run."""
+        failure: BaseException | None = None
+        for sent in self._landed:
+            failure = self._land(sent) or failure
+        self._landed.clear()
+        if failure:
+            self._grace_s = GRACE_S
+            raise failure
+        for lane in self._lanes:
+            if lane.held and lane.is_idle:
+                self._done += lane.held
+                lane.held.clear()
+
+    def _land(self, sent: Sent) -> BaseException | None:
+        """Take one call in; return what ends the run, if its outcome does."""
+        lane, outcome = sent.lane, sent.outcome
+        lane.n_flying -= 1
+        self._flying.discard(sent)
+        self._is_capped = False
+        if self._is_traced and outcome:
+            ending = outcome.usage if isinstance(outcome, Reply) else outcome.fault
+            tracing.note_call(sent.item.call, lane.backend.name, sent.latency_s, ending)
+        if isinstance(outcome, Reply):
+            lane.pace.answered()
+            lane.breaker.note(None)
+            self._terms.budget.answered(sent.cost, sent.item.call, outcome)
+            self._done.append((sent.item, _kept(outcome, sent)))
+            if lane.held:
+                self._done += lane.held
+                lane.held.clear()
+            return None
+        if outcome is None:
+            return sent.task.exception() if sent.task and not sent.task.cancelled() else None
+        return self._fail(sent, outcome)
+
+    def _fail(self, sent: Sent, fault: BackendFault) -> BackendError | Outage | None:
+        lane, now = sent.lane, self._loop.time()
+        detail = storable(str(fault))
+        self._attempts.append(Attempt(sent.call_id, fault.fault, detail))
+        self._terms.budget.failed(sent.cost, sent.item.call, fault.fault, fault.usage)
+        if fault.usage:
+            sent.paid = sent.paid.plus(fault.usage) if sent.paid else fault.usage
+        if fault.fault in FATAL:
+            return BackendError(f"backend '{lane.backend.name}': {fault}")
+        if fault.fault in REJECTIONS:
+            lane.pace.rejected(now, fault.retry_after)
+        else:
+            lane.pace.answered()
+        sent.n_failed += 1
+        wait = wait_before_next(fault.fault, sent.n_failed, fault.retry_after, sent.item.key, age_s=now - sent.first_at)
+        if wait.given_up is None:
+            lane.put_again(sent, now + wait.seconds)
+            return None
+        lane.breaker.note(None if fault.fault in OF_THE_CALL else fault.fault)
+        text = f"{detail} ({wait.given_up})" if wait.given_up else detail
+        usage = sent.paid or Usage(usd=None if POLICIES[fault.fault].may_be_paid else 0.0)
+        missing = (sent.item, Reply(text, usage=usage, fault=fault.fault, id=sent.call_id))
+        if fault.fault in RETRYABLE:
+            lane.held.append(missing)
+        else:
+            self._done.append(missing)
+        if lane.breaker.is_open:
+            return Outage(
+                f"backend '{lane.backend.name}': {lane.breaker}, the last one so: {text}. Nothing that was answered is "
+                "lost: mend that, and go on where it stopped"
+            )
+        return None
+
+    async def _settle(self) -> None:
+        """Commit what is done, claim what may go out, and send it."""
+        taken = [(lane, *lane.take(self._loop.time())) for lane in self._lanes] if not self._is_capped else []
+        again = [sent for _, due, _ in taken for sent in due]
+        fresh = [(item, lane) for lane, _, items in taken for item in items]
+        if not (again or fresh or self._done or self._attempts):
+            return
+        budget = self._terms.budget
+        costs = [sent.cost for sent in again] + [budget.cost(lane.backend, item.call) for item, lane in fresh]
+        work = self._settlement(len(again), [item for item, _ in fresh], costs)
+        if self._flying:
+            settled = await asyncio.to_thread(self._terms.calls.settle, work)
+        else:  # nothing runs meanwhile: a thread would only cost
+            settled = self._terms.calls.settle(work)
+        done, self._done = self._done, []
+        for item, reply in done:
+            self._keep(item, reply)
+        self._go_on(settled, again, fresh, costs)
+
+    def _settlement(self, n_again: int, fresh: Sequence[Open], costs: Sequence[Cost]) -> Settlement:
+        attempts, self._attempts = self._attempts, []
+        terms, replies = self._terms, [reply for _, reply in self._done]
+        return Settlement(replies, attempts, n_again, fresh, terms.scope, terms.owner.name, terms.budget.bill(costs))
+
+    def _go_on(
+        self, settled: Settled, again: list[Sent], fresh: list[tuple[Open, Lane]], costs: Sequence[Cost]
+    ) -> None:
+        """Send what was claimed within the caps, take the rest back. Raises CapReached when nothing is under way."""
+        for sent in again[: settled.n_again]:
+            self._send(sent)
+        for (item, lane), claim, cost in zip(fresh, settled.claims, costs[len(again) :], strict=False):
+            if claim.owner == self._terms.owner.name:
+                self._send(Sent(item, lane, claim.id, cost, self._loop.time()))
+            else:
+                self._foreign[item.key] = (item, lane, claim)
+        n_charged = settled.n_again + len(settled.claims)
+        if n_charged == len(costs):
+            return
+        if not self._flying:
+            raise self._terms.budget.reached(settled.spent, costs[n_charged])
+        # What is under way is charged at its most: once it is in, there may be room again.
+        self._is_capped = True
+        for sent in again[settled.n_again :]:
+            sent.lane.put_again(sent, self._loop.time())
+        for item, lane in reversed(fresh[len(settled.claims) :]):
+            lane.fresh.appendleft(item)
+
+    def _keep(self, item: Open, reply: Reply) -> None:
+        self._replies[item.key] = reply
+        self._n_open -= 1
+        if self._terms.on_reply:
+            self._terms.on_reply(item.call, reply)
+
+    def _send(self, sent: Sent) -> None:
+        sent.lane.n_flying += 1
+        self._flying.add(sent)
+        sent.task = self._loop.create_task(self._complete(sent))
+
+    async def _complete(self, sent: Sent) -> None:
+        """Make one attempt at a call; whatever comes of it lands, and wakes the round."""
+        sent.outcome = None
+        started = self._loop.time()
+        try:
+            sent.outcome = await sent.lane.backend.complete(sent.item.call)
+        except BackendFault as fault:
+            sent.outcome = fault
+        finally:
+            sent.latency_s = self._loop.time() - started
+            self._landed.append(sent)
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._waker.done():
+            self._waker.set_result(None)
+
+    async def _wait(self) -> None:
+        """Wait until something came back, or something may go out."""
+        if self._landed:
+            return
+        now = self._loop.time()
+        times = [] if self._is_capped else [at for lane in self._lanes if (at := lane.next_at(now)) is not None]
+        times += [now + POLL_S] if self._foreign else []
+        self._waker = self._loop.create_future()
+        timer = self._loop.call_at(min(times), self._wake) if times else None
+        try:
+            await self._waker
+        finally:
+            if timer:
+                timer.cancel()
+
+    def _look_at_foreign(self) -> None:
+        """Collect what other processes answered, and take over what they died with."""
+        if not self._foreign:
+            return
+        for key, reply in self._terms.calls.get_replies(list(self._foreign)).items():
+            item, _, _ = self._foreign.pop(key)
+            self._keep(item, reply)
+        owner = self._terms.owner
+        for key, (item, lane, claim) in list(self._foreign.items()):
+            if not owner.is_alive(claim.owner):
+                del self._foreign[key]
+                if self._terms.calls.take_over(claim.id, claim.owner, owner.name):
+                    now = self._loop.time()
+                    lane.put_again(
+                        Sent(item, lane, claim.id, self._terms.budget.cost(lane.backend, item.call), now), now
+                    )
+                else:
+                    lane.fresh.append(item)
+
+    async def _stop(self) -> None:
+        """Commit what came in; what is on its way when something went wrong gets a moment, then it is cancelled."""
+        tasks = [sent.task for sent in self._flying if sent.task]
+        try:
+            if tasks and self._grace_s:
+                await asyncio.wait(tasks, timeout=self._grace_s)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for sent in self._landed:
+                self._land(sent)
+            self._landed.clear()
+            if self._done or self._attempts:
+                self._terms.calls.settle(self._settlement(0, [], []))
+
+
+def _kept(reply: Reply, sent: Sent) -> Reply:
+    """Return the reply exactly as the store will give it back, with what failed attempts at the call cost besides."""
+    messages = reply.messages
+    if not all(message.content.isascii() and message.role.isascii() for message in messages):
+        messages = tuple(Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages)
+    usage = reply.usage.plus(sent.paid) if sent.paid else reply.usage
+    used = Usage(usage.tokens_in, usage.tokens_out, usage.usd, sent.latency_s * 1000, usage.tokens_cached)
+    return Reply(storable(reply.text), messages, used, reply.fault, sent.call_id)

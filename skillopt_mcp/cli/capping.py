@@ -1,0 +1,38 @@
+"""Capping: the hard caps that a command takes, and what a run may use, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.forecasting import Forecast
+from skillopt_mcp.records.budgets import Caps
+
+
+@dataclass(frozen=True, slots=True)
+class Capped(Invocation):
+    """The caps that commands share which ask models."""
+
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_usd: float | None = None
+    max_minutes: float | None = None
+
+    @property
+    def caps(self) -> Caps:
+        """Return the caps that were given."""
+        return Caps(self.max_calls, self.max_tokens, self.max_usd, self.max_minutes)
+
+
+def foreseen(forecast: Forecast) -> str:
+    """Return what a run may take, in a sentence."""
+    if forecast.tokens is None or forecast.minutes is None:
+        return (
+            "No call of these models is stored yet, so tokens, money and minutes cannot be told; "
+            "--max-calls, --max-tokens, --max-usd and --max-minutes are hard caps."
+        )
+    usd = "at a price that is not known" if forecast.usd is None else f"${forecast.usd:,.2f}"
+    return (
+        f"By what such calls took before: at most about {forecast.tokens:,} tokens, {usd}, "
+        f"{forecast.minutes:,.1f} minutes."
+    )

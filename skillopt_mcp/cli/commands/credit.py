@@ -1,0 +1,54 @@
+"""Credit: what each edit of a candidate is worth, and which part of a rejected bundle can be rescued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.capping import Capped
+from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
+from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Capped):
+    """Which candidate, with which target, how many pairs per edit, and whether to rescue instead."""
+
+    candidate: str = ""
+    target: str | None = None
+    judge: str | None = None
+    pairs: int = 60
+    rescue: bool = False
+    yes: bool = False
+
+
+def run(options: Options) -> int:
+    """Return 0 when the edits were told apart, 1 when the person did not want to spend."""
+    rule = CreditRule(max_pairs=options.pairs)
+    with Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps) as workspace:
+        n_edits = len(workspace.store.candidates.list_edits(options.candidate))
+        simulated = is_simulated(workspace.backend("target").fingerprint)
+        question = f"Spend up to {(n_edits + 1) * rule.max_pairs:,} target calls?"
+        if options.rescue:
+            question = f"Try up to {max(0, 2 * n_edits - 2)} parts, both arms on every val task?"
+        if not simulated and not terminal.agreed(question, yes=options.yes, ask=not options.json):
+            terminal.note("Nothing was spent.")
+            return 1
+        with Watch("SIMULATION" if simulated else "", silent=options.json) as watch:
+            result = (
+                rescue_candidate(workspace, options.candidate)
+                if options.rescue
+                else credit_candidate(workspace, options.candidate, rule, watch.notify)
+            )
+    if options.json:
+        terminal.emit(result)
+        return 0
+    terminal.say_table(
+        ("edit", "adds", "pairs", "verdict", "what it is"),
+        [(str(row.index), f"{row.gain:+.3f}", str(row.n_pairs), row.verdict, row.edit) for row in result.rows],
+    )
+    terminal.say(f"Next: {terminal.spoken(result.next_step)}")
+    return 0

@@ -1,0 +1,47 @@
+"""Runs: which runs there were, what they reached and what they used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.listing_runs import RunRow, list_runs
+from skillopt_mcp.operations.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """Whose runs: a skill's, or all."""
+
+    skill: str | None = None
+
+
+def run(options: Options) -> int:
+    """Return 0 when they were listed."""
+    with Workspace(options.store_path) as workspace:
+        found = list_runs(workspace, options.skill)
+    if options.json:
+        terminal.emit(found)
+        return 0
+    if found.runs:
+        columns = ("run", "skill", "began", "status", "steps", "best", "verdict", "calls", "tokens", "usd", "target")
+        terminal.say_table(columns, [_cells(row) for row in found.runs])
+    terminal.note(f"Next: {found.next_step}")
+    return 0
+
+
+def _cells(row: RunRow) -> tuple[str, ...]:
+    return (
+        row.id,
+        row.skill,
+        row.started_at[:16].replace("T", " "),
+        row.status,
+        str(row.n_steps),
+        "-" if row.best is None else f"{row.best:.3f}",
+        row.verdict or "-",
+        f"{row.n_calls:,}",
+        f"{row.tokens:,}",
+        "?" if row.usd is None else f"{row.usd:.2f}",
+        row.target,
+    )

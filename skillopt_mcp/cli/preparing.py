@@ -1,0 +1,102 @@
+"""Preparing: what a replay is to do, settled from flags, --set, a settings file and an environment before it begins."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.environment import Rolling
+from skillopt_mcp.environments.base import Environment, rolls_out
+from skillopt_mcp.environments.registry import environment_names, open_environment
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.exporting import check_folder
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.prompts.loading import Prompts, load_prompts
+from skillopt_mcp.settings.files import load_settings
+from skillopt_mcp.settings.settling import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a person said something: a file, pairs behind --set, flags by the name of their setting."""
+
+    file: str | None
+    pairs: Sequence[str]
+    flags: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that a new run starts from; `notes` are for the person."""
+
+    config: Config
+    prompts: Prompts | None
+    target: str | Backend | None
+    optimizer: str | None
+    judge: str | None
+    environment: Environment | None
+    slots: int | None
+    out: Path | None
+    notes: tuple[str, ...]
+
+
+def prepare(sources: Sources, skill: str) -> Prepared:
+    """Return what a new run starts from. Raises BadInput for a setting, a file or a folder that cannot be used."""
+    settings = load_settings(Path(sources.file).expanduser() if sources.file else None, sources.pairs, sources.flags)
+    notes = [*settings.notes]
+    named = _environment_named(settings, sources.flags, notes)
+    environment = None
+    if named:
+        with foreign_output():
+            environment = open_environment(named)
+    if settings.data_path and settings.splits:
+        notes.append(
+            f"the run takes the stored tasks; those of '{settings.data_path}' are added with: skillopt-mcp tasks add "
+            f"{skill} {settings.data_path} --split-mode {settings.splits.mode}"
+        )
+    out = Path(os.path.expanduser(settings.out)) if settings.out else None
+    if out:
+        check_folder(out)
+    return Prepared(
+        config=settings.config,
+        prompts=load_prompts(Path(settings.prompts).expanduser()) if settings.prompts else None,
+        target=_target(settings, sources.flags, environment, named),
+        optimizer=settings.optimizer,
+        judge=settings.judge,
+        environment=environment,
+        slots=settings.slots,
+        out=out,
+        notes=tuple(notes),
+    )
+
+
+@contextlib.contextmanager
+def foreign_output() -> Iterator[None]:
+    """Let what an environment prints go to stderr: stdout carries results alone."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _environment_named(settings: Settings, flags: Mapping[str, object], notes: list[str]) -> str | None:
+    """Return the environment to open: one named by a flag must be there, one of SkillOpt's own files need not."""
+    named = settings.environment
+    if named is None or "environment" in flags or named.partition(":")[0] in environment_names():
+        return named
+    notes.append(f"no environment '{named}' is registered here: the run takes the stored tasks")
+    return None
+
+
+def _target(
+    settings: Settings, flags: Mapping[str, object], environment: Environment | None, named: str | None
+) -> str | Backend | None:
+    """Return who attempts the tasks: the environment itself where it does that."""
+    if environment is None or not rolls_out(environment):
+        return settings.target
+    if "target" in flags:
+        raise BadInput(f"the environment '{named}' attempts its tasks itself: leave out --target")
+    return Rolling(environment, named)

@@ -1,0 +1,41 @@
+"""Budgeting: whether hard caps can hold for the backends of a run, before the first call is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from skillopt_mcp.backends.base import Backend, worst_case
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.calls import Call, Question, Role, Rollout
+from skillopt_mcp.records.judging import Exact
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Task
+
+_TASK = Task(0, 0, "any", "any", Exact(kind="exact", expected="any"), "train", "any")
+_SAMPLES: dict[Role, Call] = {
+    "target": Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "any"),
+    "optimizer": Call("optimizer", "reflect", Question("any", "any", "patch"), "any"),
+    "judge": Call("judge", "judge", Question("any", "any", "rubric"), "any"),
+}
+
+
+def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
+    """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
+    for name, cap in (("calls", caps.calls), ("tokens", caps.tokens), ("usd", caps.usd), ("minutes", caps.minutes)):
+        if cap is not None and not cap > 0:
+            raise BadInput(f"--max-{name} {cap} lets nothing happen: use more than 0")
+    if not caps.bound_each_call:
+        return
+    for role, backend in backends.items():
+        usage = worst_case(backend, _SAMPLES[role])
+        if usage is None:
+            raise BadInput(
+                f"'{backend.name}' sets no limit to an answer, so no cap on tokens or money can hold: write "
+                "max_tokens=N in its spec, or cap the calls (--max-calls)"
+            )
+        if caps.usd is not None and usage.usd is None:
+            raise BadInput(
+                f"the price of '{backend.name}' is not known, so no cap on money can hold: name it with price_in= and "
+                "price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use --max-tokens"
+            )

@@ -1,0 +1,59 @@
+"""Judging: who judges the tasks at hand, known to be able to before anything is spent on answers to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.judges import Judges
+from skillopt_mcp.judges.checks import unregistered
+from skillopt_mcp.judges.command import CommandRunner
+from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.judging import Command, JudgeSpec, Rubric
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.store.opening import Store
+
+_JUDGED_BY = " judged by "
+
+
+def judges_for(store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend]) -> Judges | None:
+    """Return who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
+
+    `open_model` is called for rubrics only. Raises what it raises, and BackendError when a command that a task names is
+    not registered, or its program is no longer the registered one.
+    """
+    needed = [leaf for task in tasks for leaf in leaves(task.judge)]
+    names = sorted({leaf.name for leaf in needed if isinstance(leaf, Command)})
+    has_rubric = any(isinstance(leaf, Rubric) for leaf in needed)
+    if not names and not has_rubric:
+        return None
+    commands = CommandRunner(store.commands.named(names))
+    for name in names:
+        commands.command(name)
+    return Judges(open_model() if has_rubric else None, commands)
+
+
+def without_command(store: Store, judges: Sequence[JudgeSpec]) -> dict[int, str]:
+    """Return what to tell of each judge (by its place) that names a command nobody registered."""
+    named = [{leaf.name for leaf in leaves(judge) if isinstance(leaf, Command)} for judge in judges]
+    wanted = set().union(*named)
+    known = store.commands.named(wanted) if wanted else {}
+    return {n: unregistered(min(names - known.keys())) for n, names in enumerate(named) if names - known.keys()}
+
+
+def judge_named(backends: Mapping[Role, Backend]) -> str:
+    """Return the name of the judge model among the backends; empty when no rubric needs one."""
+    judges = backends.get("judge")
+    return judges.model_name if isinstance(judges, Judges) else ""
+
+
+def evidence_of(backends: Mapping[Role, Backend]) -> str:
+    """Return what names the origin of evidence: the target's fingerprint, and the judges' where somebody is asked."""
+    judge = backends.get("judge")
+    return backends["target"].fingerprint + (f"{_JUDGED_BY}{judge.fingerprint}" if judge else "")
+
+
+def origins(evidence: str) -> list[str]:
+    """Return the fingerprints that a text of `evidence_of` names: the target's, and the judges'."""
+    return evidence.split(_JUDGED_BY)

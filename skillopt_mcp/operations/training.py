@@ -1,0 +1,109 @@
+"""Training: the Python API, one function that trains a skill on an environment and returns what came of it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+from pydantic import Field, ValidationError
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.environment import Rolling
+from skillopt_mcp.environments.base import Environment, rolls_out
+from skillopt_mcp.environments.registry import checked, open_environment
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.replaying import go_on_or_start, replay
+from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.tasks import add_environment
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.progress import Notify, Progress
+from skillopt_mcp.store.locations import store_path
+
+StageName = Literal[
+    "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "step", "slow", "meta", "confirm"
+]
+Callback = Callable[[Progress], None]
+
+
+class Trained(Replayed):
+    """The outcome of training: that of the run, and the best version's SKILL.md. The live file has not changed."""
+
+    best_skill: str = Field(description="SKILL.md of the best version")
+    skill_path: str = Field(description="The skill's folder")
+    store_path: str = Field(description="The store that holds the run")
+
+
+def train(
+    skill: str | os.PathLike[str],
+    environment: Environment | str | None = None,
+    config: Config | Mapping[str, object] | None = None,
+    *,
+    target: Backend | str | None = None,
+    optimizer: Backend | str | None = None,
+    judge: Backend | str | None = None,
+    callbacks: Mapping[StageName, Callback] | None = None,
+    store: str | os.PathLike[str] | None = None,
+) -> Trained:
+    """Return the outcome of training a skill (its name, or the path of its folder) on its tasks and the environment's.
+
+    Backends are made ones, or BACKEND:MODEL; an environment that attempts its tasks itself needs no target. A callback
+    hears of its stage each time that it begins; what it raises stops the run. A call with the same arguments goes on
+    with a run that was stopped. Nothing is written to the skill's folder: that takes a promotion.
+    """
+    spec = environment if isinstance(environment, str) else None
+    given = open_environment(spec) if spec is not None else None if environment is None else checked(environment)
+    settings = _config(config)
+    notify = _notify(callbacks or {})
+    place = store_path(os.fspath(store) if store is not None else None, os.environ)
+    with Workspace(place, target=_target(target, given, spec), optimizer=optimizer, judge=judge) as workspace:
+        tracked = workspace.skill(skill if isinstance(skill, str) else os.path.abspath(skill))
+        if given is not None:
+            add_environment(workspace, tracked.path, given)
+        run = go_on_or_start(workspace, tracked.path, settings)
+        result = replay(workspace, run, notify)
+        steps = workspace.store.runs.list_steps(run.id)
+        best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
+        return Trained(
+            **result.model_dump(),
+            best_skill=best.main.decode("utf-8", "replace"),
+            skill_path=tracked.path,
+            store_path=str(place),
+        )
+
+
+def _target(target: Backend | str | None, given: Environment | None, spec: str | None) -> Backend | str | None:
+    """Return who attempts the tasks: the environment itself where it does that."""
+    if given is None or not rolls_out(given):
+        return target
+    if target is not None:
+        raise BadInput(f"the environment '{given.name}' attempts its tasks itself: leave out the target")
+    return Rolling(given, spec)
+
+
+def _config(config: Config | Mapping[str, object] | None) -> Config:
+    if isinstance(config, Config):
+        return config
+    try:
+        return Config.model_validate(dict(config or {}))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise BadInput(f"config '{'.'.join(map(str, first['loc'])) or 'as a whole'}': {first['msg']}") from None
+
+
+def _notify(callbacks: Mapping[StageName, Callback]) -> Notify:
+    stages = get_args(StageName)
+    for name in callbacks:
+        if name not in stages:
+            near = difflib.get_close_matches(name, stages, n=1, cutoff=0.0)[0]
+            raise BadInput(f"no stage is called '{name}': did you mean '{near}'? Stages: {', '.join(stages)}")
+    by_stage = {str(name): callback for name, callback in callbacks.items()}
+
+    def notify(progress: Progress) -> None:
+        callback = by_stage.get(progress.stage)
+        if callback:
+            callback(progress)
+
+    return notify

@@ -1,0 +1,225 @@
+"""Shapes: secrets that show by their own shape, whatever stands around them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import re2
+
+from skillopt_mcp.redaction import chance
+
+
+class Found(NamedTuple):
+    """A secret: where it starts and ends, in bytes, and its kind."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class Match(Protocol):
+    """What is used of a match."""
+
+    def start(self) -> int: ...
+
+    def end(self) -> int: ...
+
+    def span(self) -> tuple[int, int]: ...
+
+
+class Pattern(Protocol):
+    """What is used of a compiled RE2 pattern."""
+
+    def finditer(self, text: bytes) -> Iterator[Match]: ...
+
+    def match(self, text: bytes, pos: int, endpos: int) -> Match | None: ...
+
+
+_WORD = "[A-Za-z0-9]"
+_URL64 = "[A-Za-z0-9_-]"
+_HEX = "[0-9a-f]"
+# Kind, the prefixes, and what follows one of them.
+_PREFIXED: tuple[tuple[str, str, str], ...] = (
+    ("anthropic-key", "sk-ant-", _URL64 + "{20,}"),
+    ("openai-key", "sk-proj- sk-svcacct- sk-admin- sk-None-", _URL64 + "{20,}"),
+    ("openrouter-key", "sk-or-v1-", _HEX + "{32,}"),
+    ("langfuse-key", "sk-lf-", "[0-9a-f-]{36}"),
+    ("groq-key", "gsk_", _WORD + "{40,}"),
+    ("xai-key", "xai-", _WORD + "{40,}"),
+    ("perplexity-key", "pplx-", _WORD + "{32,}"),
+    ("replicate-key", "r8_", _WORD + "{32,}"),
+    ("huggingface-token", "hf_ api_org_", _WORD + "{30,}"),
+    ("nvidia-key", "nvapi-", _URL64 + "{40,}"),
+    ("tavily-key", "tvly-", _URL64 + "{20,}"),
+    ("langsmith-key", "lsv2_pt_ lsv2_sk_", "[0-9a-f_]{32,}"),
+    ("google-key", "AIza", _URL64 + "{35,}"),
+    ("google-secret", "GOCSPX-", _URL64 + "{20,}"),
+    ("google-token", "ya29. 1//0", _URL64 + "{30,}"),
+    ("aws-key", "AKIA ASIA ABIA ACCA", "[A-Z0-9]{16}"),
+    ("aws-token", "FwoGZXIvYXdz IQoJb3JpZ2lu ABSK", "[A-Za-z0-9+/]{60,}={0,2}"),
+    ("alibaba-key", "LTAI", _WORD + "{16,20}"),
+    ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", "[A-Za-z0-9_]{36,}"),
+    ("gitlab-token", "glpat- gldt- glrt- glcbt- glptt- glsoat- glimt- glagent- gloas- glft-", "[A-Za-z0-9_.-]{20,}"),
+    ("bitbucket-token", "ATBB", _WORD + "{28,}"),
+    ("atlassian-token", "ATATT3 ATCTT3", "[A-Za-z0-9_=-]{50,}"),
+    ("slack-token", "xoxb- xoxp- xoxa- xoxe- xoxe.xoxp- xoxr- xoxs- xoxo- xoxc- xoxd- xapp-", "[A-Za-z0-9%-]{16,}"),
+    ("slack-webhook", "hooks.slack.com/services/ hooks.slack.com/workflows/", "[A-Za-z0-9/]{30,}"),
+    ("discord-webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", "[0-9]{15,21}/[A-Za-z0-9_-]{50,}"),
+    ("stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", "[A-Za-z0-9+/]{16,}"),
+    ("square-token", "sq0atp- sq0csp- EAAAE EAAAl", _URL64 + "{22,}"),
+    ("shopify-token", "shpat_ shpca_ shppa_ shpss_", "[0-9a-fA-F]{32}"),
+    ("sendgrid-key", "SG.", _URL64 + r"{20,24}\.[A-Za-z0-9_-]{39,50}"),
+    ("mailgun-key", "key-", _HEX + "{32}"),
+    ("brevo-key", "xkeysib- xsmtpsib-", _HEX + "{40,64}-[A-Za-z0-9]{12,20}"),
+    ("resend-key", "re_", "[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    ("twilio-key", "SK", _HEX + "{32}"),
+    ("npm-token", "npm_", _WORD + "{36,}"),
+    ("pypi-token", "pypi-AgE", _URL64 + "{40,}"),
+    ("rubygems-key", "rubygems_", _HEX + "{48}"),
+    ("docker-token", "dckr_pat_ dckr_oat_", _URL64 + "{24,}"),
+    ("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", _HEX + "{64}"),
+    ("heroku-key", "HRKU-", _URL64 + "{36,}"),
+    ("vault-token", "hvs. hvb. hvr.", _URL64 + "{20,}"),
+    ("pulumi-token", "pul-", _HEX + "{40}"),
+    ("doppler-token", "dp.pt. dp.ct. dp.sa. dp.scim. dp.audit. dp.st.", "[A-Za-z0-9._-]{40,}"),
+    ("databricks-token", "dapi", _HEX + "{32}(?:-[0-9])?"),
+    ("linear-key", "lin_api_ lin_oauth_", _WORD + "{32,}"),
+    ("notion-token", "ntn_ secret_", _WORD + "{40,}"),
+    ("figma-token", "figd_ figo_ figu_", _URL64 + "{38,}"),
+    ("airtable-token", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    ("postman-key", "PMAK-", _HEX + "{24}-[0-9a-f]{34}"),
+    ("newrelic-key", "NRAK- NRJS- NRII- NRIQ-", _URL64 + "{19,}"),
+    ("grafana-token", "glsa_ glc_", "[A-Za-z0-9+/_=]{32,}"),
+    ("sentry-token", "sntrys_ sntryu_", "[A-Za-z0-9+/_=]{40,}"),
+    ("dynatrace-token", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    ("planetscale-token", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[A-Za-z0-9_=.-]{32,}"),
+    ("supabase-key", "sbp_ sb_secret_", _URL64 + "{20,}"),
+    ("age-key", "AGE-SECRET-KEY-1", "[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}"),
+    ("onepassword-token", "ops_eyJ", "[A-Za-z0-9+/_=-]{60,}"),
+    ("onepassword-key", "A3-", "[A-Z0-9]{6}(?:-[A-Z0-9]{5,11}){3,5}"),
+    ("openshift-token", "sha256~", _URL64 + "{43}"),
+    ("cloudflare-key", "v1.0-", _HEX + "{24}-[0-9a-f]{146}"),
+    ("mapbox-token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"),
+    ("facebook-token", "EAA", _WORD + "{100,}"),
+    ("tailscale-key", "tskey-", "[a-z]{3,9}-[A-Za-z0-9]{8,}-[A-Za-z0-9]{20,}"),
+    ("netlify-token", "nfp_", _WORD + "{36,}"),
+    ("buildkite-token", "bkua_", _HEX + "{40}"),
+    ("circleci-token", "CCIPAT_ CCIPRJ_", "[A-Za-z0-9_]{40,}"),
+    ("posthog-key", "phx_", _WORD + "{40,}"),
+    ("contentful-token", "CFPAT-", _URL64 + "{43,}"),
+    ("artifactory-key", "AKCp", _WORD + "{60,}"),
+    ("adobe-secret", "p8e-", _URL64 + "{32}"),
+    ("fly-token", "FlyV1_ fm1_ fm2_ fo1_", "[A-Za-z0-9+/_=,-]{40,}"),
+    ("prefect-key", "pnu_ pnb_", _WORD + "{36}"),
+    ("readme-key", "rdme_", "[a-z0-9]{70}"),
+    ("typeform-token", "tfp_", "[A-Za-z0-9_.=-]{59,}"),
+    ("easypost-key", "EZAK EZTK", _WORD + "{54}"),
+    ("jwt", "eyJ", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{10,}"),
+    ("jwe", "eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,}"),
+    ("secret-key", "sk- pk- fw_", _URL64 + "{20,}"),
+)
+# Their prefixes begin ordinary names too: what follows must look random, not only drawn.
+_COMMON = frozenset({"secret-key", "google-token", "grafana-token", "fly-token"})
+_LONGEST = 400
+_LONGEST_OF = {"jwt": 8192, "jwe": 8192, "onepassword-token": 2048, "aws-token": 2048, "google-token": 2048}
+_RULES: dict[bytes, list[tuple[str, str]]] = {}
+for _kind, _prefixes, _rest in _PREFIXED:
+    for _prefix in _prefixes.split():
+        _RULES.setdefault(_prefix.encode(), []).append((_kind, _rest))
+# Secrets without a prefix of their own.
+_WHOLE: tuple[tuple[str, str], ...] = (
+    ("telegram-token", r"\b[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
+    ("discord-token", r"\b[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}"),
+    ("mailchimp-key", r"\b[0-9a-f]{32}-us[0-9]{1,2}"),
+    ("azure-secret", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}"),
+    ("terraform-token", r"\b[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
+)
+# Prefixes that are rare only with what follows.
+_LONGER_HINT = {b"pat": r"pat[A-Za-z0-9]{14}\.", b"SK": "SK[0-9a-f]{8}", b"EAA": "EAA[A-Za-z0-9]{12}"}
+_LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}
+_HINTS = (_LONGER_HINT.get(prefix, re2.escape(prefix.decode())) for prefix in sorted(_RULES, key=len, reverse=True))
+_HINT: Pattern = re2.compile("|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})")))
+_UNDERSCORE = ord("_")
+_LONG_RUN: Pattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
+_KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
+_DASH = re.compile(rb"[-_]")
+# What stands before a run that is a digest, a public key or a piece of an address.
+_PUBLIC = (b"/", b"sha1-", b"sha256-", b"sha384-", b"sha512-", b"sha256=", b"sha256:", b"SHA256:", b"ssh-rsa ", b"#")
+_PEM = re2.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_BODY = re2.compile(r"[A-Za-z0-9+/=\s\\:,.-]*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_CUT = re2.compile(r"(?:[ \t\r\n]|\\n)*(?:[A-Za-z0-9+/=]{16,}(?:[ \t\r\n]|\\n)*)+")
+_KEY_RUN = re.compile(rb"[A-Za-z0-9+/]{24}")
+_PEM_BYTES = 16_384
+
+
+def find_shapes(text: bytes) -> Iterator[Found]:
+    """Yield the secrets that show by their own shape."""
+    for match in _HINT.finditer(text):
+        start, end = match.span()
+        start += text[start] == _UNDERSCORE
+        prefix = text[start:end] if text[start:end] in _RULES else _LONGER_PREFIX.get(text[start : start + 2])
+        yield from _prefixed(text, start, prefix) if prefix else _whole(text, start, end)
+    for match in _LONG_RUN.finditer(text):
+        yield from _long_run(text, *match.span())
+    if b"PRIVATE KEY" in text:
+        yield from _private_keys(text)
+
+
+def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[Found]:
+    # Looked at from each "eyJ" of it, one long run would be read again and again.
+    if prefix == b"eyJ" and text[start - 1 : start] in (b"-", b"."):
+        return
+    for kind, pattern in _compiled(prefix):
+        end = _end_of_rest(text, start + len(prefix), kind, pattern)
+        if end:
+            yield Found(start, end, kind)
+            return
+
+
+def _end_of_rest(text: bytes, start: int, kind: str, pattern: Pattern) -> int:
+    """Return where the key ends whose prefix ends at `start`, or 0 when none is there."""
+    match = pattern.match(text, start, start + _LONGEST_OF.get(kind, _LONGEST))
+    if match is None:
+        return 0
+    end = match.end()
+    while text[end - 1] in b".,%-":
+        end -= 1
+    rest = text[start:end]
+    if text[end : end + 1].isalnum() or not chance.is_drawn(rest) or (kind in _COMMON and not chance.is_random(rest)):
+        return 0
+    return end
+
+
+@cache
+def _compiled(prefix: bytes) -> list[tuple[str, Pattern]]:
+    return [(kind, re2.compile(rest)) for kind, rest in _RULES[prefix]]
+
+
+def _whole(text: bytes, start: int, end: int) -> Iterator[Found]:
+    value = text[start:end]
+    if chance.is_drawn(value) and not text[end : end + 1].isalnum():
+        yield Found(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
+
+
+def _long_run(text: bytes, start: int, end: int) -> Iterator[Found]:
+    """Yield a run of base64 characters that stands alone and is as long as some keys are."""
+    kind = _KIND_OF_LENGTH.get(end - start)
+    if kind is None or text[max(start - 8, 0) : start].endswith(_PUBLIC) or text[end : end + 1] in (b"/", b"="):
+        return
+    value = text[start:end]
+    if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
+        return
+    if chance.is_mixed(value) and not base64.b64decode(value).isascii():
+        yield Found(start, end, kind)
+
+
+def _private_keys(text: bytes) -> Iterator[Found]:
+    for match in _PEM.finditer(text):
+        limit = match.end() + _PEM_BYTES
+        body = _PEM_BODY.match(text, match.end(), limit) or _PEM_CUT.match(text, match.end(), limit)
+        if body and _KEY_RUN.search(text, match.end(), body.end()):
+            yield Found(match.start(), body.end(), "private-key")

@@ -1,0 +1,189 @@
+"""Reading: one source of settings (a file, --set, flags) as values under the names that this program has for them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.options import Scalar, plain_value
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.settings.skillopt_names import (
+    ALIASES,
+    DEFAULTS,
+    FIELDS,
+    IN_SECTION,
+    MODEL_PREFIXES,
+    OFF_ONLY,
+    RENAMED,
+    RETIRED,
+    SECTION_OF,
+    SECTIONS,
+    UNUSED,
+)
+from skillopt_mcp.settings.trees import Tree, Value
+
+OWN = ("target", "optimizer", "judge", "environment", "slots", "out", "prompts")
+SPLITTING = ("split_mode", "split_ratio", "split_seed", "split_dir", "data_path")
+ROLES = ("model_backend", "optimizer_model", "target_model", "optimizer_backend", "target_backend")
+ENDPOINTS = ("qwen_chat_base_url", "optimizer_qwen_chat_base_url", "target_qwen_chat_base_url", "minimax_base_url")
+_PLACES = {"env": "environment", "out_root": "out", "workers": "slots", "max_api_workers": "slots"}
+_LATER = tuple(name.partition(".")[0] for name in OFF_ONLY if not name.startswith("train."))
+_VENDORS = "model.* of single vendors: keys and endpoints come from the environment, options from behind the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value and the name by which it was given, for messages."""
+
+    value: Value
+    said: str
+
+
+@dataclass(slots=True)
+class Layer:
+    """The settings of one source, by the name they have here, and what is to be said of others."""
+
+    values: dict[str, Given] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    def put(self, name: str, given: Given) -> None:
+        """Keep a value. Raises BadInput when this source has given another one under another name."""
+        before = self.values.setdefault(name, given)
+        if before.value != given.value:
+            raise BadInput(f"{quoted(before.said)} and {quoted(given.said)} set the same: give one of them")
+
+    def note(self, text: str, said: str) -> None:
+        """Keep a remark on a key."""
+        self.notes.setdefault(text, []).append(said)
+
+
+def read_tree(tree: Tree) -> Layer:
+    """Return the settings of a file: SkillOpt's keys, structured or flat, and the names of this program.
+
+    Raises BadInput for a key that neither has, naming the nearest, and for a value that cannot be honoured.
+    """
+    layer = Layer()
+    for section, key, value in _leaves(tree):
+        _put(layer, section, key, value)
+    return layer
+
+
+def read_pair(text: str) -> Layer:
+    """Return the setting of "section.key=value" or "key=value". Raises BadInput as `read_tree` does."""
+    path, equals, value = text.partition("=")
+    section, dot, key = path.strip().rpartition(".")
+    if not equals or not key:
+        raise BadInput(f"cannot use {quoted(text)}: write --set section.key=value, or --set key=value")
+    layer = Layer()
+    _check_section(section) if dot else None
+    _put(layer, section, key, plain_value(value.strip()))
+    return layer
+
+
+def _leaves(tree: Tree) -> Iterator[tuple[str, str, Value]]:
+    """Yield every setting as (section, key, value); the section of a flat one is empty."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            _check_section(key)
+            yield from ((key, inner, each) for inner, each in value.items())
+        else:
+            yield "", key, value
+
+
+def _check_section(name: str) -> None:
+    if name not in (*SECTIONS, *_LATER):
+        near = difflib.get_close_matches(name, SECTIONS, n=1, cutoff=0.0)[0]
+        raise BadInput(f"unknown section {quoted(name)}: did you mean {quoted(near)}? Known: {', '.join(SECTIONS)}")
+
+
+def _put(layer: Layer, section: str, key: str, value: Value) -> None:
+    said = f"{section}.{key}" if section else key
+    if _is_later(layer, said, value):
+        return
+    flat = _flat(layer, section, key, said)
+    given = Given(_spelled(flat, value, said), said)
+    if flat in RETIRED:
+        layer.note(RETIRED[flat], said)
+    elif flat in UNUSED:
+        layer.note(UNUSED[flat], said)
+    elif flat in FIELDS:
+        _put_field(layer, flat, given)
+    elif flat in Config.model_fields:
+        layer.put(flat, given)
+    elif flat in ENDPOINTS or not flat.startswith(MODEL_PREFIXES):
+        layer.put(_PLACES.get(flat, flat), given)
+    elif value not in (None, ""):
+        layer.note(_VENDORS, said)
+
+
+def _put_field(layer: Layer, flat: str, given: Given) -> None:
+    name = FIELDS[flat]
+    if name in Config.model_fields:
+        layer.put(name, given)
+    elif given.value not in DEFAULTS.get(flat, (given.value,)):
+        meant = " or ".join(str(value).lower() for value in DEFAULTS[flat])
+        raise BadInput(f"{quoted(given.said)} can only be {meant} here, not {quoted(str(given.value))}")
+
+
+def _is_later(layer: Layer, said: str, value: Value) -> bool:
+    """Return whether a key belongs to a switch of a later version, and so is dealt with."""
+    for switch, instead in OFF_ONLY.items():
+        stem = switch.rpartition("_")[0] if switch.startswith("train.") else switch.partition(".")[0]
+        if said == switch and value not in (False, None):
+            raise BadInput(f"{quoted(said)} can only be false here: {instead}")
+        if said.startswith((f"{stem}.", f"{stem}_")):
+            layer.note(instead, said)
+            return True
+    return False
+
+
+def _flat(layer: Layer, section: str, key: str, said: str) -> str:
+    """Return a key's flat name. Raises BadInput for one that nobody has, naming the nearest, or its right section."""
+    flat = IN_SECTION.get(section, {}).get(key, key)
+    for old, new in RENAMED.items():
+        if flat == old or flat.startswith(f"{old}_"):
+            layer.note(f"'{old}' is called '{new}' since SkillOpt 0.2", said)
+            renamed = flat.replace(old, new, 1)
+            flat = IN_SECTION["model"].get(renamed, renamed)
+    if section in ("", SECTION_OF.get(flat)) and flat in SECTION_OF:
+        return flat
+    if flat.startswith(MODEL_PREFIXES) and section in ("", "model"):
+        return flat
+    if not section and flat in (*OWN, *Config.model_fields):
+        return flat
+    if section in SECTIONS and flat in Config.model_fields and flat == key:
+        return flat
+    raise BadInput(f"unknown setting {quoted(said)}: did you mean {quoted(_nearest(section, flat))}?")
+
+
+def _nearest(section: str, flat: str) -> str:
+    """Return the known setting that is most like an unknown one, as it is written in a file."""
+    if flat in SECTION_OF:
+        return _structured(flat)
+    known = {name: _structured(name) for name in SECTION_OF} | {name: name for name in (*OWN, *Config.model_fields)}
+    written = {inner: f"{place}.{inner}" for place, names in IN_SECTION.items() for inner in names}
+    names = written | known
+    here = [name for name, text in names.items() if section and text.startswith(f"{section}.")]
+    near = difflib.get_close_matches(flat, here, n=1, cutoff=0.6) or difflib.get_close_matches(
+        flat, list(names), n=1, cutoff=0.0
+    )
+    return names[near[0]]
+
+
+def _structured(flat: str) -> str:
+    section = SECTION_OF[flat]
+    inner = next((name for name, other in IN_SECTION[section].items() if other == flat), flat)
+    return f"{section}.{inner}"
+
+
+def _spelled(flat: str, value: Value, said: str) -> Scalar:
+    """Return a setting's value with other spellings of it put right. Raises BadInput for a list or a mapping."""
+    if isinstance(value, list | dict):
+        if flat in UNUSED:
+            return None
+        raise BadInput(f"{quoted(said)} must be one value, not a list or a mapping")
+    spelled = ALIASES.get(flat, {}).get(str(value).strip().lower())
+    return value if spelled is None else spelled

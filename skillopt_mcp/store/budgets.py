@@ -1,0 +1,61 @@
+"""Budgets at rest: what each run has used, charged in the very transaction that claims its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.pool import Pool
+
+_GET = "select calls, tokens, usd, seconds from budget where id = ?"
+_CHARGE = (
+    "insert into budget(id, calls, tokens, usd, seconds) values (?, ?, ?, ?, ?) on conflict(id) do update set"
+    " calls = calls + excluded.calls, tokens = tokens + excluded.tokens, usd = usd + excluded.usd,"
+    " seconds = seconds + excluded.seconds returning calls, tokens, usd, seconds"
+)
+_Values = tuple[int, int, float, float]
+
+
+class Bill(NamedTuple):
+    """What a settlement changes in a budget: `change` came to light since the last one, `costs` is asked for now."""
+
+    budget: str
+    caps: Caps
+    change: Spent
+    costs: Sequence[Cost]
+
+
+class Budgets:
+    """Table budget."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def get_spent(self, budget: str) -> Spent:
+        """Return what a budget has been charged so far; nothing when there is none of that name."""
+        row = self._pool.row(_GET, [budget])
+        return Spent(*cast(_Values, row)) if row else Spent()
+
+
+def n_affordable(connection: Connection, bill: Bill) -> int:
+    """Return how many of the costs that are asked for, from the first on, can be charged without going above a cap."""
+    if bill.caps == NO_CAPS or not bill.costs:
+        return len(bill.costs)
+    row = connection.execute(_GET, [bill.budget]).fetchone()
+    spent = (Spent(*row) if row else Spent()).plus(*bill.change)
+    for n, cost in enumerate(bill.costs):
+        spent = spent.plus(*cost)
+        if bill.caps.exceeded(spent):
+            return n
+    return len(bill.costs)
+
+
+def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
+    """Return what is spent once the bill's change and `costs` are charged."""
+    change = bill.change.plus(
+        sum(cost.calls for cost in costs), sum(cost.tokens for cost in costs), sum(cost.usd for cost in costs)
+    )
+    [row] = connection.execute(_CHARGE, (bill.budget, *change)).fetchall()
+    return Spent(*row)

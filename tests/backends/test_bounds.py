@@ -1,0 +1,84 @@
+"""Bounds: what one call can use at most, and how many go out at once, by backend."""
+
+import asyncio
+
+import pytest
+from api_calls import REFLECT, ROLLOUT, anthropic_at, openai_at
+
+from skillopt_mcp.backends.api.bounds import most_used
+from skillopt_mcp.backends.api.messages import Prompt
+from skillopt_mcp.backends.api.prices import Price
+from skillopt_mcp.backends.base import Backend, slots_of, worst_case
+from skillopt_mcp.backends.judges import Judges
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.records.calls import Call, Usage
+
+AT = "http://127.0.0.1:9"
+PROMPT = Prompt("é" * 100, "b" * 200, "c" * 300)
+
+
+def test_no_token_is_shorter_than_a_byte_and_a_cache_may_be_dearer_to_write_than_to_pass_by() -> None:
+    price = Price(input=1.0, cache_write=2.0, output=10.0)
+    assert most_used(PROMPT, 50, price) == Usage(1700, 50, (1700 * 2.0 + 50 * 10.0) / 1e6)
+    assert most_used(PROMPT, 50, Price(input=1.0, cache_write=0.5, output=10.0)) == Usage(1700, 50, 2200 / 1e6)
+
+
+def test_what_has_no_limit_or_no_price_is_unknown() -> None:
+    assert most_used(PROMPT, None, Price(input=1.0, output=1.0)) is None
+    assert most_used(PROMPT, 50, None) == Usage(1700, 50)
+    assert most_used(PROMPT, 50, Price(input=1.0, output=1.0, up_to=100)) == Usage(1700, 50)
+
+
+@pytest.mark.parametrize("call", [ROLLOUT, REFLECT])
+def test_api_backends_are_bounded_by_the_limit_of_their_answers(call: Call) -> None:
+    assert worst_case(openai_at(AT), call) is None
+    for backend in (openai_at(AT, "max_tokens=70"), anthropic_at(AT, "max_tokens=70")):
+        most = worst_case(backend, call)
+        assert most
+        assert (most.tokens_out, most.usd) == (70, None)
+        assert most.tokens_in > 1000
+
+
+@pytest.mark.parametrize("call", [ROLLOUT, REFLECT])
+@pytest.mark.parametrize("spec", ["simulated:honest", "simulated:honest,trajectory_bytes=5000"])
+def test_a_simulation_never_uses_more_than_it_says(spec: str, call: Call) -> None:
+    backend = open_backend(spec)
+    used = asyncio.run(backend.complete(call)).usage
+    most = worst_case(backend, call)
+    assert most
+    assert used.tokens_in <= most.tokens_in
+    assert used.tokens_out <= most.tokens_out
+    assert most.usd == 0.0
+
+
+def test_a_judge_is_bounded_as_its_model_is_and_commands_are_free() -> None:
+    judge = Judges(anthropic_at(AT, "max_tokens=70"), Scripted(lambda _: "1"))
+    check = REFLECT._replace(role="judge", stage="check")
+    assert worst_case(judge, check) == Usage(usd=0.0)
+    assert worst_case(judge, REFLECT) == worst_case(anthropic_at(AT, "max_tokens=70"), REFLECT)
+    assert slots_of(judge) == 16
+
+
+@pytest.mark.parametrize(
+    ("backend", "n_slots"),
+    [
+        (open_backend("simulated:honest"), 40),
+        (Scripted(lambda _: "42"), 8),
+        (openai_at(AT), 16),
+        (anthropic_at(AT), 16),
+    ],
+)
+def test_each_backend_knows_how_many_calls_it_takes_at_once(backend: Backend, n_slots: int) -> None:
+    assert slots_of(backend) == n_slots
+
+
+def test_a_backend_that_does_not_say_gets_eight_calls_and_has_no_known_limit() -> None:
+    class Plain:
+        name = fingerprint = "plain"
+        deferred = False
+
+        async def complete(self, call: Call) -> None: ...
+
+    assert slots_of(Plain()) == 8  # type: ignore[arg-type]
+    assert worst_case(Plain(), ROLLOUT) is None  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""The redacting backend: what it shows, what it keeps, and what it leaves to the task."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from skillopt_mcp.backends.base import BackendFault, worst_case
+from skillopt_mcp.backends.redacting import Redacting
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.simulated import open_simulated
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Usage
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.redaction.redacting import Redactor
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+REDACTOR = Redactor(b"salt")
+SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n"),))
+QUESTION = Call("optimizer", "reflect", Question("Propose edits.", f"It printed {KEY}.", "patch"), "r-1")
+
+
+def rollout(prompt: str, expected: str = "1") -> Call:
+    judge = parse_judge({"kind": "exact", "expected": expected})
+    return Call("target", "rollout", Rollout(SKILL, Task(1, 1, "t", prompt, judge, "train", "0" * 64)), "r-1")
+
+
+def answered(call: Call, answer: str | Reply | BackendFault) -> tuple[Reply, Call]:
+    backend = Scripted(lambda _: answer)
+    reply = asyncio.run(Redacting(backend, REDACTOR).complete(call))
+    return reply, backend.calls[0]
+
+
+def test_the_optimizer_is_shown_evidence_without_secrets() -> None:
+    _, sent = answered(QUESTION, "{}")
+    assert isinstance(sent.request, Question)
+    assert sent.request.evidence == REDACTOR.text(f"It printed {KEY}.")
+    assert sent.request.instructions == "Propose edits."
+
+
+def test_a_reply_and_its_messages_are_kept_without_secrets() -> None:
+    reply, _ = answered(rollout("Do it"), Reply(f"used {KEY}", (Message("tool", f"out {KEY}", "sh"),), Usage(3, 4)))
+    assert reply == Reply(
+        REDACTOR.text(f"used {KEY}"), (Message("tool", REDACTOR.text(f"out {KEY}"), "sh"),), Usage(3, 4)
+    )
+
+
+@pytest.mark.parametrize("call", [rollout(f"Repeat {KEY}"), rollout("Make the key", expected=KEY)])
+def test_what_the_task_says_itself_is_neither_hidden_nor_taken_from_the_answer(call: Call) -> None:
+    reply, sent = answered(call, KEY)
+    assert reply.text == KEY
+    assert sent == call
+
+
+def test_a_fault_is_told_without_secrets_and_costs_what_it_cost() -> None:
+    with pytest.raises(BackendFault) as raised:
+        asyncio.run(
+            Redacting(Failing(BackendFault("auth", f"bad key {KEY}", 2.0, Usage(5))), REDACTOR).complete(QUESTION)
+        )
+    fault = raised.value
+    assert (fault.fault, fault.message, fault.retry_after, fault.usage) == (
+        "auth", REDACTOR.text(f"bad key {KEY}"), 2.0, Usage(5),
+    )  # fmt: skip
+    assert fault.__suppress_context__
+
+
+def test_an_error_that_ends_the_run_is_told_without_secrets() -> None:
+    with pytest.raises(BackendError, match=r"bad key \[redacted:"):
+        asyncio.run(Redacting(Failing(BackendError(f"bad key {KEY}")), REDACTOR).complete(QUESTION))
+
+
+def test_calls_keep_their_keys_and_limits() -> None:
+    inner = open_simulated("honest")
+    backend = Redacting(inner, REDACTOR)
+    assert (backend.name, backend.fingerprint, backend.deferred) == (inner.name, inner.fingerprint, inner.deferred)
+    assert worst_case(backend, QUESTION) == worst_case(inner, QUESTION)
+
+
+class Failing:
+    """A backend that always fails so."""
+
+    name = fingerprint = "failing"
+    deferred = False
+
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+
+    async def complete(self, call: Call) -> Reply:
+        raise self._failure

@@ -1,0 +1,182 @@
+"""Budgets: no call is sent that could go above a cap, whoever sends it, and a run goes on under a higher one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from asked import Logging, ask_all, question, rollouts, sent, texts
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.errors import CapReached
+from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
+from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.store.opening import Store
+from tests.processes import Spawn, start
+
+USED = Usage(60, 40, 0.25)
+
+
+class Bounded(Scripted):
+    """A scripted backend whose calls use at most `most`."""
+
+    most: Usage | None = Usage(100, 100, 0.5)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        return self.most
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
+    monkeypatch.setattr(retrying, "POLICIES", quick)
+
+
+def bounded(answer: Answer | None = None) -> Bounded:
+    return Bounded(lambda _: Reply("42", usage=USED) if answer is None else answer)
+
+
+def ask_under(store: Store, backend: Scripted, caps: Caps, n: int = 20, n_slots: int = 4) -> list[Reply]:
+    with Asker(store, {"target": backend}, "r-1", n_slots=n_slots, budget=Budget("r-1", caps)) as ask:
+        return ask(rollouts(n))
+
+
+@pytest.mark.parametrize("n_slots", [1, 4, 40])
+def test_no_more_calls_are_sent_than_the_cap_and_a_higher_one_goes_on(store: Store, n_slots: int) -> None:
+    backend = bounded()
+    with pytest.raises(CapReached, match=r"the cap of 7 calls \(--max-calls\) is reached, with 7 calls, 700 tokens"):
+        ask_under(store, backend, Caps(calls=7), n_slots=n_slots)
+    assert backend.n_calls == 7
+    with pytest.raises(CapReached, match="is reached"):
+        ask_under(store, backend, Caps(calls=7), n_slots=n_slots)
+    assert backend.n_calls == 7
+    assert texts(ask_under(store, backend, Caps(calls=20), n_slots=n_slots)) == ["42"] * 20
+    assert backend.n_calls == 20
+    assert store.budgets.get_spent("r-1")[:3] == (20, 2000, 5.0)
+
+
+def test_a_cap_that_is_just_enough_is_not_reached(store: Store) -> None:
+    assert len(ask_under(store, bounded(), Caps(calls=20, tokens=2100, usd=5.25))) == 20
+
+
+@pytest.mark.parametrize("caps", [Caps(tokens=1050), Caps(usd=2.6)])
+def test_a_call_is_only_sent_when_the_most_it_can_use_is_left(store: Store, caps: Caps) -> None:
+    backend = bounded()
+    with pytest.raises(CapReached):
+        ask_under(store, backend, caps)
+    # The ninth leaves 150 tokens, and 35 cents: less than the most that a tenth could use.
+    assert backend.n_calls == 9
+
+
+def test_attempts_that_failed_count_as_calls(store: Store) -> None:
+    backend = bounded(BackendFault("server", "500"))
+    with pytest.raises(CapReached):
+        ask_under(store, backend, Caps(calls=6), n=2)
+    assert backend.n_calls == 6
+
+
+@pytest.mark.parametrize(
+    ("fault", "usage", "spent"),
+    [
+        ("server", None, (5, 0, 0.0)),
+        ("timeout", None, (3, 600, 1.5)),
+        ("truncated", USED, (1, 100, 0.25)),
+        ("refusal", Usage(60, 40), (1, 100, 0.5)),
+    ],
+)
+def test_a_failed_attempt_costs_what_it_says_or_else_the_most_where_it_may_be_paid(
+    store: Store, fault: str, usage: Usage | None, spent: tuple[int, int, float]
+) -> None:
+    backend = bounded(BackendFault(fault, "no", usage=usage))  # type: ignore[arg-type]
+    ask_under(store, backend, Caps(usd=100.0), n=1)
+    assert store.budgets.get_spent("r-1")[:3] == spent
+
+
+def test_what_failed_attempts_cost_is_part_of_the_reply(store: Store) -> None:
+    outcomes: list[Answer] = [BackendFault("malformed", "cut", usage=USED), Reply("42", usage=USED)]
+    [reply] = ask_under(store, Scripted(lambda _: outcomes.pop(0)), NO_CAPS, n=1)
+    assert replace_latency(reply.usage) == Usage(120, 80, 0.5)
+
+
+def replace_latency(usage: Usage) -> Usage:
+    return usage._replace(latency_ms=0.0)
+
+
+def test_calls_without_a_known_limit_are_not_sent_under_a_cap_that_needs_one(store: Store) -> None:
+    for most, caps in ((None, Caps(tokens=10_000)), (Usage(1, 1), Caps(usd=10.0))):
+        backend = bounded()
+        backend.most = most
+        with pytest.raises(CapReached, match="has no known limit"):
+            ask_under(store, backend, caps)
+        assert backend.n_calls == 0
+
+
+def test_the_minutes_of_all_processes_that_worked_on_a_run_are_counted(store: Store) -> None:
+    now = 0.0
+
+    def ask_for(n: int, minutes: float) -> None:
+        budget = Budget("r-1", Caps(minutes=minutes), clock=lambda: now)
+        with Asker(store, {"target": Scripted(answer)}, "r-1", n_slots=1, budget=budget) as ask:
+            ask(rollouts(n))
+
+    def answer(_: Call) -> str:
+        nonlocal now
+        now += 30.0
+        return "42"
+
+    ask_for(3, 2.0)
+    assert store.budgets.get_spent("r-1").seconds == 90.0
+    with pytest.raises(CapReached, match=r"2 minutes \(--max-minutes\)"):
+        ask_for(6, 2.0)
+    assert store.budgets.get_spent("r-1") == Spent(4, 0, 0.0, 120.0)
+    ask_for(6, 4.0)
+
+
+def test_a_run_without_caps_is_counted_too(store: Store) -> None:
+    ask_under(store, bounded(), NO_CAPS, n=5)
+    with pytest.raises(CapReached):
+        ask_under(store, bounded(), Caps(calls=7), n=10)
+    assert store.budgets.get_spent("r-1")[:3] == (7, 700, 1.75)
+
+
+def test_stored_replies_cost_nothing(store: Store) -> None:
+    ask_under(store, bounded(), NO_CAPS, n=5)
+    assert len(ask_under(store, bounded(), Caps(calls=5), n=5)) == 5
+
+
+def test_checks_by_commands_are_free(store: Store) -> None:
+    check = question()._replace(role="judge", stage="check")
+    with Asker(store, {"judge": bounded()}, "r-1", budget=Budget("r-1", Caps(calls=1))) as ask:
+        ask([check, check._replace(draw="r-1/other")])
+    assert store.budgets.get_spent("r-1").calls == 0
+
+
+def test_what_was_under_way_when_a_process_died_stays_charged(store: Store, tmp_path: Path, spawn: Spawn) -> None:
+    log, draw = tmp_path / "sent", "r-1/e1s1"
+    child = spawn(ask_all, store.path, log, 20, draw, 600.0)
+    start([child])
+    for _ in range(8):
+        child.hear()
+    child.kill()
+    with (
+        Asker(store, {"target": Logging(log)}, "r-1", budget=Budget("r-1", Caps(calls=20))) as ask,
+        pytest.raises(CapReached, match="with 20 calls"),
+    ):
+        ask(rollouts(20, draw))
+    assert len(sent(log, draw)) == 20
+    with Asker(store, {"target": Logging(log)}, "r-1", budget=Budget("r-1", Caps(calls=28))) as ask:
+        ask(rollouts(20, draw))
+    assert len(sent(log, draw)) == 28
+
+
+def test_caps_say_what_they_are_above() -> None:
+    caps = Caps(calls=1, tokens=2000, usd=0.5, minutes=1.5)
+    assert caps.exceeded(Spent(1, 2000, 0.5, 89.0)) is None
+    assert caps.exceeded(Spent(2)) == "1 calls (--max-calls)"
+    assert caps.exceeded(Spent(1, 2001)) == "2,000 tokens (--max-tokens)"
+    assert caps.exceeded(Spent(1, 0, 0.51)) == "$0.5 (--max-usd)"
+    assert replace(caps, calls=None).exceeded(Spent(9, 0, 0.0, 90.0)) == "1.5 minutes (--max-minutes)"

@@ -1,0 +1,91 @@
+"""Outages: a backend that is down stops the run, leaves no hole in it, and the run goes on when it is back."""
+
+import pytest
+from asked import prompt, rollouts, texts
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.lanes import MOST_WAITING
+from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.errors import Outage
+from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.store.opening import Store
+
+DOWN = BackendFault("connection", "example.org: refused; check the network")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
+    monkeypatch.setattr(retrying, "POLICIES", quick)
+
+
+def number(call: Call) -> int:
+    return int(prompt(call).removeprefix("what is ").removesuffix("?"))
+
+
+def test_a_backend_that_is_down_stops_the_run_with_the_fix_and_nothing_is_missing(store: Store) -> None:
+    backend = Scripted(lambda _: DOWN)
+    with (
+        Asker(store, {"target": backend}, "r-1", n_slots=4) as ask,
+        pytest.raises(Outage, match=r"20 of the last 20 calls failed \(20 connection\).* check the network"),
+    ):
+        ask(rollouts(1000))
+    assert backend.n_calls <= 5 * (MOST_WAITING + 4)
+    assert [row.n_calls for row in store.calls.ledger("r-1")] == [0]
+    with Asker(store, {"target": Scripted(lambda _: "42")}, "r-1") as ask:
+        assert texts(ask(rollouts(1000))) == ["42"] * 1000
+
+
+def test_what_was_answered_before_an_outage_is_kept(store: Store) -> None:
+    calls = rollouts(100)
+    with (
+        Asker(store, {"target": Scripted(lambda call: "42" if number(call) < 40 else DOWN)}, "r-1") as ask,
+        pytest.raises(Outage),
+    ):
+        ask(calls)
+    again = Scripted(lambda _: "42")
+    with Asker(store, {"target": again}, "r-1") as ask:
+        assert texts(ask(calls)) == ["42"] * 100
+    assert sorted(map(number, again.calls)) == list(range(40, 100))
+
+
+def test_few_faults_at_the_start_do_not_stop_a_run(store: Store) -> None:
+    with Asker(store, {"target": Scripted(lambda call: DOWN if number(call) < 9 else "42")}, "r-1", n_slots=4) as ask:
+        replies = ask(rollouts(40))
+    assert [reply.missing for reply in replies] == [True] * 9 + [False] * 31
+
+
+def test_a_small_batch_on_a_backend_that_is_down_is_missing(store: Store) -> None:
+    with Asker(store, {"target": Scripted(lambda _: DOWN)}, "r-1") as ask:
+        assert [reply.fault for reply in ask(rollouts(3))] == ["connection"] * 3
+
+
+def test_a_fault_is_only_held_against_a_call_once_the_backend_answers_another(store: Store) -> None:
+    told: list[Reply] = []
+
+    def answer(call: Call) -> Answer:
+        if number(call) >= 5:
+            assert not told
+        return DOWN if number(call) < 5 else "42"
+
+    backend = Scripted(answer)
+    with Asker(store, {"target": backend}, "r-1", n_slots=1, on_reply=lambda _, reply: told.append(reply)) as ask:
+        assert [reply.missing for reply in ask(rollouts(6))] == [True] * 5 + [False]
+    assert sorted(reply.missing for reply in told) == [False] + [True] * 5
+
+
+@pytest.mark.parametrize("fault", ["refusal", "context_too_long"])
+def test_what_a_task_brings_upon_itself_is_no_outage(store: Store, fault: str) -> None:
+    backend = Scripted(lambda _: BackendFault(fault, "no"))  # type: ignore[arg-type]
+    with Asker(store, {"target": backend}, "r-1") as ask:
+        assert all(reply.missing for reply in ask(rollouts(60)))
+
+
+def test_a_model_that_never_gets_to_the_end_of_an_answer_stops_the_run(store: Store) -> None:
+    backend = Scripted(lambda _: BackendFault("truncated", "cut off; raise max_tokens"))
+    with Asker(store, {"target": backend}, "r-1", n_slots=4) as ask, pytest.raises(Outage, match="raise max_tokens"):
+        ask(rollouts(100))
+    assert backend.n_calls <= 24

@@ -1,0 +1,72 @@
+"""`replay --memory` trains a skill and a memory file; `evaluate --beside` goes on with a test of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from console import BACKENDS, TARGET, Cli, Place, parsed
+
+from skillopt_mcp.operations.workspace import Workspace
+
+SETTINGS = (*BACKENDS, "--batch", "10", "--epochs", "1", "--max-pairs", "4")
+
+
+@pytest.fixture
+def place(make_place: Callable[..., Place]) -> Place:
+    return make_place()
+
+
+@pytest.fixture
+def memory(place: Place) -> Path:
+    path = place.store_path.parent / "project" / "CLAUDE.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("# Project\n\n- Answer in one line.\n")
+    return path
+
+
+def test_both_documents_are_trained_and_told_as_one_object(cli: Cli, place: Place, memory: Path) -> None:
+    command = ("replay", str(place.skill_path), "--memory", str(memory), *SETTINGS)
+    told = parsed(cli(*command, "--json", store=place.store_path))
+    skill, document = told["skill"], told["memory"]
+    assert isinstance(skill, dict)
+    assert isinstance(document, dict)
+    assert (skill["skill"], document["skill"]) == (place.skill_path.name, "project:CLAUDE.md")
+    assert parsed(cli(*command, "--resume", "--json", store=place.store_path)) == told
+    assert "undecided" in (skill["verdict"], document["verdict"]), "four pairs decide nothing"
+
+
+def test_more_pairs_are_taken_with_the_other_document_at_hand(cli: Cli, place: Place, memory: Path) -> None:
+    command = ("replay", str(place.skill_path), "--memory", str(memory), "--document", "skill", *SETTINGS)
+    skill = parsed(cli(*command, "--json", store=place.store_path))["skill"]
+    assert isinstance(skill, dict)
+    assert skill["verdict"] == "undecided"
+    assert str(skill["next_step"]).endswith(f"evaluate {skill['candidate_id']} --beside {memory}")
+
+    again = ("evaluate", str(skill["candidate_id"]), "--target", TARGET, "--beside", str(memory))
+    more = parsed(cli(*again, "--json", store=place.store_path))
+
+    assert int(str(more["pairs_done"])) > 4
+    with Workspace(place.store_path) as workspace:
+        candidate = workspace.store.candidates.get_candidate(str(skill["candidate_id"]))
+        [test] = workspace.store.decisions.list_confirmations(
+            candidate.skill_id, candidate.base_version, candidate.version_id
+        )
+    assert " beside " in test.backend
+
+
+def test_the_terminal_names_both_documents(cli: Cli, place: Place, memory: Path) -> None:
+    done = cli("replay", str(place.skill_path), "--memory", str(memory), *SETTINGS, store=place.store_path)
+    assert done.returncode == 0, done.stderr
+    assert f"Trains '{place.skill_path.name}' and then 'project:CLAUDE.md'" in done.stderr
+    assert f"{place.skill_path.name}: run r-" in done.stdout
+    assert "project:CLAUDE.md: run r-" in done.stdout
+    assert "SIMULATION" in done.stdout
+
+
+def test_paths_in_the_wrong_order_end_with_one_line(cli: Cli, place: Place, memory: Path) -> None:
+    done = cli("replay", str(memory), "--memory", str(place.skill_path), *SETTINGS, store=place.store_path)
+    assert done.returncode == 1
+    assert "are no skill and memory file" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

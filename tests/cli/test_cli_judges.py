@@ -1,0 +1,237 @@
+"""Judges at the terminal: a person registers a program, tasks name it, and its verdicts decide a promotion test."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console import Cli, Place, parsed
+
+from skillopt_mcp.judges.command import register_command
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.registering import add_command
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store.pool import Pool
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are those of Unix")
+GREP = shutil.which("grep") or "grep"
+RULE = "Say the right word."
+N_TASKS = 6
+
+
+@pytest.fixture
+def place(make_place) -> Place:
+    return make_place("place", 0)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Give a folder that every user may read, as the one that programs run as."""
+    folder = Path(tempfile.mkdtemp(prefix="public-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def tasks_with(place: Place, judge: object) -> Path:
+    """Return a file of test tasks that have this judge."""
+    path = place.store_path.with_name("tasks.jsonl")
+    rows = [{"prompt": f"What is the word of day {n}?", "judge": judge, "split": "test"} for n in range(N_TASKS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def script(place: Place, name: str, replies: dict[str, list[object]]) -> str:
+    """Return the spec of a scripted backend."""
+    path = place.store_path.with_name(f"{name}.json")
+    path.write_text(json.dumps(replies))
+    return f"scripted:{path}"
+
+
+def target(place: Place) -> str:
+    """Return a target that answers right, by way of a tool, when the skill tells it to."""
+    called = {"role": "tool_call", "name": "look_up", "content": '{"what": "word"}'}
+    taught = {"match": RULE, "reply": "the right word", "messages": [called, {"role": "tool", "content": "right"}]}
+    untaught = {"reply": "look_up: some word", "messages": [{"role": "assistant", "content": "look_up: some word"}]}
+    return script(place, "target", {"rollout": [taught, untaught]})
+
+
+def register(place: Place, name: str, *line: str | None) -> None:
+    with Workspace(place.store_path) as workspace:
+        add_command(workspace, register_command(name, [part or "" for part in line]))
+
+
+def candidate_of(place: Place, tasks: Path | None = None) -> str:
+    """Return the id of a candidate that holds the rule; the tasks of the file are added first."""
+    with Workspace(place.store_path) as workspace:
+        if tasks:
+            assert add_tasks(workspace, str(place.skill_path), file=str(tasks)).added == N_TASKS
+        proposed = propose_edits(workspace, str(place.skill_path), [{"op": "append", "content": RULE}])
+    assert proposed.candidate_id
+    return proposed.candidate_id
+
+
+def stored(place: Place, sql: str) -> list[tuple[object, ...]]:
+    pool = Pool(place.store_path)
+    try:
+        return list(pool.rows(sql))
+    finally:
+        pool.close()
+
+
+def test_a_registered_command_decides_a_promotion_test_from_the_terminal_to_the_file(cli: Cli, place: Place) -> None:
+    added = parsed(
+        cli("judges", "add", "says-right", "--yes", "--json", "--", GREP, "-q", "right", "answer.txt",
+            store=place.store_path)
+    )  # fmt: skip
+    assert (added["exit"], added["limit"], added["replaced"]) == (1, None, False)
+    tasks = tasks_with(place, {"kind": "command", "name": "says-right"})
+    assert parsed(cli("tasks", "add", place.skill_path, tasks, "--json", store=place.store_path))["added"] == N_TASKS
+    candidate = candidate_of(place)
+    result = parsed(cli("evaluate", candidate, "--target", target(place), "--json", store=place.store_path))
+    assert result["verdict"] == "accept"
+    reasons = stored(place, "select hard, reason from trial")
+    assert {hard for hard, _ in reasons} == {0, 1}
+    level = f"[confined: {added['confined']}]"
+    assert all(level in str(reason) and "'says-right'" in str(reason) for _, reason in reasons)
+    promoted = cli("promote", candidate, "--yes", "--simulated", "--json", store=place.store_path)
+    assert parsed(promoted)["status"] == "promoted"
+    assert RULE in place.main.read_text()
+
+
+def test_a_task_that_names_an_unregistered_command_is_rejected_with_the_way_to_register_it(
+    cli: Cli, place: Place
+) -> None:
+    tasks = tasks_with(place, {"kind": "all", "judges": [{"kind": "command", "name": "unit-tests"}]})
+    for action in ("add", "check"):
+        done = cli("tasks", action, place.skill_path, tasks, store=place.store_path)
+        assert done.returncode == 1
+        assert (
+            "no command 'unit-tests' is registered as a judge: a person does that at a terminal, with "
+            "'skillopt-mcp judges add unit-tests -- PROGRAM ARGS'"
+        ) in " ".join(done.stderr.split())
+    assert stored(place, "select count(*) from task") == [(0,)]
+
+
+def test_a_command_that_was_removed_is_missed_before_anything_is_asked(cli: Cli, place: Place) -> None:
+    register(place, "says-right", GREP, "-q", "right", "answer.txt")
+    tasks = tasks_with(place, {"kind": "command", "name": "says-right"})
+    candidate = candidate_of(place, tasks)
+    assert cli("judges", "remove", "says-right", store=place.store_path).stdout == "'says-right' judges no more.\n"
+    done = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
+    assert (done.returncode, "no command 'says-right' is registered" in done.stderr) == (1, True)
+    assert stored(place, "select count(*) from call") == [(0,)]
+    assert cli("judges", "remove", "says-right", store=place.store_path).returncode == 1
+
+
+def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_said(cli: Cli, place: Place) -> None:
+    names = ("anything", "parrot", "strict")
+    register(place, "anything", shutil.which("true"))
+    register(place, "parrot", GREP, "-q", "word", "answer.txt")
+    register(place, "strict", GREP, "-q", "right", "answer.txt")
+    rows = [
+        {"prompt": f"The word of {name}?", "judge": {"kind": "command", "name": name}, "id": name} for name in names
+    ]
+    with Workspace(place.store_path) as workspace:
+        assert add_tasks(workspace, str(place.skill_path), rows).added == len(names)
+    found = json.loads(cli("tasks", "check", place.skill_path, "--json", store=place.store_path).stdout)
+    assert found["problems"] == [
+        "task 'anything': an empty answer passes: the command expects too little",
+        "task 'parrot': the prompt itself passes as an answer: whoever repeats it is right",
+    ]
+
+
+def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_is_spent(
+    cli: Cli, place: Place
+) -> None:
+    tasks = tasks_with(place, {"kind": "rubric", "rubric": "The answer is right."})
+    candidate = candidate_of(place, tasks)
+    without = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
+    assert without.returncode == 1
+    assert without.stderr == ("error: no backend is set for the role 'judge': start with --judge BACKEND:MODEL\n")
+    assert stored(place, "select count(*) from call") == [(0,)]
+    grades = [{"match": "the right word", "reply": '{"reasoning": "so", "grade": "all"}'}, '{"grade": "none"}']
+    judge = script(place, "judge", {"judge": grades})
+    result = parsed(
+        cli("evaluate", candidate, "--target", target(place), "--judge", judge, "--json", store=place.store_path)
+    )
+    assert result["verdict"] == "accept"
+    assert " judged by scripted:" in str(result["backend"])
+    assert stored(place, "select distinct role, stage from call order by role") == [
+        ("judge", "judge"), ("target", "rollout"),
+    ]  # fmt: skip
+
+
+def test_only_recorded_calls_of_a_tool_count_never_what_the_answer_says_of_them(cli: Cli, place: Place) -> None:
+    tasks = tasks_with(place, {"kind": "tool_called", "name": "look_up", "arguments": {"what": "word"}})
+    candidate = candidate_of(place, tasks)
+    result = parsed(cli("evaluate", candidate, "--target", target(place), "--json", store=place.store_path))
+    assert (result["verdict"], result["base"]["mean"], result["candidate"]["mean"]) == ("accept", 0.0, 1.0)  # type: ignore[index]
+
+
+def test_tasks_that_judge_the_form_alone_are_not_tested_and_the_error_says_why(cli: Cli, place: Place) -> None:
+    tasks = tasks_with(place, {"kind": "length", "min": 3})
+    done = cli("evaluate", candidate_of(place, tasks), "--target", target(place), store=place.store_path)
+    assert done.returncode == 1
+    assert "all 6 held-out tasks judge the form of an answer alone" in done.stderr
+    assert stored(place, "select count(*) from call") == [(0,)]
+
+
+def test_what_is_registered_is_shown_and_nothing_runs_without_a_yes(cli: Cli, place: Place, tmp_path: Path) -> None:
+    trace = tmp_path / "here" / "ran"
+    done = cli("judges", "add", "touches", "--time", 5, "--", shutil.which("touch"), trace, store=place.store_path)
+    assert (done.returncode, trace.exists()) == (1, False)
+    assert f"touch {trace}" in done.stdout
+    assert "ended after 5 s" in done.stdout
+    assert "confined by" in done.stdout
+    assert "agree beforehand with --yes" in done.stderr
+    assert parsed(cli("judges", "list", "--json", store=place.store_path)) == {"judges": []}
+
+
+def test_a_list_names_the_line_the_limits_and_a_program_that_has_changed(cli: Cli, place: Place, public: Path) -> None:
+    program = public / "check.sh"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    line = ("--", program, "--json", "--", "-x")
+    added = cli("judges", "add", "mine", "--time", 5, "--memory", 512, "--yes", *line, store=place.store_path)
+    assert added.returncode == 0, added.stderr
+    [row] = parsed(cli("judges", "--json", store=place.store_path))["judges"]  # type: ignore[misc]
+    assert row["argv"] == [str(program), "--json", "--", "-x"]
+    assert (row["time_s"], row["memory_mb"], row["changed"]) == (5.0, 512, False)
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert (
+        "mine  (its program has changed: it is not run; register it anew)"
+        in cli("judges", "list", store=place.store_path).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("add", "x", "--yes"), "the program is missing"),
+        (("add", "x", "--yes", "--", "no-such-program-here"), "'no-such-program-here' is not found"),
+        (("add", "X Y", "--yes", "--", GREP), "cannot name a command"),
+        (("add", "x", "--time", "-1", "--yes", "--", GREP), "--time '-1' is not possible"),
+        (("add", "x", "--reads", "/no/such/folder", "--yes", "--", GREP), "'/no/such/folder' is no absolute path"),
+        (("add", "x", "--yes", "--", "/bin/sh", "-c", "exit 127"), "cannot judge"),
+        (("remove", "x"), "no command 'x' is registered"),
+    ],
+)
+def test_what_could_never_judge_is_told_in_one_line_and_not_registered(
+    cli: Cli, place: Place, arguments: tuple[str, ...], told: str
+) -> None:
+    done = cli("judges", *arguments, store=place.store_path)
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert parsed(cli("judges", "list", "--json", store=place.store_path)) == {"judges": []}
+
+
+def test_the_usage_of_add_tells_where_the_program_stands(cli: Cli) -> None:
+    assert "NAME -- PROGRAM" in " ".join(cli("judges", "add", "--help").stdout.split())

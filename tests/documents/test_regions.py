@@ -1,0 +1,143 @@
+"""Regions: what the engine itself writes between markers, with every other byte left alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.documents.appendix import HEADING, clean_note, compacted, notes_in, with_notes
+from skillopt_mcp.documents.regions import Region, region_text, with_region
+from skillopt_mcp.documents.spans import parse
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.guard import findings
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+
+FRONT = "---\nname: a\ndescription: B.\n---\n"
+SLOW = "<!-- SLOW_UPDATE_START -->\nold\n<!-- SLOW_UPDATE_END -->\n"
+NOTES = "<!-- APPENDIX_START -->\n<!-- APPENDIX_END -->\n"
+
+
+def skill(text: str) -> SkillFiles:
+    return SkillFiles((SkillFile(MAIN_FILE, text.encode(), executable=True), SkillFile("references/a.md", b"x")))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{FRONT}# A\n\n{SLOW}\nend\n", f"{FRONT}# A\n\n{SLOW.replace('old', 'new')}\nend\n"),
+        ("# A\n", f"# A\n\n{SLOW.replace('old', 'new')}"),
+        ("# A", f"# A\n\n{SLOW.replace('old', 'new')}"),
+        ("# A\r\n", f"# A\n\n{SLOW.replace('old', 'new')}".replace("\n", "\r\n")),
+        ("", SLOW.replace("old", "new")),
+        (f"```\n{SLOW}```\n", f"```\n{SLOW}```\n\n{SLOW.replace('old', 'new')}"),
+        (f"# A\n\n{NOTES}", f"# A\n\n{NOTES}\n{SLOW.replace('old', 'new')}"),
+        ("<!--SLOW_UPDATE_START-->x<!--SLOW_UPDATE_END-->", "<!--SLOW_UPDATE_START-->\nnew\n<!--SLOW_UPDATE_END-->"),
+    ],
+)
+def test_a_region_is_written_in_its_place_or_at_the_end(before: str, after: str) -> None:
+    files = with_region(skill(before), "SLOW_UPDATE", "new\n")
+    assert files == skill(before).replaced(SkillFile(MAIN_FILE, after.encode(), executable=True))
+    assert region_text(files, "SLOW_UPDATE") == "new"
+
+
+def test_an_empty_text_leaves_the_markers() -> None:
+    files = with_region(skill(SLOW), "SLOW_UPDATE", " \n")
+    assert files.main == b"<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n"
+    assert region_text(files, "SLOW_UPDATE") == ""
+
+
+def test_a_skill_without_a_region_has_no_text_in_it() -> None:
+    assert region_text(skill("# A\n"), "APPENDIX") == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        (SLOW, "<!-- APPENDIX_START -->"),
+        (SLOW, "<!-- slow_update_end"),
+        (SLOW, "a\0b"),
+        (SLOW, "\ud800"),
+        (f"{SLOW}\n```\ncode\n```\n", "```\nan open fence"),
+        ("<!-- SLOW_UPDATE_START -->\nno end\n", "new"),
+    ],
+)
+def test_a_text_that_would_move_a_border_is_refused(before: str, text: str) -> None:
+    with pytest.raises(BadInput):
+        with_region(skill(before), "SLOW_UPDATE", text)
+
+
+def test_a_skill_without_its_main_file_has_no_place_for_a_region() -> None:
+    with pytest.raises(BadInput, match="has no SKILL"):
+        with_region(SkillFiles(()), "APPENDIX", "x")
+
+
+PIECES = st.sampled_from(
+    ["# A", "text", "```", "~~~", "", SLOW, NOTES, "---", "> x", "<!-- APPENDIX_START -->", "\t", "- a"]
+)
+TEXTS = st.builds("\n".join, st.lists(PIECES, max_size=6))
+
+
+@given(
+    TEXTS,
+    st.sampled_from(["", FRONT]),
+    st.sampled_from(["\n", "\r\n"]),
+    TEXTS,
+    st.sampled_from(["SLOW_UPDATE", "APPENDIX"]),
+)
+def test_whatever_is_written_everything_around_it_stays(
+    body: str, front: str, ending: str, text: str, name: Region
+) -> None:
+    before = skill((front + body).replace("\n", ending))
+    try:
+        after = with_region(before, name, text)
+    except BadInput:
+        return
+    found, own = parse(after.main).region(name), parse(before.main).region(name)
+    assert found is not None
+    assert region_text(after, name) == text.replace("\r\n", "\n").strip()
+    if own:
+        assert after.main[: found[0]] == before.main[: own[0]]
+        assert after.main[found[1] :] == before.main[own[1] :]
+    else:
+        assert after.main.startswith(before.main)
+    assert after.get("references/a.md") == before.get("references/a.md")
+
+
+def test_the_markers_that_the_engine_writes_are_no_finding() -> None:
+    before = skill(f"{FRONT}# A\n")
+    after = with_notes(with_region(before, "SLOW_UPDATE", "- Look twice."), ["Mind the rule."], 5)
+    assert findings(before, after) == ()
+
+
+def test_notes_are_kept_under_a_heading_and_read_back() -> None:
+    files = with_notes(skill("# A\n"), ["One.", "Two."], 5)
+    assert region_text(files, "APPENDIX") == f"{HEADING}\n\n- One.\n- Two."
+    assert notes_in(files) == ("One.", "Two.")
+    assert notes_in(with_notes(files, ["Three."], 2)) == ("Two.", "Three.")
+
+
+def test_notes_that_are_alike_become_one_in_the_latest_words_and_place() -> None:
+    old = ["Check the rule on dates before you answer.", "Be brief."]
+    assert compacted(old, ["check the rule on dates, before you answer!"], 5) == (
+        "Be brief.",
+        "check the rule on dates, before you answer!",
+    )
+    assert compacted(old, ["Check the rule on units first."], 5)[0] == old[0]
+
+
+@given(st.lists(st.sampled_from(["a b", "A b.", "c", "d e f"]), max_size=8), st.integers(0, 4))
+def test_there_are_never_more_notes_than_allowed_and_none_twice(notes: list[str], most: int) -> None:
+    kept = compacted(notes[:3], notes[3:], most)
+    assert len(kept) <= (most or len(notes))
+    assert len({note.casefold().rstrip(".") for note in kept}) == len(kept)
+    assert compacted(kept, [], most) == kept
+
+
+@pytest.mark.parametrize("text", ["", " - ", "x" * 301, "a <!-- APPENDIX_END --> b", "use ```code```", "..."])
+def test_what_cannot_be_a_note_is_none(text: str) -> None:
+    assert clean_note(text) is None
+
+
+def test_a_note_is_one_line() -> None:
+    assert clean_note("- Mind\n  the rule. ") == "Mind the rule."

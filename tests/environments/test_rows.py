@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.environments.items import question_task
+from skillopt_mcp.environments.options import accepted, parse_options, plain_value
+from skillopt_mcp.environments.qa import open_qa
+from skillopt_mcp.environments.rows import read_rows, read_splits, split_named
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.records.judging import F1
+from skillopt_mcp.records.tasks import SPLITS
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def rows(n: int, prefix: str) -> str:
+    return "".join(json.dumps({"question": f"{prefix} {i}?", "answers": [str(i)]}) + "\n" for i in range(n))
+
+
+@pytest.fixture
+def splits(tmp_path: Path) -> Path:
+    """Return a folder of splits in all three formats."""
+    put(tmp_path / "train" / "a.jsonl", rows(2, "train"))
+    put(tmp_path / "train" / "b.json", json.dumps([{"question": "more?", "answer": "yes", "task_type": "yes/no"}]))
+    put(tmp_path / "val.jsonl", rows(2, "val"))
+    put(
+        tmp_path / "test.csv",
+        'id,question,answers,context\nq1,"Where, exactly?","[""here"", ""there""]",\nq2,Why?,so,"a\nb"\n',
+    )
+    put(tmp_path / "README.md", "about")
+    put(tmp_path / ".hidden" / "x.json", "[]")
+    return tmp_path
+
+
+def test_a_folder_of_splits_is_read_whatever_its_formats(splits: Path) -> None:
+    found = read_splits(splits)
+    assert {split: len(found[split]) for split in SPLITS} == {"train": 3, "val": 2, "test": 2}
+    assert found["test"] == [
+        {"id": "q1", "question": "Where, exactly?", "answers": '["here", "there"]'},
+        {"id": "q2", "question": "Why?", "answers": "so", "context": "a\nb"},
+    ]
+
+
+def test_the_splits_may_have_the_names_that_skillopt_gives_them(tmp_path: Path) -> None:
+    for name in ("train", "valid_seen", "valid_unseen"):
+        put(tmp_path / name / "items.json", rows(1, name))
+    assert [len(each) for each in read_splits(tmp_path).values()] == [1, 1, 1]
+    assert [split_named(name) for name in ("selection", "valid_unseen", "val")] == ["val", "test", "val"]
+
+
+@pytest.mark.parametrize(("name", "near"), [("dev", "val"), ("Train", "train"), ("vall", "val"), ("testing", "test")])
+def test_an_unknown_split_is_an_error_that_names_the_nearest(splits: Path, name: str, near: str) -> None:
+    put(splits / name / "x.json", "[]")
+    with pytest.raises(BadInput, match=f'unknown split "{name}": did you mean "{near}"'):
+        read_splits(splits)
+
+
+def test_a_split_that_is_missing_or_there_twice_is_an_error(splits: Path, tmp_path: Path) -> None:
+    put(splits / "valid_seen.json", "[]")
+    with pytest.raises(BadInput, match=r"has the split 'val' twice: 'val\.jsonl' and 'valid_seen\.json'|twice"):
+        read_splits(splits)
+    (splits / "valid_seen.json").unlink()
+    (splits / "val.jsonl").unlink()
+    with pytest.raises(BadInput, match="has no 'val': a folder of splits holds train, val and test"):
+        read_splits(splits)
+    (splits / "val").mkdir()
+    with pytest.raises(BadInput, match="holds no rows"):
+        read_splits(splits)
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_splits(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3\n", "row 3 has not as many cells as the header"),
+        ("a,b\n1,2,3\n", "row 2 has not as many cells as the header"),
+        ('a\n"x\n', "is not CSV"),
+        ('a\n"x"y\n', "is not CSV"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        read_rows(put(tmp_path / "t.csv", text))
+    assert message in str(error.value)
+
+
+def test_a_table_may_hold_tasks_with_their_judges_as_json(tmp_path: Path) -> None:
+    judge = json.dumps({"kind": "exact", "expected": "4"}).replace('"', '""')
+    path = put(tmp_path / "t.csv", f'prompt,judge,tags\n2+2?,"{judge}","[""sum""]"\n')
+    assert read_rows(path) == [{"prompt": "2+2?", "judge": {"kind": "exact", "expected": "4"}, "tags": ["sum"]}]
+
+
+def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
+    item = {
+        "id": 7,
+        "question": "Which city?",
+        "answers": ["Zurich", "Zürich"],
+        "context": "A lake.",
+        "task_type": "geo",
+    }
+    task = question_task(item, "val")
+    assert task.prompt.startswith("Context:\nA lake.\n\nQuestion: Which city?")
+    assert "rich" not in task.prompt.replace("Which", "")
+    assert (task.name, task.split, task.tags) == ("7", "val", ("geo",))
+    assert task.judge == F1(kind="f1", expected=["Zurich", "Zürich"], exact=True)
+    assert question_task({"question": "q?", "answer": 4}).judge == F1(kind="f1", expected="4", exact=True)
+    assert question_task({"question": "q?", "ground_truth": '["a", "b"]'}).judge == F1(
+        kind="f1", expected=["a", "b"], exact=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"question": "q?"}, "has no answers"),
+        ({"question": "q?", "answers": []}, "has no answers"),
+        ({"question": "q?", "answers": [{"a": 1}]}, "has no answers"),
+        ({"question": " ", "answers": ["a"]}, "the question is empty"),
+        ({"question": ["q"], "answers": ["a"]}, "question must be a text"),
+        ({"question": "q?", "answers": ["a"], "anwser": "b"}, 'unknown field "anwser"'),
+        ({"question": "q?", "answers": [""]}, "f1 judge"),
+    ],
+)
+def test_what_is_no_question_is_told(item: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        question_task(item)
+    assert message in str(error.value)
+
+
+def test_the_reference_environment_is_a_folder_of_questions(splits: Path) -> None:
+    environment = open_qa(str(splits))
+    assert environment.name == f"qa:{splits}"
+    assert environment.task_types == ["qa", "yes/no"]
+    assert [task.prompt.splitlines()[0] for task in environment.tasks("val")] == [
+        "Question: val 0?",
+        "Question: val 1?",
+    ]
+    assert all(task.split == split for split in SPLITS for task in environment.tasks(split))
+    same = open_qa(str(splits)).version
+    put(splits / "val.jsonl", rows(3, "val"))
+    assert same == environment.version != open_qa(str(splits)).version
+
+
+def test_a_row_that_is_no_question_is_named_with_its_place(splits: Path) -> None:
+    put(splits / "val.jsonl", rows(1, "val") + '{"question": "q?"}\n')
+    with pytest.raises(BadInput, match=r"val row 2 .*has no answers"):
+        open_qa(str(splits)).tasks("train")
+    put(splits / "val.jsonl", "[1]")
+    with pytest.raises(BadInput, match="val row 1 is no question"):
+        open_qa(str(splits)).tasks("train")
+    with pytest.raises(BadInput, match="needs a folder: write 'qa:FOLDER'"):
+        open_qa("")
+
+
+def test_a_place_that_is_no_file_never_hangs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in ("pipe.csv", "missing.csv", "a\0b.csv", "x" * 5_000):
+        with pytest.raises(BadInput) as error:
+            read_rows(tmp_path / name)
+        assert len(str(error.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3), ("-2", -2), ("0.5", 0.5), (".5", 0.5), ("1e3", 1000.0), ("yes", True), ("Off", False), ("~", None),
+     ("2:1:7", "2:1:7"), ("9" * 5_000, "9" * 5_000), ("1_000", "1_000"), ("nan", "nan"), ("inf", "inf"), ("٣", "٣")],
+)  # fmt: skip
+def test_a_plain_word_is_a_number_a_truth_value_or_a_text(text: str, value: object) -> None:
+    assert plain_value(text) == value
+    assert type(plain_value(text)) is type(value)
+
+
+def test_options_are_given_once_each_and_only_known_ones() -> None:
+    assert parse_options("a=1, b = x ,ratio=2:1:7") == {"a": 1, "b": "x", "ratio": "2:1:7"}
+    assert parse_options("") == {}
+    for text in ("a", "a=1,a=2", "=1"):
+        with pytest.raises(BadInput, match="write each setting once, as name=value"):
+            parse_options(text)
+    with pytest.raises(BadInput, match='unknown setting "sed": did you mean "seed"'):
+        accepted({"sed": 1}, ("seed", "workers"))

@@ -1,0 +1,214 @@
+"""Skillopt adapter: what is made of an adapter's items, rows and faults; `tests/peers` has the real package."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.environments.base import RolloutFailed
+from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt
+from skillopt_mcp.environments.skillopt_rows import asked, rolled
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.records.calls import Message
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.records.tasks import SPLITS, Task
+
+SKILL = SkillFiles((SkillFile("SKILL.md", b"say the answer"),))
+ITEM = {"id": "q1", "question": "Where is it?", "answers": ["Zurich", "ZRH"], "task_type": "geo"}
+
+
+class ListAdapter:
+    """An adapter without a data loader, whose environments are lists of items."""
+
+    rows: ClassVar[list[object]] = []
+
+    def __init__(self, size: int = 2, workers: int = 4) -> None:
+        self.size, self.workers = size, workers
+        self.config: dict[str, object] = {}
+
+    def setup(self, cfg: dict[str, object]) -> None:
+        self.config = cfg
+
+    def get_dataloader(self) -> object:
+        return None
+
+    def build_env_from_batch(self, batch: object, **kwargs: object) -> object:
+        raise AssertionError("there is no data loader")
+
+    def build_train_env(self, batch_size: int, seed: int, **kwargs: object) -> object:
+        return [{"id": f"{seed}-{n}", "question": "Same?", "secret": f"s{n}s"} for n in range(batch_size)]
+
+    def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: object) -> object:
+        return [{"id": f"{split}-{n}", "question": f"{split} {n}?", "secret": f"s{n}s"} for n in range(env_num)]
+
+    def rollout(self, env_manager: object, skill_content: str, out_dir: str, **kwargs: object) -> object:
+        assert isinstance(env_manager, list)
+        (item,) = env_manager
+        Path(out_dir, "results.jsonl").write_text("x")
+        return [
+            {"id": item["id"], "hard": int("answer" in skill_content), "soft": 0.5, "predicted_answer": item["secret"]}
+        ]
+
+    def get_task_types(self) -> list[str]:
+        return ["guess"]
+
+
+class Simulator(ListAdapter):
+    """An adapter whose environments are no lists: a task is its seed."""
+
+    def build_train_env(self, batch_size: int, seed: int, **kwargs: object) -> object:
+        return {"seed": seed, "n": batch_size}
+
+    def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: object) -> object:
+        return {"seed": seed, "n": env_num, "split": split}
+
+    def rollout(self, env_manager: object, skill_content: str, out_dir: str, **kwargs: object) -> object:
+        assert isinstance(env_manager, dict)
+        assert env_manager["n"] == 1
+        return [{"id": "episode", "hard": 0, "soft": env_manager["seed"] % 2, "response": str(env_manager["seed"])}]
+
+
+COUNTS = {"n_train": 3, "n_val": 2, "n_test": 2}
+
+
+def stored(environment: SkillOptEnvironment, split: str, n: int) -> Task:
+    """Return a task of the environment as the store gives it back."""
+    new = environment.tasks(split)[n]  # type: ignore[arg-type]
+    return Task(n, 1, new.name or "", new.prompt, new.judge, split, new.digest, new.tags)  # type: ignore[arg-type]
+
+
+def test_an_adapter_without_data_gives_as_many_tasks_as_are_asked_for() -> None:
+    environment = SkillOptEnvironment(ListAdapter(), "mine", COUNTS)
+    tasks = {split: environment.tasks(split) for split in SPLITS}
+    assert {split: len(each) for split, each in tasks.items()} == {"train": 3, "val": 2, "test": 2}
+    everything = [task for each in tasks.values() for task in each]
+    assert len({task.digest for task in everything}) == len({task.name for task in everything}) == 7
+    assert all(task.tags == ("guess",) and task.judge.kind == "environment" for task in everything)
+    assert not any("s0s" in task.prompt for task in everything)
+    assert environment.tasks("val") == SkillOptEnvironment(ListAdapter(), "mine", COUNTS).tasks("val")
+    with pytest.raises(BadInput, match="has no data set: say how many train tasks to build, with n_train=N"):
+        SkillOptEnvironment(ListAdapter(), "mine").tasks("train")
+
+
+def test_a_rollout_is_the_adapters_own_with_the_whole_skill() -> None:
+    environment = SkillOptEnvironment(ListAdapter(), "mine", COUNTS)
+    found = environment.rollout(stored(environment, "val", 1), SKILL, "run/1")
+    assert (found.answer, found.hard, found.soft) == ("s1s", True, 0.5)
+    assert environment.rollout(stored(environment, "val", 0), SkillFiles(()), "run/1").hard is False
+    gone = Task(1, 1, "val/gone", "p", stored(environment, "val", 0).judge, "val", "d")
+    with pytest.raises(RolloutFailed, match='has no task "val/gone": its data changed'):
+        environment.rollout(gone, SKILL, "run/1")
+
+
+def test_a_simulators_task_is_its_seed() -> None:
+    environment = SkillOptEnvironment(Simulator(), "sim", COUNTS | {"seed": 7})
+    answers = [environment.rollout(stored(environment, "train", n), SKILL, "d").answer for n in range(3)]
+    assert answers == ["8", "9", "10"]
+    assert environment.rollout(stored(environment, "test", 0), SKILL, "d").answer == "2000008"
+    assert len({task.digest for split in SPLITS for task in environment.tasks(split)}) == 7
+
+
+def test_the_version_changes_with_the_data() -> None:
+    versions = {SkillOptEnvironment(Simulator(), "sim", COUNTS | {"seed": seed}).version for seed in (7, 7, 8)}
+    assert len(versions) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([], "gave 0 results"),
+        ([ITEM | {"hard": 1, "soft": 1.0}] * 2, "gave 2 results"),
+        (None, "gave 0 results"),
+        ([3], "gave 1 results"),
+        ([{"id": "q2", "hard": 1, "soft": 1.0}], "gave the result of task 'q2' instead of 'q1'"),
+        ([{"id": "q1", "hard": 1}], "scored hard 1 and soft None"),
+        ([{"id": "q1", "hard": 0.5, "soft": 0.5}], "scored hard 0.5"),
+        ([{"id": "q1", "hard": 1, "soft": float("nan")}], "soft nan"),
+        ([{"id": "q1", "hard": 1, "soft": 7}], "soft 7"),
+        ([{"id": "q1", "hard": 0, "soft": 0.0, "agent_ok": False, "fail_reason": "error: 429"}], "error: 429"),
+        ([{"id": "q1", "hard": 0, "soft": 0.0, "phase": "timeout"}], "the agent gave no answer"),
+    ],
+)
+def test_a_row_without_a_score_is_no_zero(tmp_path: Path, row: object, message: str) -> None:
+    with pytest.raises(RolloutFailed) as failed:
+        rolled(row, "q1", ITEM, tmp_path)
+    assert message in str(failed.value)
+
+
+def test_the_reason_is_for_people_and_the_hint_never_tells_what_was_expected(tmp_path: Path) -> None:
+    row = {"id": "q1", "hard": 0, "soft": 0.0, "predicted_answer": "Bern"}
+    open_reason = rolled([row | {"fail_reason": "the answer is too long"}], "q1", ITEM, tmp_path)
+    assert (open_reason.reason, open_reason.hint) == ("the answer is too long",) * 2
+    for reason in ("predicted 'Bern' but expected ['Zurich', 'ZRH']", "EM=0: wanted zurich"):
+        told = rolled([row | {"fail_reason": reason}], "q1", ITEM, tmp_path)
+        assert (told.reason, told.hint) == (reason, "")
+
+
+@given(st.text(min_size=2, max_size=12).filter(lambda text: text.strip() == text))
+def test_no_hint_holds_a_hidden_text_of_the_item(hidden: str) -> None:
+    item = {"id": "q1", "question": "?", "meta": {"deep": [1, hidden]}}
+    row = {"id": "q1", "hard": 0, "soft": 0.0, "fail_reason": f"it was {hidden}!"}
+    assert rolled([row], "q1", item, Path("nowhere")).hint == ""
+
+
+def test_a_note_of_the_expected_answer_is_no_message(tmp_path: Path) -> None:
+    place = tmp_path / "predictions" / "q1"
+    place.mkdir(parents=True)
+    conversation = [
+        {"type": "message", "turn": 1, "content": "It is Zurich."},
+        {"role": "system", "content": "[EVALUATION] gold: ['Zurich', 'ZRH']"},
+        {"role": "user", "content": "Where is it?"},
+        "noise", {"content": 3},
+    ]  # fmt: skip
+    (place / "conversation.json").write_text(json.dumps(conversation))
+    found = rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", ITEM, tmp_path)
+    assert found.messages == (Message("assistant", "It is Zurich."), Message("user", "Where is it?"))
+    (place / "conversation.json").write_text("[" * 5_000)
+    assert rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", ITEM, tmp_path).messages == ()
+
+
+def test_what_is_asked_is_the_question_and_its_context_alone() -> None:
+    assert asked(ITEM | {"context": "A lake."}) == "Where is it?\n\nContext:\nA lake."
+    assert asked({"id": "q2", "ground_truth": "x"}) == "Item q2"
+
+
+@pytest.fixture
+def adapters(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a module that holds an adapter."""
+    module = ModuleType("made_up_adapters")
+    module.ListAdapter = ListAdapter  # type: ignore[attr-defined]
+    module.number = 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module.__name__
+
+
+def test_an_adapter_is_named_by_its_class_and_its_settings(adapters: str) -> None:
+    spec = f"{adapters}:ListAdapter,size=5,n_train=1,n_val=1,n_test=1,seed=3"
+    environment = open_skillopt(spec)
+    assert environment.name == f"skillopt:{spec}"
+    assert environment.task_types == ["guess"]
+    assert environment.tasks("train")[0].name == "train/3-0"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("{}:Gone", "cannot be imported"),
+        ("no_such_module:X", "cannot be imported"),
+        ("", "cannot be imported"),
+        ("{}:number", "is no class"),
+        ("{}:ListAdapter,sise=3", 'unknown setting "sise": did you mean "size"?'),
+        ("{}:ListAdapter,size", "write each setting once"),
+    ],
+)
+def test_what_is_no_adapter_is_told(adapters: str, spec: str, message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        open_skillopt(spec.format(adapters))
+    assert message in str(error.value)

@@ -1,0 +1,107 @@
+"""Agent replaying: a small replay whose decisions are known, run with any backend; as a program, in its own process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent_models import Asked
+from scripted_model import ToolCall, Turn
+
+from skillopt_mcp.backends.api.messages import ROLLOUT
+from skillopt_mcp.backends.scripted import Rule
+from skillopt_mcp.operations.replaying import go_on_or_start, replay
+from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+
+NAME = "clerk"
+RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two")]
+CONFIG = Config(epochs=2, batch=4, minibatch=4, max_pairs=4, slow_update=False, meta_skill=False)
+N_TASKS = 12
+N_ROLLOUTS = 28
+
+
+def patch(rule: str, **more: object) -> str:
+    return json.dumps({"reasoning": "it failed", "edits": [{"op": "append", "content": f"- {rule}"}], **more})
+
+
+def teaching(**more: object) -> list[dict[str, object]]:
+    """Return rules that answer with the first lesson that is not in the evidence yet."""
+    return [{"match": RULES[0], "reply": patch(RULES[1], **more)}, {"reply": patch(RULES[0], **more)}]
+
+
+SCRIPT: dict[str, list[dict[str, object]]] = {
+    "rollout": [
+        *({"match": [rule, f"of kind {rule.split()[1][:-1]}"], "reply": "right"} for rule in RULES),
+        {"reply": "wrong"},
+    ],
+    "reflect": teaching(),
+    "merge": teaching(merged_from=[[1, 2]]),
+    "rank": [{"reply": '{"reasoning": "", "ranking": [1]}'}],
+}
+
+
+def opening(host: str) -> ToolCall:
+    """Return the call by which a model of a host opens the skill."""
+    if host == "codex":
+        return ToolCall("exec_command", {"cmd": f"cat .agents/skills/{NAME}/SKILL.md"}, server="")
+    return ToolCall("Skill", {"skill": NAME}, server="")
+
+
+def is_rollout(asked: Asked) -> bool:
+    return bool({"Skill", "exec_command"} & set(asked.tools))
+
+
+def answering_the_script(host: str) -> Callable[[Asked], Turn]:
+    """Return a model that first opens the skill, and then answers as the script does."""
+
+    def answer(asked: Asked) -> Turn:
+        if is_rollout(asked):
+            return [_matching("rollout", asked.text)] if asked.n_results else [opening(host)]
+        assert ROLLOUT not in asked.text
+        marks = {"merge": "merged_from", "rank": '"ranking"'}
+        return [_matching(next((name for name, mark in marks.items() if mark in asked.text), "reflect"), asked.text)]
+
+    return answer
+
+
+def _matching(stage: str, text: str) -> str:
+    return next(rule.reply for rule in map(Rule.model_validate, SCRIPT[stage]) if rule.matches(text))
+
+
+@contextmanager
+def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
+    skill = folder / "skills" / NAME / "SKILL.md"
+    if not skill.exists():
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {NAME}\ndescription: Does things.\n---\n# Clerk\n\n- Do things.\n")
+    with Workspace(folder / "store" / "s.db", target=spec, optimizer=spec, project=folder) as made:
+        judge = {"kind": "exact", "expected": "right"}
+        prompts = [f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}." for n in range(N_TASKS)]
+        add_tasks(made, str(skill.parent), [{"prompt": prompt, "judge": judge} for prompt in prompts])
+        for role in ("target", "optimizer"):
+            backend = made.backend(role)
+            # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
+            backend.name = backend.fingerprint = "the same"
+        yield made
+
+
+def replayed(folder: Path, spec: str) -> Replayed:
+    """Return the outcome of the run in a folder, gone on with where it stopped."""
+    with workspace(folder, spec) as made:
+        return replay(made, go_on_or_start(made, str(folder / "skills" / NAME), CONFIG))
+
+
+def decided(result: Replayed) -> dict[str, object]:
+    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd"})
+
+
+if __name__ == "__main__":
+    tempfile.tempdir = sys.argv[1]
+    replayed(Path(sys.argv[2]), sys.argv[3])

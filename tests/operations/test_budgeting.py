@@ -1,0 +1,104 @@
+"""Budgets of runs: refused when they cannot hold, a clean stop when they are reached, the same end when raised."""
+
+import pytest
+from workshop import SIMULATION, Place, use
+
+from skillopt_mcp.backends.api.openai import open_openai
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.errors import BadInput, CapReached
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.budgeting import check_caps
+from skillopt_mcp.operations.estimating import estimate_run
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.forecasting import Forecast, forecast
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.budgets import Caps
+
+CONFIG = Config(epochs=2, batch=10, max_pairs=40)
+
+
+def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place: Place, workspace: Workspace) -> None:
+    free = place.open(store="free.db")
+    place.add_tasks(free)
+    straight = replay(free, start_run(free, "ledger-clerk", CONFIG))
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    n_stops = 0
+    for n in range(40, 10_000, 40):
+        workspace.caps = Caps(calls=n)
+        try:
+            result = replay(workspace, run)
+            break
+        except CapReached:
+            n_stops += 1
+            assert workspace.store.runs.get_run(run.id).status == "stopped"
+            assert workspace.store.budgets.get_spent(run.id).calls == n
+    assert n_stops > 3
+    assert result == straight
+    assert workspace.store.budgets.get_spent(run.id).calls == result.n_calls
+
+
+def test_the_promotion_test_of_a_run_spends_the_budget_of_the_run(place: Place, workspace: Workspace) -> None:
+    result = replay(workspace, run := start_run(workspace, "ledger-clerk", CONFIG))
+    assert result.n_pairs
+    spent = workspace.store.budgets.get_spent(run.id)
+    assert (spent.calls, spent.tokens) == (result.n_calls, result.tokens_in + result.tokens_out)
+
+
+def test_a_test_stops_at_its_cap_and_goes_on_under_a_higher_one(place: Place, workspace: Workspace) -> None:
+    candidate_id = place.propose(workspace)
+    workspace.caps = Caps(calls=10)
+    with pytest.raises(CapReached):
+        evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=40))
+    workspace.caps = Caps(calls=1000)
+    assert evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=40)).verdict == "accept"
+
+
+def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Place, workspace: Workspace) -> None:
+    use(workspace, Scripted(lambda _: "42", name=SIMULATION))
+    workspace.caps = Caps(tokens=1000)
+    with pytest.raises(BadInput, match="sets no limit to an answer"):
+        start_run(workspace, "ledger-clerk", CONFIG)
+    assert workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "caps", "told"),
+    [
+        ("", Caps(usd=1.0), "write max_tokens=N in its spec"),
+        ("", Caps(tokens=1000), "write max_tokens=N in its spec"),
+        (",max_tokens=100", Caps(usd=1.0), "the price of .* is not known"),
+        (",max_tokens=100", Caps(usd=0.0), "--max-usd 0.0 lets nothing happen"),
+        ("", Caps(calls=-1), "--max-calls -1 lets nothing happen"),
+    ],
+)
+def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, told: str) -> None:
+    backend = open_openai(f"m,base_url=http://127.0.0.1:9{options}", {})
+    with pytest.raises(BadInput, match=told):
+        check_caps(caps, {"target": backend})
+
+
+@pytest.mark.parametrize(
+    ("options", "caps"),
+    [
+        ("", Caps(calls=1, minutes=1.0)),
+        (",max_tokens=100", Caps(tokens=1)),
+        (",max_tokens=100,price_in=1,price_out=2", Caps(usd=0.01)),
+    ],
+)
+def test_a_cap_that_can_hold_is_taken(options: str, caps: Caps) -> None:
+    check_caps(caps, {"target": open_openai(f"m,base_url=http://127.0.0.1:9{options}", {})})
+
+
+def test_what_a_run_may_take_is_told_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:
+    estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
+    assert forecast(workspace, estimate) == Forecast()
+    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+    told = forecast(workspace, estimate, 8)
+    assert told.tokens is not None
+    assert told.minutes is not None
+    assert result.tokens_in + result.tokens_out < told.tokens < 20 * (result.tokens_in + result.tokens_out)
+    assert told.usd == 0.0
+    assert 0 < told.minutes < 1
+    assert forecast(place.open(target="simulated:placebo"), estimate) == Forecast()

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from workshop import SEED, Place, use
+
+from skillopt_mcp.backends.environment import Rolling
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.environments.base import Rolled
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.operations.choosing import chosen_tasks
+from skillopt_mcp.operations.estimating import estimate_run
+from skillopt_mcp.operations.replaying import go_on_or_start, start_run
+from skillopt_mcp.operations.results import Rejected
+from skillopt_mcp.operations.tasks import add_data_set, add_environment
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.tasks import NewTask, Split, Task
+from skillopt_mcp.settings.splitting import SplitPlan, split_plan
+from skillopt_mcp.splits import EQUAL_SHARES
+
+KINDS = ("sum", "sum", "sum", "date")
+
+
+class Maze:
+    """An environment that attempts its tasks itself."""
+
+    name = "maze"
+    version = "1"
+    task_types = ("maze",)
+
+    def tasks(self, split: Split) -> list[NewTask]:
+        judge = parse_judge({"kind": "environment", "name": self.name})
+        return [NewTask(f"{split} maze {n}", judge, f"{split}-{n}", tags=("maze",)) for n in range(4)]
+
+    def rollout(self, task: Task, files: object, draw: str) -> Rolled:
+        return Rolled("out", True, 1.0)
+
+
+@pytest.fixture
+def tagged(place: Place) -> Workspace:
+    """Return a workspace with 120 tasks of two kinds, three quarters of them sums."""
+    workspace = place.open()
+    tracked = workspace.skill(str(place.skill))
+    new = [replace(task, tags=(KINDS[n % 4],)) for n, task in enumerate(make_tasks(120, SEED))]
+    workspace.store.tasks.add_tasks(tracked.id, new, EQUAL_SHARES)
+    return workspace
+
+
+def counted(workspace: Workspace, config: Config) -> dict[str, Counter[str]]:
+    tasks = chosen_tasks(workspace, workspace.skill("ledger-clerk"), config)
+    return {split: Counter(task.tags[0] for task in tasks if task.split == split) for split in ("train", "val", "test")}
+
+
+def test_a_limit_keeps_every_kind_of_task_in_its_share(tagged: Workspace) -> None:
+    whole = counted(tagged, Config())
+    assert [each.total() for each in whole.values()] == [40, 40, 40]
+    found = counted(tagged, Config(limit_train=8, limit_val=12))
+    assert found["test"] == whole["test"]
+    for split, n in (("train", 8), ("val", 12)):
+        assert found[split].total() == n
+        assert abs(found[split]["sum"] - n * whole[split]["sum"] / 40) <= 1
+
+
+def test_the_seed_chooses_and_the_order_of_adding_does_not(tagged: Workspace) -> None:
+    skill = tagged.skill("ledger-clerk")
+    first = chosen_tasks(tagged, skill, Config(limit_train=8))
+    assert first == chosen_tasks(tagged, skill, Config(limit_train=8))
+    assert first != chosen_tasks(tagged, skill, Config(limit_train=8, seed=1))
+    assert [task.id for task in first] == sorted(task.id for task in first)
+
+
+def test_a_run_and_its_estimate_hold_to_the_limits(tagged: Workspace) -> None:
+    config = Config(limit_train=8, limit_val=5, limit_test=6, batch=4, epochs=2)
+    run = start_run(tagged, "ledger-clerk", config)
+    assert len(run.tasks) == 19
+    estimate = estimate_run(tagged, "ledger-clerk", config)
+    assert (estimate.n_train, estimate.n_val, estimate.n_steps) == (8, 5, 4)
+
+
+def test_the_same_run_goes_on_and_another_begins_anew(tagged: Workspace) -> None:
+    config = Config(epochs=1, limit_train=8)
+    run = go_on_or_start(tagged, "ledger-clerk", config)
+    assert go_on_or_start(tagged, "ledger-clerk", config).id == run.id
+    assert go_on_or_start(tagged, "ledger-clerk", Config(epochs=2, limit_train=8)).id != run.id
+    tagged.store.runs.set_status(run.id, "stopped")
+    assert go_on_or_start(tagged, "ledger-clerk", config).id == run.id
+    tagged.store.runs.set_status(run.id, "finished", "{}")
+    assert go_on_or_start(tagged, "ledger-clerk", config).id != run.id
+
+
+def test_an_environment_brings_its_tasks_and_attempts_no_others(tagged: Workspace) -> None:
+    added = add_environment(tagged, "ledger-clerk", Maze())
+    assert (added.added, added.splits.train) == (12, 44)
+    assert add_environment(tagged, "ledger-clerk", Maze()).duplicates == 12
+    assert [each.total() for each in counted(tagged, Config()).values()] == [40, 40, 40]
+    use(tagged, Rolling(Maze()))
+    assert [each["maze"] for each in counted(tagged, Config()).values()] == [4, 4, 4]
+    assert [each.total() for each in counted(tagged, Config()).values()] == [4, 4, 4]
+
+
+def test_an_environment_without_tasks_is_told(tagged: Workspace) -> None:
+    class Empty(Maze):
+        def tasks(self, split: Split) -> list[NewTask]:
+            return []
+
+    with pytest.raises(BadInput, match="the environment 'maze' has no tasks"):
+        add_environment(tagged, "ledger-clerk", Empty())
+
+
+RATIO = split_plan("ratio")
+
+
+def questions(path: Path, order: range) -> Path:
+    lines = [f'{{"question": "What is {n}?", "answers": ["{n}"]}}\n' for n in order]
+    path.write_text("".join(lines))
+    return path
+
+
+def splits_of(workspace: Workspace) -> dict[str, str]:
+    return {task.prompt: task.split for task in workspace.store.tasks.list_tasks(1)}
+
+
+def test_a_ratio_draws_the_splits_by_seed_whatever_the_order_of_the_file(place: Place) -> None:
+    drawn = []
+    for name, order, seed in (("a", range(100), 42), ("b", range(99, -1, -1), 42), ("c", range(100), 43)):
+        workspace = place.open(store=f"{name}.db")
+        path = questions(place.folder / f"{name}.jsonl", order)
+        added = add_data_set(workspace, str(place.skill), path, SplitPlan(mode="ratio", seed=seed))
+        assert (added.splits.train, added.splits.val, added.splits.test) == (20, 10, 70)
+        drawn.append(splits_of(workspace))
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]
+
+
+def test_a_ratio_leaves_no_split_empty_and_no_stored_task_moves(place: Place) -> None:
+    workspace = place.open()
+    path = questions(place.folder / "q.jsonl", range(3))
+    assert add_data_set(workspace, str(place.skill), path, RATIO).splits.model_dump() == {
+        "train": 1,
+        "val": 1,
+        "test": 1,
+    }
+    before = splits_of(workspace)
+    grown = add_data_set(workspace, str(place.skill), questions(path, range(50)), RATIO)
+    assert (grown.duplicates, grown.splits.model_dump()) == (3, {"train": 10, "val": 5, "test": 35})
+    assert before.items() <= splits_of(workspace).items()
+
+
+def test_a_folder_of_splits_is_taken_as_it_is(place: Place) -> None:
+    workspace = place.open()
+    folder = place.folder / "data"
+    for split, n in (("train", 4), ("valid_seen", 3), ("test", 2)):
+        (folder / split).mkdir(parents=True)
+        questions(folder / split / "items.jsonl", range(n * 100, n * 100 + n))
+    (folder / "test" / "more.jsonl").write_text('{"question": "bad"}\n')
+    added = add_data_set(workspace, str(place.skill), folder, split_plan("split_dir"))
+    assert added.splits.model_dump() == {"train": 4, "val": 3, "test": 2}
+    assert added.rejected == [
+        Rejected(index=9, reason="the question has no answers: give answers, a list of texts any one of which is right")
+    ]
+    (folder / "test" / "more.jsonl").write_text('{"question": "q", "answers": ["a"], "split": "train"}\n')
+    with pytest.raises(BadInput, match='a row in test says that its split is "train"'):
+        add_data_set(workspace, str(place.skill), folder, split_plan("split_dir"))

@@ -1,0 +1,254 @@
+"""Calibrating, racing, crediting, rotating, and other gates on old evidence: what each pays, tells and keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+from workshop import LESSONS, PLACEBO, Place, as_if_real, right_when_taught, use
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, SkillOptError
+from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.gates.racing import RaceRule
+from skillopt_mcp.gates.recompute import recomputed
+from skillopt_mcp.operations.calibrating import calibrate
+from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.policies import replay_policy
+from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.racing import race_candidates
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.rotating import rotate_worn_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.tasks import Split
+
+HARMS = "- Answer with nothing but the word no."
+
+
+def passing(rate: Callable[[Rollout], float]) -> Scripted:
+    """Return a target that passes with this probability, by a chance that the call's key decides."""
+
+    def answer(call: Call) -> Answer:
+        assert isinstance(call.request, Rollout)
+        chance = int.from_bytes(hashlib.sha256(call.key("world")).digest()[:8], "big") / (1 << 64)
+        expected = call.request.task.judge.model_dump()["expected"]
+        return str(expected) if chance < rate(call.request) else "no"
+
+    return Scripted(answer)
+
+
+def by_text(rollout: Rollout) -> float:
+    """Return the pass rate of a version by what it holds."""
+    text = rollout.files.text
+    return 0.5 + 0.4 * (LESSONS in text) - 0.4 * (HARMS in text)
+
+
+def splits_asked(target: Scripted) -> set[Split]:
+    """Return the splits whose tasks the target attempted."""
+    return {call.request.task.split for call in target.calls if isinstance(call.request, Rollout)}
+
+
+def bundle(place: Place, workspace: Workspace, *contents: str) -> str:
+    """Return a candidate of one edit per content."""
+    edits = [{"op": "append", "content": content} for content in contents]
+    proposed = propose_edits(workspace, str(place.skill), edits)
+    assert proposed.candidate_id
+    return proposed.candidate_id
+
+
+def test_calibration_tells_flips_failures_costs_and_what_a_gain_takes(place: Place, workspace: Workspace) -> None:
+    target = passing(lambda rollout: 0.7)
+    use(workspace, target)
+    found = calibrate(workspace, "ledger-clerk", 100, gain=0.16)
+    assert (found.n_pairs, target.n_calls, splits_asked(target)) == (100, 200, {"test"})
+    assert found.flip_rate == pytest.approx(0.42, abs=0.12)
+    assert found.failure_rate == pytest.approx(0.3, abs=0.1)
+    assert found.smallest_gain is not None
+    assert 0.1 < found.smallest_gain < 0.3
+    (row,) = found.gains
+    assert row.pairs is not None
+    assert (row.gain, row.pairs > 100, 0.3 < row.power < 1) == (0.16, True, True)
+    assert (found.alpha, found.usd_per_rollout) == (pytest.approx(0.0304, abs=1e-4), None)
+    again = calibrate(workspace, "ledger-clerk", 100, gain=0.16)
+    assert (again, target.n_calls) == (found, 200)
+    version = workspace.skill("ledger-clerk").live_version
+    decision = workspace.store.decisions.latest(1, "calibrate", version, version)
+    assert decision is not None
+    assert recomputed(decision.gate, decision.inputs) == decision.verdict == "measured"
+
+
+def test_where_nothing_fails_an_evaluation_says_that_it_cannot_succeed(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(lambda rollout: 1.0))
+    found = calibrate(workspace, "ledger-clerk", 30)
+    assert found.smallest_gain is None
+    assert found.gains == []
+    assert found.reason.startswith("this test can hardly accept anything: the live version fails 0.0% of these tasks")
+    result = evaluate_candidate(workspace, place.propose(workspace), rule=ConfirmRule(max_pairs=12))
+    assert result.verdict == "undecided"
+    assert "so no candidate can gain more, and 12 pairs do not show that much" in result.reason
+
+
+def test_a_test_with_too_few_pairs_says_so_without_any_calibration(place: Place, workspace: Workspace) -> None:
+    result = evaluate_candidate(workspace, place.propose(workspace, PLACEBO), rule=ConfirmRule(max_pairs=3))
+    assert "this test cannot accept anything: at an error rate of 0.03" in result.reason
+    assert "and 3 are allowed" in result.reason
+
+
+def test_calibration_without_tasks_or_answers_is_an_error_and_no_number(place: Place) -> None:
+    workspace = place.open()
+    workspace.skill(str(place.skill))
+    with pytest.raises(BadInput, match="no held-out task"):
+        calibrate(workspace, "ledger-clerk")
+    place.add_tasks(workspace, 9)
+    use(workspace, Scripted(lambda call: BackendFault("refusal", "no")))
+    with pytest.raises(SkillOptError):
+        calibrate(workspace, "ledger-clerk", 6)
+    for wrong in ({"n_pairs": 0}, {"gain": 0.0}, {"gain": 2.0}):
+        with pytest.raises(BadInput):
+            calibrate(workspace, "ledger-clerk", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_race_shares_the_live_version_drops_the_hopeless_and_accepts_nobody(
+    place: Place, workspace: Workspace
+) -> None:
+    target = passing(by_text)
+    use(workspace, target)
+    good, bad = place.propose(workspace), place.propose(workspace, HARMS)
+    found = race_candidates(workspace, [bad, good], RaceRule(max_laps=40), no_skill=True)
+    by_arm = {row.arm: row for row in found.rows}
+    assert found.leader == good
+    assert by_arm[bad].dropped
+    assert by_arm[bad].n < by_arm[good].n <= found.laps
+    assert set(by_arm) == {good, bad, "no skill"}
+    assert splits_asked(target) == {"val"}
+    n_calls = target.n_calls
+    assert race_candidates(workspace, [bad, good], RaceRule(max_laps=40), no_skill=True) == found
+    assert target.n_calls == n_calls
+    assert promote_skill(workspace, good, Consent.PERSON_SIMULATED).status == "refused"
+
+
+def test_only_candidates_of_one_version_race(place: Place, workspace: Workspace) -> None:
+    first = place.propose(workspace)
+    with pytest.raises(BadInput, match="no candidate was named"):
+        race_candidates(workspace, [])
+    with pytest.raises(NotFound):
+        race_candidates(workspace, [first, "c-000000000000"])
+    place.main.write_text(place.main.read_text() + "\n- Mine.\n")
+    with pytest.raises(BadInput, match="one version of one skill"):
+        race_candidates(workspace, [first, place.propose(workspace, PLACEBO)])
+
+
+def test_two_processes_do_not_run_one_contest_at_once(place: Place, workspace: Workspace) -> None:
+    candidate = place.propose(workspace)
+
+    def racing(rollout: Rollout) -> float:
+        with pytest.raises(Busy, match="another process is at 'race-"):
+            race_candidates(workspace, [candidate])
+        return 0.5
+
+    use(workspace, passing(racing))
+    assert race_candidates(workspace, [candidate], RaceRule(max_laps=1)).laps == 1
+
+
+def test_credit_tells_edits_apart_and_keeps_a_smaller_candidate(place: Place, workspace: Workspace) -> None:
+    target = passing(by_text)
+    use(workspace, target)
+    whole = bundle(place, workspace, LESSONS, HARMS)
+    found = credit_candidate(workspace, whole, CreditRule())
+    assert [row.verdict for row in found.rows] == ["helps", "harms"]
+    assert found.rows[1].gain < 0 < found.rows[0].gain
+    assert splits_asked(target) == {"val"}
+    assert found.rescued_id is not None
+    kept = workspace.store.candidates.get_candidate(found.rescued_id)
+    files = workspace.store.skills.get_files(kept.skill_id, kept.version_id)
+    assert (LESSONS in files.text, HARMS in files.text) == (True, False)
+    assert evaluate_candidate(workspace, kept.id).verdict == "accept"
+
+
+def test_the_good_part_of_a_rejected_bundle_is_rescued(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(by_text))
+    whole = bundle(place, workspace, LESSONS, HARMS, PLACEBO)
+    found = rescue_candidate(workspace, whole)
+    assert found.rows[0].verdict == "kept"
+    assert found.rows[1].verdict == "left out"
+    assert found.rescued_id is not None
+
+
+def test_a_candidate_of_one_edit_has_nothing_to_tell_apart(place: Place, workspace: Workspace) -> None:
+    candidate = place.propose(workspace)
+    for operation in (credit_candidate, rescue_candidate):
+        with pytest.raises(BadInput, match="has 1 applied edits of its own"):
+            operation(workspace, candidate)
+
+
+def test_worn_test_tasks_move_into_train_and_the_move_is_on_record(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(lambda rollout: 0.5))
+    for n in range(2):
+        evaluate_candidate(workspace, place.propose(workspace, f"- Note {n}."), rule=ConfirmRule(max_pairs=16))
+    skill = workspace.skill("ledger-clerk")
+    looks = workspace.store.tasks.list_looks(skill.id)
+    twice = [task_id for task_id, n in looks.items() if n == 2]
+    assert 0 < len(twice) < len(looks) == 30
+    found = rotate_worn_tasks(workspace, "ledger-clerk", 2)
+    assert (len(found.rotated), found.most_looks) == (len(twice), 2)
+    assert (found.splits.train, found.splits.test) == (30 + len(twice), 30 - len(twice))
+    by_id = {task.id: task for task in workspace.store.tasks.list_tasks(skill.id)}
+    assert all(by_id[task_id].split == "train" for task_id in twice)
+    assert rotate_worn_tasks(workspace, "ledger-clerk", 2).rotated == []
+
+
+def test_the_last_test_tasks_and_those_of_an_unfinished_run_stay(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(lambda rollout: 0.5))
+    evaluate_candidate(workspace, place.propose(workspace, "- Note."), rule=ConfirmRule(max_pairs=40))
+    use(workspace, as_if_real(), "optimizer")
+    start_run(workspace, "ledger-clerk", Config())
+    with pytest.raises(Refused, match="is unfinished and its tasks are frozen"):
+        rotate_worn_tasks(workspace, "ledger-clerk", 1)
+    evaluate_candidate(workspace, place.propose(workspace, "- Other."), rule=ConfirmRule(max_pairs=400))
+    with pytest.raises(Refused, match="add fresh test tasks first"):
+        rotate_worn_tasks(workspace, "ledger-clerk", 1)
+    with pytest.raises(BadInput):
+        rotate_worn_tasks(workspace, "ledger-clerk", 0)
+
+
+def test_another_gate_answers_from_recorded_rows_without_a_model(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", Config(epochs=1, batch=10))
+    replay(workspace, run)
+    idle = Scripted(right_when_taught)
+    use(workspace, idle, "target", "optimizer")
+    same = replay_policy(workspace, run.id, "strict")
+    assert same.n_differing == 0
+    assert all(row.other == row.verdict for row in same.rows)
+    assert same.rows
+    for policy in ("fresh", "paired_se", "no_regression", "confirm"):
+        other = replay_policy(workspace, "ledger-clerk", policy)
+        assert (other.run_id, len(other.rows)) == (run.id, len(same.rows))
+    assert idle.n_calls == 0
+    with pytest.raises(BadInput, match="no gate is called 'luck'"):
+        replay_policy(workspace, "ledger-clerk", "luck")
+
+
+def test_a_shorter_skill_is_accepted_when_a_larger_loss_is_excluded(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(lambda rollout: 0.9))
+    filler = next(line for line in place.main.read_text().splitlines() if line.startswith("- "))
+    proposed = propose_edits(workspace, str(place.skill), [{"op": "delete", "target": filler}])
+    assert proposed.candidate_id
+    rule = no_worse(0.2)
+    result = evaluate_candidate(workspace, proposed.candidate_id, rule=rule)
+    assert (result.verdict, result.claim) == ("accept", "worse by no more than 0.2 on these 30 held-out tasks")
+    assert evaluate_candidate(workspace, proposed.candidate_id).claim == result.claim
+    with pytest.raises(Refused, match=r"begun for another claim \(worse by no more than 0.2\)"):
+        evaluate_candidate(workspace, proposed.candidate_id, rule=no_worse(0.3))
+    assert promote_skill(workspace, proposed.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def test_a_longer_skill_that_is_no_worse_is_no_reason_to_promote(place: Place, workspace: Workspace) -> None:
+    with pytest.raises(BadInput, match="is not shorter than the live version"):
+        evaluate_candidate(workspace, place.propose(workspace), rule=no_worse(0.1))

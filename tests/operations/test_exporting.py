@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from workshop import Place
+
+from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.operations.exporting import check_folder, export_run
+from skillopt_mcp.operations.listing_runs import list_runs
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.skills import SkillFile, SkillFiles, short
+
+CONFIG = Config(epochs=2, batch=15, max_pairs=40)
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    """Return every file's inode: a file that was written anew has another."""
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_is_there_as_files(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    result = replay(workspace, run)
+    out = place.folder / "out"
+    done = export_run(workspace, run.id, out)
+    steps = workspace.store.runs.list_steps(run.id)
+    best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
+    assert (out / "best_skill.md").read_bytes() == (out / "best_skill" / "SKILL.md").read_bytes() == best.main
+    assert json.loads((out / "history.json").read_text()) == [step.model_dump(mode="json") for step in steps]
+    assert json.loads((out / "summary.json").read_text())["verdict"] == result.verdict
+    assert json.loads((out / "run.json").read_text())["config"]["epochs"] == 2
+    assert "step epoch budget" in (out / "report.md").read_text()
+    for step in steps:
+        place_of = out / "steps" / f"step_{step.n:04d}"
+        current = workspace.store.skills.get_files(run.skill_id, step.current_version)
+        assert (out / "skills" / f"skill_v{step.n:04d}.md").read_bytes() == current.main
+        if step.candidate_version:
+            candidate = workspace.store.skills.get_files(run.skill_id, step.candidate_version)
+            assert (place_of / "candidate_skill.md").read_bytes() == candidate.main
+            patch = json.loads((place_of / "patch.json").read_text())
+            assert sum(edit["status"] == "applied" for edit in patch["edits"]) == step.n_applied
+            assert (out / "versions" / short(step.candidate_version) / "SKILL.md").read_bytes() == candidate.main
+    assert done.n_written == len(stamps(out)) - len(best.files)
+    assert not list(out.rglob(".writing-*"))
+
+
+def test_a_second_export_writes_only_what_changed(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    out = place.folder / "out"
+
+    def stop(progress) -> None:  # type: ignore[no-untyped-def]
+        if progress.stage == "step" and progress.n_done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(workspace, run, stop)
+    first = export_run(workspace, run.id, out)
+    assert first.n_steps == 2
+    before = stamps(out)
+    assert export_run(workspace, run.id, out).n_written == 0
+    replay(workspace, run)
+    again = export_run(workspace, run.id, out)
+    after = stamps(out)
+    assert again.n_steps == len(workspace.store.runs.list_steps(run.id)) > 2
+    kept = [name for name in before if name.startswith(("versions/", "steps/")) and before[name] == after[name]]
+    assert len(kept) == len([name for name in before if name.startswith(("versions/", "steps/"))])
+
+
+def test_the_folder_of_the_best_skill_holds_no_file_of_another_version(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    out = place.folder / "out"
+    export_run(workspace, run.id, out)
+    (out / "best_skill" / "old.md").write_text("left over")
+    export_run(workspace, run.id, out)
+    assert [path.name for path in (out / "best_skill").iterdir()] == ["SKILL.md"]
+
+
+def test_a_skill_of_several_files_is_written_whole(place: Place, workspace: Workspace) -> None:
+    (place.skill / "scripts").mkdir()
+    (place.skill / "scripts" / "run.sh").write_text("#!/bin/sh\n")
+    (place.skill / "scripts" / "run.sh").chmod(0o755)
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    export_run(workspace, run.id, place.folder / "out")
+    script = place.folder / "out" / "best_skill" / "scripts" / "run.sh"
+    assert script.read_text() == "#!/bin/sh\n"
+    assert script.stat().st_mode & 0o111
+
+
+def test_a_folder_that_is_in_use_is_left_alone(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    mine = place.folder / "mine"
+    mine.mkdir()
+    check_folder(mine)
+    (mine / "best_skill.md").write_text("mine")
+    with pytest.raises(BadInput, match="is in use: name an empty folder"):
+        export_run(workspace, run.id, mine)
+    assert [path.name for path in mine.iterdir()] == ["best_skill.md"]
+    out = place.folder / "out"
+    export_run(workspace, run.id, out)
+    other = start_run(workspace, "ledger-clerk", Config(epochs=1))
+    with pytest.raises(BadInput, match=f"holds run '{run.id}'"):
+        export_run(workspace, other.id, out)
+    with pytest.raises(BadInput, match=f"holds run '{run.id}'"):
+        check_folder(out)
+    with pytest.raises(BadInput, match="cannot be used"):
+        check_folder(mine / "best_skill.md")
+    with pytest.raises(NotFound):
+        export_run(workspace, "r-000000000000", place.folder / "new")
+    assert not (place.folder / "new").exists()
+
+
+def test_a_file_is_there_whole_or_not_at_all(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    out = place.folder / "out"
+    export_run(workspace, run.id, out)
+    whole = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    changed = SkillFiles((SkillFile("SKILL.md", b"changed"),))
+    monkeypatch.setattr(type(workspace.store.skills), "get_files", lambda *_: changed)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(BadInput, match="cannot be written \\(No space left on device\\)"):
+        export_run(workspace, run.id, out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == whole
+
+
+def test_runs_are_listed_with_what_they_reached_and_used(place: Place, workspace: Workspace) -> None:
+    assert list_runs(workspace).next_step == "No run yet: skillopt-mcp replay SKILL"
+    first = start_run(workspace, "ledger-clerk", CONFIG)
+    result = replay(workspace, first)
+    second = start_run(workspace, "ledger-clerk", Config(epochs=1))
+    listed = list_runs(workspace)
+    assert {row.id for row in listed.runs} == {first.id, second.id}
+    assert listed.next_step == "skillopt-mcp replay ledger-clerk --resume"
+    row = next(row for row in listed.runs if row.id == first.id)
+    assert (row.status, row.n_steps, row.verdict) == ("finished", len(result.steps), result.verdict)
+    assert (row.n_calls, row.best, row.usd) == (result.n_calls, result.steps[-1].best, 0.0)
+    assert row.tokens > 0
+    assert row.started_at.endswith("Z")
+    assert list_runs(workspace, "ledger-clerk").runs == listed.runs
+    with pytest.raises(NotFound):
+        list_runs(workspace, "nobody")

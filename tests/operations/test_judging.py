@@ -1,0 +1,168 @@
+"""Judging: who judges is known, and able to, before anything is spent; whose evidence it is stays with the verdict."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from workshop import LESSONS, SEED, SIMULATION, Place, as_if_real, use
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.errors import BackendError, Refused
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.judges.command import register_command
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.operations.estimating import estimate_run
+from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.judging import evidence_of, judges_for, origins
+from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.confirmation import open_test, run_test
+from skillopt_mcp.records.judging import All, JudgeSpec, Rubric
+from skillopt_mcp.records.tasks import NewTask, Split
+from skillopt_mcp.splits import EQUAL_SHARES
+
+RUBRIC = Rubric(kind="rubric", rubric="The answer is an amount.", votes=3)
+FORM = parse_judge({"kind": "length", "min": 2})
+CONFIG = Config(epochs=1, batch=10, max_pairs=20)
+
+
+def all_pass(name: str = "scripted-judge") -> Scripted:
+    """Return a judge that finds every rubric fulfilled."""
+    return Scripted(lambda _: '{"grade": "all"}', name=name)
+
+
+def with_rubrics(place: Place, n: int = 30) -> Workspace:
+    """Return a workspace with tasks of the simulated world, which a judge model has to look at too."""
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    tasks = [replace(task, judge=All(kind="all", judges=[task.judge, RUBRIC])) for task in make_tasks(n, SEED)]
+    workspace.store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
+    return workspace
+
+
+def add(workspace: Workspace, place: Place, judge: JudgeSpec, n: int = 12, split: Split | None = "test") -> None:
+    tasks = [NewTask(f"What is {n}?", judge, split=split) for n in range(n)]
+    workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, EQUAL_SHARES)
+
+
+def test_tasks_with_rule_judges_need_nobody_to_judge_them(workspace: Workspace) -> None:
+    tasks = workspace.store.tasks.list_tasks(workspace.skill("ledger-clerk").id)
+    assert judges_for(workspace.store, tasks, pytest.fail) is None
+    assert workspace.backends_for(tasks).keys() == {"target"}
+    assert evidence_of(workspace.backends_for(tasks)) == workspace.backend("target").fingerprint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")
+def test_a_program_that_has_changed_since_it_was_registered_is_found_out_before_anything_is_asked(
+    place: Place, tmp_path: Path
+) -> None:
+    workspace = place.open()
+    program = tmp_path / "check"
+    shutil.copy(shutil.which("true") or "/bin/true", program)
+    workspace.store.commands.register(register_command("check", [str(program)]))
+    add(workspace, place, parse_judge({"kind": "command", "name": "check"}))
+    target = Scripted(lambda _: "an answer")
+    use(workspace, target)
+    candidate = place.propose(workspace)
+    program.write_text("#!/bin/sh\nexit 0\n")
+    with pytest.raises(BackendError, match="the program of the judge command 'check' has changed"):
+        evaluate_candidate(workspace, candidate)
+    assert target.n_calls == 0
+
+
+def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) -> None:
+    workspace = with_rubrics(place)
+    candidate = place.propose(workspace)
+    rule = ConfirmRule(max_pairs=8)
+    use(workspace, all_pass("judge-one"), "judge")
+    first = evaluate_candidate(workspace, candidate, None, rule=rule)
+    use(workspace, all_pass("judge-two"), "judge")
+    second = evaluate_candidate(workspace, candidate, None, rule=rule)
+    made = workspace.store.candidates.get_candidate(candidate)
+    tests = workspace.store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id)
+    assert [test.j for test in tests] == [2, 1]
+    assert second.alpha < first.alpha
+    assert [origins(test.backend)[1].split("+")[0] for test in tests] == ["judge-two", "judge-one"]
+
+
+def test_what_a_simulation_judged_is_no_evidence_of_a_real_model(place: Place) -> None:
+    workspace = with_rubrics(place)
+    use(workspace, as_if_real())
+    use(workspace, all_pass(), "judge")
+    tasks = workspace.store.tasks.list_tasks(workspace.skill("ledger-clerk").id)
+    assert not is_simulated(workspace.backend("target").fingerprint)
+    assert is_simulated(evidence_of(workspace.backends_for(tasks)))
+
+
+def test_a_run_is_frozen_with_its_judge_and_told_so(place: Place) -> None:
+    workspace = with_rubrics(place)
+    with pytest.raises(BackendError, match=r"role 'judge': start with --judge BACKEND:MODEL$"):
+        start_run(workspace, "ledger-clerk", CONFIG)
+    judge = all_pass()
+    use(workspace, judge, "judge")
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    assert (run.judge, workspace.store.runs.get_run(run.id)) == ("scripted-judge", run)
+    use(workspace, all_pass("another"), "judge")
+    with pytest.raises(Refused, match="and judge 'scripted-judge': resume it with these"):
+        replay(workspace, run)
+    use(workspace, judge, "judge")
+    assert replay(workspace, run).status == "finished"
+    rows = {(row.role, row.stage): row for row in workspace.store.calls.ledger(run.id)}
+    assert rows["judge", "judge"].n_calls == 3 * rows["target", "rollout"].n_calls
+    assert "judge scripted-judge" in inspect(workspace, run.id).text
+
+
+def test_the_calls_of_the_judge_are_estimated_before_they_are_spent(place: Place) -> None:
+    workspace = with_rubrics(place, 30)
+    estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
+    # Three votes on each of 10 train tasks, on 10 val tasks before and after the step, and on both arms of 20 pairs.
+    assert estimate.judge_calls == 3 * (10 + 2 * 10 + 2 * 20)
+
+
+def test_a_run_whose_held_out_tasks_judge_the_form_alone_confirms_nothing_and_says_why(place: Place) -> None:
+    workspace = place.open()
+    skill = workspace.skill(str(place.skill))
+    train = [replace(task, split="train") for task in make_tasks(20, SEED)]
+    workspace.store.tasks.add_tasks(skill.id, train, EQUAL_SHARES)
+    add(workspace, place, FORM, split="val")
+    before = workspace.live(skill).digest
+    answers = Scripted(
+        lambda call: "short" if call.request.digest.startswith(before) else "long enough", name=SIMULATION
+    )
+    use(workspace, answers)
+    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+    assert result.candidate_id
+    assert (result.verdict, result.n_pairs) == (None, 0)
+    assert (
+        result.reason == "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
+    )
+
+
+def test_a_test_that_judged_the_form_alone_promotes_nothing_though_it_accepted(place: Place) -> None:
+    workspace = place.open()
+    add(workspace, place, FORM)
+    candidate = workspace.store.candidates.get_candidate(place.propose(workspace))
+    files = [
+        workspace.store.skills.get_files(candidate.skill_id, version)
+        for version in (candidate.base_version, candidate.version_id)
+    ]
+    target = Scripted(lambda call: "long enough" if LESSONS in call.request.files.text else "short", name="real:model")  # type: ignore[union-attr]
+    tasks = workspace.store.tasks.list_tasks(candidate.skill_id)
+    test = open_test(workspace.store, (files[0], files[1]), tasks, target.fingerprint, ConfirmRule())
+    with Asker(workspace.store, {"target": target}, test.row.id) as ask:
+        assert run_test(test, workspace.store, ask).verdict == "accept"
+    before = place.main.read_bytes()
+    result = promote_skill(workspace, candidate.id, Consent.PERSON)
+    assert (result.status, result.reason) == (
+        "refused", "its test judged the form of answers alone (length, heading)",
+    )  # fmt: skip
+    assert place.main.read_bytes() == before

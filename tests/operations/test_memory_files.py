@@ -1,0 +1,147 @@
+"""Memory files (CLAUDE.md, AGENTS.md) train as documents of their own, behind the gates that skills have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from workshop import LESSONS, SEED, SIMULATION, Place
+
+from skillopt_mcp.backends.world import make_skill, make_tasks
+from skillopt_mcp.errors import BadInput, BadSkill
+from skillopt_mcp.folders import read_skill, skill_name
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.permitting import add_root
+from skillopt_mcp.operations.promoting import Consent, promote_skill, rollback_skill
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.recovery import recover
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.candidates import Promotion
+from skillopt_mcp.splits import EQUAL_SHARES
+
+PERSON = Consent.PERSON_SIMULATED
+
+
+@pytest.fixture
+def memory(place: Place) -> Path:
+    """Return a memory file in a project with other files beside it."""
+    project = place.folder / "project"
+    project.mkdir()
+    (project / "CLAUDE.md").write_bytes(make_skill(SEED).main)
+    (project / "main.py").write_text("print('not the memory')\n")
+    return project / "CLAUDE.md"
+
+
+@pytest.fixture
+def workspace(place: Place, memory: Path) -> Workspace:
+    workspace = place.open(SIMULATION)
+    tracked = workspace.skill(str(memory))
+    workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), EQUAL_SHARES)
+    return workspace
+
+
+def test_a_memory_file_is_one_document_under_its_own_name(memory: Path, workspace: Workspace) -> None:
+    files = read_skill(memory)
+    tracked = workspace.skill(str(memory))
+
+    assert [file.path for file in files.files] == ["CLAUDE.md"]
+    assert files.main == files.text.encode() == memory.read_bytes()
+    assert (tracked.name, tracked.path) == ("project:CLAUDE.md", str(memory))
+    assert workspace.skill("project:CLAUDE.md") == tracked
+    assert skill_name(memory) == tracked.name
+
+
+def test_a_bare_name_is_the_file_in_this_folder(memory: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(memory.parent)
+    assert place.open().skill("CLAUDE.md").path == str(memory)
+
+
+def test_training_a_memory_file_gains_and_the_promotion_writes_that_file_alone(
+    memory: Path, workspace: Workspace
+) -> None:
+    before = memory.read_bytes()
+    memory.chmod(0o600)
+    add_root(workspace, str(memory))
+    outcome = replay(workspace, start_run(workspace, str(memory), Config(batch=15, epochs=2, max_pairs=60)))
+    assert (outcome.verdict, outcome.skill) == ("accept", "project:CLAUDE.md")
+    assert outcome.candidate_id
+
+    promoted = promote_skill(workspace, outcome.candidate_id, PERSON)
+
+    assert promoted.status == "promoted"
+    assert memory.read_bytes() != before
+    assert memory.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in memory.parent.iterdir()) == ["CLAUDE.md", "main.py"]
+    assert rollback_skill(workspace, str(memory), None, Consent.PERSON).status == "rolled_back"
+    assert memory.read_bytes() == before
+
+
+def test_without_a_person_who_allows_it_a_memory_file_is_not_written(memory: Path, workspace: Workspace) -> None:
+    candidate_id = _accepted(memory, workspace)
+    refused = promote_skill(workspace, candidate_id, PERSON)
+    assert refused.status == "refused"
+    assert refused.next_step == f"A person can allow it: skillopt-mcp skills add-root '{memory}'"
+    assert LESSONS not in memory.read_text()
+
+    assert add_root(workspace, str(memory)) == memory
+    assert promote_skill(workspace, candidate_id, PERSON).status == "promoted"
+    assert LESSONS in memory.read_text()
+
+
+def test_allowing_a_memory_file_allows_nothing_beside_it(memory: Path, workspace: Workspace) -> None:
+    add_root(workspace, str(memory))
+    other = memory.with_name("AGENTS.md")
+    other.write_text("# Agents\n")
+    assert workspace.root_of(workspace.skill(str(memory))) == memory
+    assert workspace.root_of(workspace.skill(str(other))) is None
+
+
+def test_a_persons_edit_of_a_memory_file_is_kept(memory: Path, workspace: Workspace) -> None:
+    add_root(workspace, str(memory))
+    candidate_id = _accepted(memory, workspace)
+    memory.write_text("# Mine\n")
+    assert promote_skill(workspace, candidate_id, PERSON).status == "stale"
+    assert memory.read_text() == "# Mine\n"
+
+
+def test_a_promotion_that_was_killed_before_it_wrote_is_undone(memory: Path, workspace: Workspace) -> None:
+    candidate = workspace.store.candidates.get_candidate(_accepted(memory, workspace))
+    tracked = workspace.skill(str(memory))
+    workspace.store.promotions.begin(
+        Promotion(0, tracked.id, "promote", candidate.id, candidate.base_version, candidate.version_id, "pending",
+                  "accept", "a person", "")
+    )  # fmt: skip
+    left = memory.with_name(".skillopt-0123456789ab")
+    left.write_bytes(workspace.store.skills.get_files(tracked.id, candidate.version_id).main)
+
+    recover(workspace.store)
+
+    assert not left.exists()
+    assert workspace.store.promotions.list_pending() == []
+    assert read_skill(memory).digest == candidate.base_version
+
+
+def test_what_is_no_memory_file_to_train_is_refused(memory: Path, workspace: Workspace) -> None:
+    link = memory.with_name("AGENTS.md")
+    link.symlink_to(memory)
+    with pytest.raises(BadSkill, match=r'AGENTS\.md" is a link'):
+        workspace.skill(str(link))
+    with pytest.raises(BadSkill, match="does not exist"):
+        workspace.skill(str(memory.parent / "missing" / "CLAUDE.md"))
+    memory.write_bytes(b"\xff")
+    with pytest.raises(BadSkill, match=r'CLAUDE\.md" is not UTF-8'):
+        workspace.skill(str(memory))
+    with pytest.raises(BadInput, match="or a memory file"):
+        add_root(workspace, os.fspath(memory.with_name("main.py")))
+
+
+def _accepted(memory: Path, workspace: Workspace) -> str:
+    proposed = propose_edits(workspace, str(memory), [{"op": "append", "content": LESSONS}])
+    assert proposed.candidate_id
+    while (result := evaluate_candidate(workspace, proposed.candidate_id)).verdict == "undecided":
+        pass
+    assert result.verdict == "accept"
+    return proposed.candidate_id

@@ -1,0 +1,242 @@
+"""Python API: train a skill from a program, on an environment, with callbacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from workshop import LESSONS, SEED, SIMULATION, Place
+
+import skillopt_mcp
+from skillopt_mcp import (
+    Config,
+    Environment,
+    Message,
+    NewTask,
+    Progress,
+    Rolled,
+    RolloutFailed,
+    SkillFiles,
+    SkillOptError,
+    Task,
+    parse_judge,
+    train,
+)
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.training import StageName
+from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.records.tasks import Split
+
+CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=60, slow_update=False, meta_skill=False)
+LESSON = "Greet in Latin."
+PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSON}]})
+
+
+class Ledgers:
+    """The simulated world's tasks, for the target to do."""
+
+    name = "ledgers"
+    version = "1"
+    task_types = ("ledger",)
+
+    def tasks(self, split: Split) -> list[NewTask]:
+        places = {"train": range(0, 20), "val": range(20, 40), "test": range(40, 80)}
+        everything = make_tasks(80, SEED)
+        return [everything[n] for n in places[split]]
+
+
+class Greeting:
+    """An environment that attempts its tasks itself, and keeps to itself what it wants."""
+
+    version = "1"
+    task_types = ("greeting",)
+
+    def __init__(self, name: str = "greeting", broken: bool = False) -> None:
+        self.name, self.broken = name, broken
+        self.n_rollouts = 0
+
+    def tasks(self, split: Split) -> list[NewTask]:
+        judge = parse_judge({"kind": "environment", "name": self.name})
+        return [NewTask(f"greet guest {n} of {split}", judge, f"{split}-{n}", tags=("greeting",)) for n in range(8)]
+
+    async def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:
+        self.n_rollouts += 1
+        if self.broken:
+            raise RolloutFailed("nobody at the door")
+        taught = LESSON in files.text
+        return Rolled(
+            "salve" if taught else "hello", taught, float(taught), reason="wanted: salve", hint="another language",
+            messages=(Message("user", task.prompt),),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def store(place: Place) -> Path:
+    return place.store_path.with_name("api.db")
+
+
+def test_a_skill_is_trained_on_the_tasks_of_an_environment(place: Place, store: Path) -> None:
+    before = place.main.read_bytes()
+    environment: Environment = Ledgers()
+    found = train(place.skill, environment, CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store)
+    assert (found.status, found.skill, len(found.steps)) == ("finished", "ledger-clerk", 2)
+    assert (found.skill_path, found.store_path) == (str(place.skill), str(store))
+    assert found.best_skill.startswith("---\nname: ledger-clerk")
+    assert place.main.read_bytes() == before
+
+
+def test_an_environment_may_attempt_and_score_its_tasks_itself(place: Place, store: Path) -> None:
+    asked: list[Call] = []
+
+    def optimizer(call: Call) -> str:
+        asked.append(call)
+        return PATCH
+
+    environment = Greeting()
+    found = train(place.skill, environment, CONFIG, optimizer=Scripted(optimizer, name="fixed"), store=store)
+    assert LESSON in found.best_skill
+    assert (found.verdict, found.test_before, found.test_after) == ("accept", 0.0, 1.0)
+    assert found.reason.endswith("; scored by the environment 'greeting' itself")
+    assert found.backend == "env:greeting"
+    for call in asked:
+        assert isinstance(call.request, Question)
+        assert "salve" not in call.request.evidence.replace("hello", "")
+        assert "another language" in call.request.evidence or call.stage != "reflect"
+    with place.open(target="env:greeting", store="api.db") as workspace:
+        assert found.candidate_id
+        assert "scored by the environment 'greeting' itself" in inspect(workspace, found.candidate_id).text
+
+
+def test_a_verdict_of_an_environment_says_so_when_it_is_asked_again(place: Place, store: Path) -> None:
+    environment = Greeting()
+    config = CONFIG.model_copy(update={"max_pairs": 3})
+    found = train(place.skill, environment, config, optimizer=Scripted(lambda _: PATCH, name="fixed"), store=store)
+    assert found.verdict == "undecided"
+    with place.open(store="api.db") as workspace:
+        workspace._backends["target"] = skillopt_mcp.backends.environment.Rolling(environment)
+        assert found.candidate_id
+        again = evaluate_candidate(workspace, found.candidate_id)
+    assert (again.verdict, again.backend) == ("accept", "env:greeting@1")
+    assert again.reason.endswith("; scored by the environment 'greeting' itself")
+
+
+def test_what_an_environment_breaks_off_is_no_zero(place: Place, store: Path) -> None:
+    found = train(
+        place.skill, Greeting(broken=True), CONFIG, optimizer=Scripted(lambda _: PATCH, name="fixed"), store=store
+    )
+    assert found.n_missing == found.n_calls > 0
+    assert found.candidate_id is None
+    assert LESSON not in found.best_skill
+
+
+def test_callbacks_hear_of_their_stage(place: Place, store: Path) -> None:
+    heard: list[str] = []
+
+    def hear(progress: Progress) -> None:
+        heard.append(progress.stage)
+
+    train(
+        place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store,
+        callbacks={"rollout": hear, "step": hear},
+    )  # fmt: skip
+    assert heard == ["rollout", "step", "rollout", "step"]
+
+
+def test_a_callback_stops_the_run_and_the_same_call_goes_on_with_it(place: Place, store: Path) -> None:
+    def stop(progress: Progress) -> None:
+        raise RuntimeError("enough")
+
+    environment = Greeting()
+    optimizer = Scripted(lambda _: PATCH, name="fixed")
+    with pytest.raises(RuntimeError, match="enough"):
+        train(place.skill, environment, CONFIG, optimizer=optimizer, store=store, callbacks={"evaluate": stop})
+    n_before = environment.n_rollouts
+    assert n_before == 16
+    found = train(place.skill, environment, CONFIG, optimizer=optimizer, store=store)
+    whole = train(place.skill, Greeting(), CONFIG, optimizer=optimizer, store=place.store_path.with_name("whole.db"))
+    assert found.model_copy(update={"store_path": ""}) == whole.model_copy(update={"store_path": ""})
+    assert environment.n_rollouts == whole.n_calls - optimizer_calls(optimizer, found)
+
+
+def optimizer_calls(optimizer: Scripted, found: object) -> int:
+    """Return how many of one run's calls were the optimizer's; both runs asked the same, the first only once."""
+    return optimizer.n_calls // 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"environment": "nowhere:x"}, 'unknown environment "nowhere"'),
+        ({"environment": object()}, "is no environment, it has no 'name'"),
+        ({"environment": Greeting(), "target": SIMULATION}, "attempts its tasks itself: leave out the target"),
+        ({"config": {"epoch": 3}}, "config 'epoch': Extra inputs are not permitted"),
+        ({"config": {"epochs": 0}}, "config 'epochs': Input should be greater than or equal to 1"),
+        ({"callbacks": {"rolout": print}}, "no stage is called 'rolout': did you mean 'rollout'"),
+        ({}, "no backend is set for the role 'target'"),
+        ({"environment": Greeting()}, "no backend is set for the role 'optimizer'"),
+    ],
+)
+def test_what_cannot_be_trained_is_told(place: Place, store: Path, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(SkillOptError) as error:
+        train(place.skill, store=store, **arguments)  # type: ignore[arg-type]
+    assert message in str(error.value)
+
+
+def test_the_reference_environment_is_named_in_a_word(place: Place, store: Path) -> None:
+    for split in ("train", "val", "test"):
+        rows = [{"question": f"What is twice {n} in {split}?", "answers": [str(2 * n)]} for n in range(8)]
+        (place.folder / f"{split}.json").write_text(json.dumps(rows))
+        (place.folder / "data").mkdir(exist_ok=True)
+        (place.folder / f"{split}.json").rename(place.folder / "data" / f"{split}.json")
+
+    def target(call: Call) -> str:
+        assert not isinstance(call.request, Question)
+        number = int(call.request.task.prompt.split("twice ")[1].split()[0])
+        return str(2 * number) if LESSONS in call.request.files.text else f"{2 * number} or so"
+
+    patch = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSONS}]})
+    found = train(
+        str(place.skill), f"qa:{place.folder / 'data'}", {"epochs": 1, "max_pairs": 60},
+        target=Scripted(target, name="model"), optimizer=Scripted(lambda _: patch, name="fixed"), store=str(store),
+    )  # fmt: skip
+    assert (found.verdict, found.test_before, found.test_after) == ("accept", 0.0, 1.0)
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    code = (
+        "import sys, skillopt_mcp; print([m for m in sys.modules if m.startswith('skillopt_mcp.') or m == 'pydantic'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_public_names_are_those_that_type_checkers_see() -> None:
+    stub = Path(skillopt_mcp.__file__).with_suffix(".pyi").read_text()
+    assert {line.split(" as ")[1] for line in stub.splitlines() if " as " in line} == set(skillopt_mcp._PUBLIC)
+    assert all(getattr(skillopt_mcp, name) is not None for name in skillopt_mcp._PUBLIC)
+    assert set(skillopt_mcp._PUBLIC) <= set(dir(skillopt_mcp))
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        _ = skillopt_mcp.trian  # type: ignore[attr-defined]
+
+
+def test_a_path_is_a_folder_though_it_has_no_slash(place: Place, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.root)
+    found = train(Path("ledger-clerk"), Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store)
+    assert found.skill_path == str(place.skill)
+
+
+def test_every_stage_that_a_run_tells_of_can_be_heard(place: Place) -> None:
+    told: set[str] = set()
+    with place.open() as workspace:
+        place.add_tasks(workspace)
+        run = start_run(workspace, "ledger-clerk", Config(epochs=3, batch=10, max_pairs=20))
+        replay(workspace, run, lambda progress: told.add(progress.stage))
+    assert told == set(get_args(StageName))

@@ -1,0 +1,173 @@
+"""Contests: races, credit and calibration, their draws, what they pay for, and what they leave in the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from training_world import SKILL, MemoryAsk, new_tasks, right, rollout_of, stored
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.gates.racing import RaceRule, leader
+from skillopt_mcp.gates.recompute import recomputed
+from skillopt_mcp.optimizer.arms import Contest, drawn_laps
+from skillopt_mcp.optimizer.calibration import latest_calibration, run_calibration
+from skillopt_mcp.optimizer.credit import only, rescue, run_credit, without_each
+from skillopt_mcp.optimizer.racing import run_race
+from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.records.edits import Edit
+from skillopt_mcp.records.evidence import Trial
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+
+TASKS = stored(new_tasks(12))
+HELPS, NOTHING, HARMS = "- It helps.", "- It does nothing.", "- It harms."
+EDITS = [Edit("append", None, text) for text in (HELPS, NOTHING, HARMS)]
+
+
+def version(n: int) -> SkillFiles:
+    """Return the n-th version."""
+    return SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main + f"- Note {n}.\n".encode()))
+
+
+@dataclass
+class MemoryEvidence:
+    """Evidence kept in memory: what contests need of a store."""
+
+    kept: list[Decision] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def decisions(self) -> MemoryEvidence:
+        """Return itself."""
+        return self
+
+    def add_evidence(self, decision: Decision, trials: Sequence[Trial]) -> None:
+        """Keep a verdict and its trials."""
+        self.kept.append(decision)
+        self.trials = list(trials)
+
+    def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
+        """Return the last verdict."""
+        return self.kept[-1] if self.kept else None
+
+
+def passing(rate: Callable[[Call], float]) -> MemoryAsk:
+    """Return a target that passes with this probability, by a chance that the call's key decides."""
+
+    def answer(call: Call) -> str:
+        chance = int.from_bytes(hashlib.sha256(call.key("world")).digest()[:8], "big") / (1 << 64)
+        return right(call) if chance < rate(call) else "no"
+
+    return MemoryAsk(answer)
+
+
+def by_text(call: Call) -> float:
+    """Return the pass rate of a version by the edits that it holds."""
+    text = rollout_of(call).files.text
+    return 0.5 + 0.35 * (HELPS in text) - 0.35 * (HARMS in text)
+
+
+def test_every_lap_draws_one_task_for_all_arms_in_a_random_order_each_on_a_chance_of_its_own() -> None:
+    ask = passing(lambda call: 0.5)
+    contest = Contest("race-1", 1, (SKILL, version(1), SKILL), TASKS)
+    laps = drawn_laps(contest, ask, range(400), {0, 1, 2})
+    by_lap = [ask.sent[n : n + 3] for n in range(0, 1200, 3)]
+    assert all(len({rollout_of(call).task.id for call in lap}) == 1 for lap in by_lap)
+    assert len({call.draw for call in ask.sent}) == 1200
+    firsts = Counter(lap[0].draw.rsplit("/", 1)[1] for lap in by_lap)
+    assert all(90 < firsts[place] < 180 for place in "012")
+    assert set(Counter(rollout_of(lap[0]).task.id for lap in by_lap)) == {task.id for task in TASKS}
+    assert any(lap[0] != lap[2] for lap in laps.scores)
+
+
+def test_who_takes_part_does_not_move_the_draws_of_the_others() -> None:
+    contest = Contest("race-1", 1, (SKILL, version(1), version(2)), TASKS)
+    everyone, few = passing(lambda call: 0.5), passing(lambda call: 0.5)
+    both = drawn_laps(contest, everyone, range(20), {0, 1, 2})
+    some = drawn_laps(contest, few, range(20), {0, 2})
+    assert [(lap[0], None, lap[2]) for lap in both.scores] == list(some.scores)
+    assert len(few.sent) == 40
+
+
+def test_a_missing_reply_is_tried_three_times_and_then_is_none() -> None:
+    ask = MemoryAsk(lambda call: Reply("", fault="timeout"))
+    laps = drawn_laps(Contest("race-1", 1, (SKILL,), TASKS), ask, range(2), {0})
+    assert laps.scores == ((None,), (None,))
+    assert [call.draw for call in ask.sent if "/0/0" in call.draw] == [
+        "race-1/0/0", "race-1/0/0/try1", "race-1/0/0/try2",
+    ]  # fmt: skip
+
+
+def test_a_race_pays_the_base_once_drops_the_hopeless_and_keeps_the_best() -> None:
+    rates = {SKILL: 0.5, version(1): 0.15, version(2): 0.9, version(3): 0.5}
+    contest = Contest("race-1", 1, tuple(rates), TASKS)
+    ask, store = passing(lambda call: rates[rollout_of(call).files]), MemoryEvidence()
+    standings, n_laps = run_race(contest, RaceRule(max_laps=40), store, ask)
+    paid = Counter(rollout_of(call).files for call in ask.sent)
+    assert leader(standings) == 1
+    assert standings[0].dropped
+    assert paid[SKILL] == n_laps
+    assert paid[version(1)] < n_laps
+    (decision,) = store.kept
+    assert (decision.gate, recomputed("race", decision.inputs)) == ("race", decision.verdict)
+    assert len(store.trials) == len(ask.sent)
+    n_sent = len(ask.sent)
+    assert run_race(contest, RaceRule(max_laps=40), store, ask) == (standings, n_laps)
+    assert len(ask.sent) == n_sent
+
+
+def test_each_version_without_an_edit_holds_the_others() -> None:
+    without = without_each(SKILL, EDITS)
+    assert [[text in files.text for text in (HELPS, NOTHING, HARMS)] for files in without] == [
+        [False, True, True], [True, False, True], [True, True, False],
+    ]  # fmt: skip
+    assert only(SKILL, EDITS, []) == SKILL
+
+
+def test_credit_blames_what_harms_praises_what_helps_and_shares_the_whole_candidate() -> None:
+    whole = only(SKILL, EDITS, range(3))
+    ask, store = passing(by_text), MemoryEvidence()
+    contest = Contest("credit-1", 1, (whole, *without_each(SKILL, EDITS)), TASKS)
+    helps, nothing, harms = run_credit(contest, CreditRule(), store, ask)
+    assert (helps.verdict, harms.verdict) == ("helps", "harms")
+    assert nothing.verdict in ("spare", "unclear")
+    paid = Counter(rollout_of(call).files for call in ask.sent)
+    assert paid[whole] <= 60
+    assert paid[contest.arms[1]] < paid[whole]
+    (decision,) = store.kept
+    assert recomputed("credit", decision.inputs) == decision.verdict == f"helps,{nothing.verdict},harms"
+
+
+def test_bisection_rescues_the_good_edit_of_a_rejected_bundle() -> None:
+    found = Counter(
+        rescue(passing(by_text), SKILL, [*EDITS, Edit("append", None, "- More.")], TASKS * 3, draw=f"rescue-{n}")
+        for n in range(20)
+    )
+    assert sum(n for places, n in found.items() if 0 in places) >= 18
+    assert sum(n for places, n in found.items() if 2 in places) <= 2
+
+
+def test_calibration_measures_flips_and_failures_and_pays_only_for_further_pairs() -> None:
+    ask, store = passing(lambda call: 0.75), MemoryEvidence()
+    contest = Contest("calibrate-1", 1, (SKILL, SKILL), TASKS)
+    first = run_calibration(contest, 10, store, ask)
+    assert (first.n, len(ask.sent)) == (10, 20)
+    more = run_calibration(contest, 300, store, ask)
+    assert len(ask.sent) == 600
+    assert more.flip_rate == pytest.approx(0.375, abs=0.07)
+    assert more.failure_rate == pytest.approx(0.25, abs=0.05)
+    assert latest_calibration(store, 1, SKILL.digest) == more
+    assert recomputed("calibrate", store.kept[-1].inputs) == "measured"
+
+
+def test_calibration_of_an_outage_is_no_number() -> None:
+    ask, store = MemoryAsk(lambda call: Reply("", fault="timeout")), MemoryEvidence()
+    with pytest.raises(BadInput, match="see that the target answers"):
+        run_calibration(Contest("calibrate-1", 1, (SKILL, SKILL), TASKS), 6, store, ask)
+    assert store.kept == []
+    assert latest_calibration(store, 1, SKILL.digest) is None

@@ -1,0 +1,126 @@
+"""Finding: which values are secrets, where they begin and end, and which only look like some."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.redaction.finding import find_secrets
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+PASSWORD = "Zx9!kq2LmQ"
+TOKEN = "q7Xk2mP9vL4tR8wZ3nB6"
+PEM = "-----BEGIN " + "RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----"
+BODY = "\n".join(["MIIEpAIBAAKCAQEA7bq4Zk1q2w3e4r5t6y7u8i9o0pAsDfGhJkLzXcVbNm12345a"] * 3)
+MNEMONIC = "legal winner thank year wave sausage worth useful legal winner thank yellow"
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(secret.kind, secret.value.decode()) for secret in find_secrets(text.encode())]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        (f"see {KEY}.", "github-token", KEY),
+        (f"x={KEY},y", "github-token", KEY),
+        (f"TOKEN_{KEY}", "github-token", KEY),
+        ("123456789:AA" + "a1B2c3D4e5F" * 3, "telegram-token", "123456789:AA" + "a1B2c3D4e5F" * 3),
+        (f"DB_PASSWORD={PASSWORD}\nNEXT=1", "password", PASSWORD),
+        (f"password: str = '{PASSWORD}'", "password", PASSWORD),
+        (f'{{"Password":"{PASSWORD}"}}', "password", PASSWORD),
+        (f"<password>{PASSWORD}</password>", "password", PASSWORD),
+        (f"| password | `{PASSWORD}` |", "password", PASSWORD),
+        (f"the password is {PASSWORD}.", "password", PASSWORD),
+        (f"machine h login bob password {PASSWORD}", "password", PASSWORD),
+        (f"run --password {PASSWORD} now", "password", PASSWORD),
+        (f"curl -u bob:{PASSWORD} https://x", "credential", f"bob:{PASSWORD}"),
+        (f"Authorization: Bearer {TOKEN}", "credential", TOKEN),
+        ("Authorization: Basic Ym9iOlp4OSFrcTJMbVE=", "credential", "Ym9iOlp4OSFrcTJMbVE="),
+        (f"GET /a?access_token={TOKEN}&b=c", "credential", TOKEN),
+        (f"Set-Cookie: sid={TOKEN}; Path=/; Max-Age=86400", "cookie", TOKEN),
+        ("postgres://app:swordfish@db/shop", "url-password", "swordfish"),
+        ("amqp://app:p%40ss-w0rd@mq", "url-password", "p@ss-w0rd"),
+        (f"https://{TOKEN}@git.internal/x", "url-password", TOKEN),
+        (f"a\n{PEM.format(BODY)}\nb", "private-key", PEM.format(BODY)),
+        (f"words: {MNEMONIC}.", "mnemonic", MNEMONIC),
+    ],
+)
+def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind: str, value: str) -> None:
+    assert found(text) == [(kind, value)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = None; token = tokens[0]; secret = os.environ['SECRET']",
+        "password = getpass.getpass('Password: ')",
+        "PASSWORD=$DB_PASSWORD TOKEN=${TOKEN} KEY=<your-key> SECRET={{ secret }} API_KEY=changeme",
+        "api_key = 'your-api-key-here-0123456789'",
+        "--password PASSWORD, --token TOKEN: the token of the API",
+        "password: must have 8 characters, 1 digit and 1 symbol",
+        "https://user:password@host, http://u:${PASSWORD}@h, http://localhost:8080@x",
+        "AKIAIOSFODNN7EXAMPLE ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx hf_abcdefghijklmnopqrstuvwxyzabcdefgh",
+        "commit 4d5e9fd0e57e66c789aaebba600c635d37cae42b, md5 78e8cb95d3cfbbb64d910a2b6caf6c85",
+        "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGhlbGxvd29ybGRoZWxsb3dvcmxkaGVsbG8 me@host",
+        "task-force-one-two-three-four-five risk-based-approach disk-encryption-key-management",
+        '"NextToken": "eyJOZXh0VG9rZW4iOiBudWxsfQa1b2c3d4"',
+        "public_key = 'q7Xk2mP9vL4tR8wZ3nB6'",
+        "if line.startswith('-----BEGIN PRIVATE KEY-----'): ...",
+        "abandon ability able about above absent absorb abstract absurd abuse access actor",
+        "Cookie: theme=dark; lang=en-GB; consent=accepted",
+    ],
+)
+def test_what_is_no_secret_is_not_found(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_a_secret_is_found_under_layers_of_json(depth: int) -> None:
+    text = f"A=1\npassword={PASSWORD}\n{PEM.format(BODY)}\n"
+    for _ in range(depth):
+        text = json.dumps({"out": text})
+    assert found(text) == [("password", PASSWORD), ("private-key", PEM.format(BODY))]
+
+
+def test_a_secret_is_found_in_an_address_that_quotes_another() -> None:
+    assert found(f"https://x/?next=https%3A%2F%2Fy%2F%3Ftoken%3D{TOKEN}%26a%3Db") == [("credential", TOKEN)]
+
+
+def test_what_one_place_names_is_found_where_nothing_names_it() -> None:
+    assert found(f"password={PASSWORD}\nthen it typed {PASSWORD} again") == [("password", PASSWORD)] * 2
+
+
+def test_a_key_under_a_name_keeps_the_kind_of_its_shape() -> None:
+    assert found(f"Authorization: Bearer {KEY} and {KEY}") == [("github-token", KEY)] * 2
+
+
+def test_a_private_key_that_was_cut_off_is_found_up_to_there() -> None:
+    (secret,) = find_secrets(PEM.format(BODY).partition("\n-----END")[0].encode() + b"\n[cut here]")
+    assert secret.kind == "private-key"
+    assert secret.value.endswith(b"12345a\n")
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    for secret in find_secrets(text.encode("utf-8", "surrogatepass")):
+        assert 0 <= secret.start < secret.end
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "eyJ-", "sk-", "token=", "?sig=", "cookie: a=", "://a:", "-----BEGIN PRIVATE KEY-----A", "\\\\", "%25",
+        "abandon ", "password='", "a1B2c3D4", '[{"a":', "login x password ", f"password={PASSWORD} ",
+    ],
+)  # fmt: skip
+def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
+    text = (piece * (200_000 // len(piece))).encode()
+    started = time.process_time()
+    find_secrets(text)
+    assert time.process_time() - started < 4

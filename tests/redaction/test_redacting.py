@@ -1,0 +1,115 @@
+"""Redacting: placeholders that stay the same, tell nothing, and leave everything else as it was."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.records.calls import Message
+from skillopt_mcp.redaction.known import KnownSecrets, known_secrets
+from skillopt_mcp.redaction.redacting import Redactor, redact, redact_json
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+PASSWORD = "Zx9!kq2LmQ"
+REDACTOR = Redactor(b"salt")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([KEY, PASSWORD, f"password={PASSWORD}"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["password", "a", "token"]), inner),
+    max_leaves=8,
+)
+
+
+def test_the_same_secret_has_the_same_placeholder_wherever_it_stands() -> None:
+    plain = REDACTOR.text(KEY)
+    assert plain.startswith("[redacted:github-token:")
+    assert REDACTOR.text(f"TOKEN={KEY}") == f"TOKEN={plain}"
+    assert REDACTOR.text(json.dumps({"a": f"x\n{KEY}"})) == json.dumps({"a": f"x\n{plain}"})
+
+
+def test_another_secret_or_another_salt_has_another_placeholder() -> None:
+    assert len({redact(KEY, salt=b"a"), redact(KEY, salt=b"b"), redact(f"{KEY}x9", salt=b"a")}) == 3
+
+
+def test_only_the_secret_is_replaced() -> None:
+    text = json.dumps({"env": f"A=\u00e9\\\nDB_PASSWORD={PASSWORD}\n\u4e2d"}, ensure_ascii=True)
+    redacted = REDACTOR.text(text)
+    before, after = text.split(PASSWORD)
+    assert redacted.startswith(before)
+    assert redacted.endswith(after)
+    assert PASSWORD not in redacted
+
+
+def test_a_text_without_secrets_is_returned_itself() -> None:
+    text = "An ordinary text, \ud83d with half a pair."
+    assert REDACTOR.text(text) is text
+
+
+def test_half_a_pair_beside_a_secret_stays() -> None:
+    assert REDACTOR.text(f"\ud83d {KEY}").startswith("\ud83d [redacted:")
+
+
+def test_what_one_message_names_is_redacted_in_the_others() -> None:
+    messages = (Message("tool", f"DB_PASSWORD={PASSWORD}", "env"), Message("assistant", f"I typed {PASSWORD}."))
+    first, second = REDACTOR.messages(messages)
+    assert (first.role, first.name) == ("tool", "env")
+    assert PASSWORD not in first.content + second.content
+    assert first.content.removeprefix("DB_PASSWORD=") in second.content
+
+
+def test_texts_stay_apart_even_where_they_hold_what_joins_them() -> None:
+    texts = ["a\n\0\nb", f"token={KEY}", "", "c"]
+    redacted = REDACTOR.texts(texts)
+    assert [redacted[0], *redacted[2:]] == ["a\n\0\nb", "", "c"]
+    assert KEY not in redacted[1]
+    assert REDACTOR.texts([]) == []
+
+
+def test_what_an_allowed_text_says_is_left() -> None:
+    assert REDACTOR.text(f"the answer is {KEY}", allowed=f"Repeat {KEY}") == f"the answer is {KEY}"
+    assert KEY not in REDACTOR.text(f"the answer is {KEY}", allowed="Repeat it")
+
+
+def test_a_known_value_is_redacted_as_a_word_of_its_own_only() -> None:
+    known = KnownSecrets({b"swordfish": "environment"})
+    assert redact("swordfish, swordfishes and sword_swordfish", known).count("[redacted:environment:") == 1
+    assert redact('say \\"swordfish\\"', known).count("[redacted:environment:") == 1
+
+
+def test_the_environment_tells_what_its_names_say() -> None:
+    known = known_secrets(
+        {
+            "DB_PASSWORD": "swordfish",
+            "MY_API_KEY": "plain-looking-7",
+            "OTHER": KEY,
+            "DATABASE_URL": "postgres://app:tiger-lily-9@db/x",
+            "SSH_KEY_PATH": "/home/me/.ssh/id_rsa",
+            "PWD": "/home/me/project",
+            "MAX_TOKENS": "100000000",
+            "AUTH_TOKEN_KIND": "personal access",
+            "SHORT_SECRET": "abc",
+            "ADMIN_PASSWORD": "changeme",
+        },
+        files=["machine h login me password from-the-netrc-7!"],
+    )
+    text = (
+        f"swordfish plain-looking-7 {KEY} tiger-lily-9 /home/me/.ssh/id_rsa /home/me/project 100000000 "
+        "personal access abc changeme from-the-netrc-7!"
+    )
+    assert [word for word in redact(text, known).split(" ") if "redacted" not in word] == [
+        "/home/me/.ssh/id_rsa", "/home/me/project", "100000000", "personal", "access", "abc", "changeme",
+    ]  # fmt: skip
+
+
+@given(JSON)
+def test_decoded_json_keeps_its_shape_and_loses_its_secrets(value: object) -> None:
+    redacted = redact_json(value)  # type: ignore[arg-type]
+    assert KEY not in json.dumps(redacted)
+    assert _shape(redacted) == _shape(value)
+
+
+def _shape(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _shape(each) for key, each in value.items()}
+    return [_shape(each) for each in value] if isinstance(value, list) else type(value)

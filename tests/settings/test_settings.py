@@ -1,0 +1,326 @@
+"""Settings: SkillOpt's own keys, the names of this program, and what becomes of both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.settings.files import load_settings
+from skillopt_mcp.settings.settling import LIMITS, Settings
+from skillopt_mcp.settings.skillopt_names import DEFAULTS, FIELDS, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
+
+# The shape that SkillOpt documents, every section of it, at values that are not the defaults.
+STRUCTURED = """
+_base_: ../base/default.yaml
+model:
+  backend: azure_openai
+  optimizer: gpt-a
+  target: claude-b
+  optimizer_backend: openai_chat
+  target_backend: claude_chat
+  reasoning_effort: medium
+  rewrite_reasoning_effort: ""
+  rewrite_max_completion_tokens: 64000
+  codex_exec_path: codex
+  codex_exec_full_auto: false
+  claude_code_exec_max_thinking_tokens: 16384
+  codex_trace_to_optimizer: true
+  azure_openai_endpoint: ""
+  azure_openai_api_key: ""
+  target_azure_openai_auth_mode: azure_cli
+  qwen_chat_base_url: ""
+  minimax_model: ""
+train:
+  num_epochs: 3
+  train_size: 0
+  steps_per_epoch: 0
+  batch_size: 24
+  accumulation: 2
+  seed: 7
+gradient:
+  minibatch_size: 5
+  merge_batch_size: 6
+  analyst_workers: 16
+  failure_only: true
+optimizer:
+  learning_rate: 9
+  min_learning_rate: 3
+  lr_scheduler: linear
+  lr_control_mode: fixed
+  skill_update_mode: suggestions
+  use_slow_update: false
+  slow_update_samples: 11
+  slow_update_gate_with_selection: true
+  longitudinal_pair_policy: 10_01
+  use_meta_skill: false
+  use_skill_aware_reflection: true
+  skill_aware_appendix_source: failure_only
+  skill_aware_consolidate_threshold: 12
+evaluation:
+  use_gate: false
+  gate_metric: soft
+  gate_mixed_weight: 0.5
+  sel_env_num: 30
+  test_env_num: 40
+  eval_test: true
+env:
+  name: searchqa
+  skill_init: skills/initial.md
+  split_mode: split_dir
+  split_ratio: "2:1:7"
+  split_seed: 42
+  split_dir: data/split
+  data_path: ""
+  split_output_dir: ""
+  max_turns: 1
+  exec_timeout: 120
+  workers: 24
+  limit: 100
+  out_root: out/here
+"""
+BASE = "train: {num_epochs: 9, seed: 1}\nhuman_feedback: {enabled: false, timeout_seconds: 0}\n"
+EXPECTED = Config(
+    epochs=3, batch=24, accumulation=2, seed=7, minibatch=5, fan_in=6, failure_only=True, max_edits=9, min_edits=3,
+    schedule="linear", update_mode="rewrite_from_suggestions", slow_update=False, slow_samples=11, slow_pairs="changed",
+    meta_skill=False, skill_aware=True, appendix_source="failure_only", appendix_limit=12, use_gate=False,
+    metric="soft", limit_train=100, limit_val=30, limit_test=40,
+)  # fmt: skip
+FLAT = """
+num_epochs: 3
+batch_size: 24
+accumulation: 2
+seed: 7
+minibatch_size: 5
+merge_batch_size: 6
+failure_only: true
+edit_budget: 9
+min_edit_budget: 3
+lr_scheduler: linear
+skill_update_mode: rewrite
+use_slow_update: false
+slow_update_samples: 11
+longitudinal_pair_policy: delta
+use_meta_skill: false
+use_skill_aware_reflection: true
+skill_aware_appendix_source: failure_only
+skill_aware_consolidate_threshold: 12
+use_gate: false
+gate_metric: soft
+limit: 100
+sel_env_num: 30
+test_env_num: 40
+env: searchqa
+workers: 24
+optimizer_model: gpt-a
+target_model: claude-b
+target_backend: claude_chat
+"""
+
+
+def load(*pairs: str, **flags: object) -> Settings:
+    return load_settings(None, pairs, flags)
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_structured_file_of_skillopt_loads_as_it_is(tmp_path: Path) -> None:
+    written(tmp_path, "configs/base/default.yaml", BASE)
+    found = load_settings(written(tmp_path, "configs/env/mine.yaml", STRUCTURED), [], {})
+    assert found.config == EXPECTED
+    assert (found.target, found.optimizer) == ("anthropic:claude-b", "openai:gpt-a")
+    assert (found.environment, found.slots, found.out) == ("searchqa", 24, "out/here")
+    assert found.splits is not None
+    assert (found.splits.mode, found.splits.ratio, found.splits.seed) == ("split_dir", "2:1:7", 42)
+    assert found.data_path == "data/split"
+    notes = "\n".join(found.notes)
+    for key in ("model.reasoning_effort", "model.codex_exec_path", "train.steps_per_epoch", "env.skill_init",
+                "env.max_turns", "human_feedback.enabled", "gradient.analyst_workers"):  # fmt: skip
+        assert key in notes
+
+
+def test_a_flat_file_of_skillopt_says_the_same(tmp_path: Path) -> None:
+    found = load_settings(written(tmp_path, "flat.yml", FLAT), [], {})
+    assert found.config == EXPECTED
+    assert (found.target, found.optimizer, found.slots) == ("anthropic:claude-b", "openai:gpt-a", 24)
+
+
+def test_a_file_may_use_the_names_of_this_program(tmp_path: Path) -> None:
+    text = 'target = "simulated:honest"\nepochs = 2\nrepeats = 3\n[train]\nbatch = 10\n[optimizer]\nmax_edits = 5\n'
+    found = load_settings(written(tmp_path, "mine.toml", text), [], {})
+    assert found.config == Config(epochs=2, repeats=3, batch=10, max_edits=5)
+    assert (found.target, found.notes) == ("simulated:honest", ())
+
+
+def test_every_field_of_the_config_can_be_set_by_its_own_name() -> None:
+    defaults = Config()
+    for name in Config.model_fields:
+        assert load(f"{name}={getattr(defaults, name)}").config == defaults
+
+
+def test_every_key_of_skillopt_has_a_place() -> None:
+    assert set(FIELDS.values()) <= {*Config.model_fields, "mixed_weight"}
+    assert {flat for flat, name in FIELDS.items() if name not in Config.model_fields} <= set(DEFAULTS)
+    assert {*FIELDS, *RETIRED, *UNUSED} <= set(SECTION_OF)
+    assert set(SECTION_OF.values()) == set(IN_SECTION) == set(SECTIONS)
+
+
+def test_pairs_and_flags_override_a_file_in_order(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.yaml", "train: {num_epochs: 3, batch_size: 7, seed: 5}")
+    found = load_settings(path, ["train.num_epochs=4", "epochs=5", "batch=8"], {"epochs": 6})
+    assert found.config == Config(epochs=6, batch=8, seed=5)
+
+
+def test_bases_of_bases_are_relative_to_their_own_file(tmp_path: Path) -> None:
+    written(tmp_path, "root.toml", "epochs = 8\nbatch = 8\nseed = 8\n")
+    written(tmp_path, "a/middle.yaml", "_base_: ../root.toml\nbatch: 9\n")
+    path = written(tmp_path, "a/b/leaf.yaml", "_base_: ../middle.yaml\nseed: 10\n")
+    assert load_settings(path, [], {}).config == Config(epochs=8, batch=9, seed=10)
+
+
+def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> None:
+    one = written(tmp_path, "one.yaml", "_base_: sub/../two.yaml\n")
+    (tmp_path / "sub").mkdir()
+    written(tmp_path, "two.yaml", "_base_: three.yaml\n")
+    (tmp_path / "three.yaml").symlink_to(one)
+    with pytest.raises(BadInput, match=r"inherits from itself: .*one\.yaml -> .*two\.yaml -> .*one\.yaml"):
+        load_settings(one, [], {})
+    with pytest.raises(BadInput, match="inherits from itself"):
+        load_settings(written(tmp_path, "self.yaml", "_base_: self.yaml\n"), [], {})
+    for n in range(20):
+        written(tmp_path, f"n{n}.yaml", f"_base_: n{n + 1}.yaml\n")
+    with pytest.raises(BadInput, match="more than 16 bases"):
+        load_settings(tmp_path / "n0.yaml", [], {})
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("train.batchsize=3", 'unknown setting "train.batchsize": did you mean "train.batch_size"?'),
+        ("batchsize=3", 'unknown setting "batchsize": did you mean "train.batch_size"?'),
+        ("optimizer.lerning_rate=2", 'did you mean "optimizer.learning_rate"?'),
+        ("learning_rate=2", 'did you mean "optimizer.learning_rate"?'),
+        ("train.minibatch_size=3", 'unknown setting "train.minibatch_size": did you mean "gradient.minibatch_size"?'),
+        ("env.spilt_ratio=2:1:1", 'did you mean "env.split_ratio"?'),
+        ("epoch=3", 'did you mean "epochs"?'),
+        ("optimiser.epochs=1", 'unknown section "optimiser": did you mean "optimizer"?'),
+        ("epochs=true", '"epochs" must not be true'),
+        ("train.num_epochs=many", "train.num_epochs: Input should be a valid integer"),
+        ("optimizer.learning_rate=0", "optimizer.learning_rate: Input should be greater than or equal to 1"),
+        ("min_edits=9", "the settings together: Value error, min_edits 9 is above max_edits 4"),
+        ("evaluation.gate_mixed_weight=0.7", '"evaluation.gate_mixed_weight" can only be 0.5 here, not "0.7"'),
+        ("human_feedback.enabled=true", '"human_feedback.enabled" can only be false here'),
+        ("train.mem0_enabled=true", '"train.mem0_enabled" can only be false here'),
+        ("lr_control_mode=sometimes", '"lr_control_mode" must be fixed, autonomous or none'),
+        ("env.workers=0", '"env.workers" must be 1 to 1,000'),
+        ("epochs", 'cannot use "epochs": write --set section.key=value'),
+        ("=3", "cannot use"),
+        ("slots=true", '"slots" must be 1 to 1,000'),
+    ],
+)
+def test_what_cannot_be_set_is_named_with_what_can(pair: str, message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        load(pair)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (("env.split_mode=random",), 'unknown split mode "random"'),
+        (("env.split_mode=ratio", "env.split_ratio=2:1"), 'ratio "2:1" is not possible'),
+        (("env.split_mode=ratio", "env.split_ratio=2:0:1"), 'ratio "2:0:1" is not possible'),
+        (("env.split_mode=ratio", "env.split_seed=x"), 'split seed "x" is no whole number'),
+        (("model.target=m", "model.target_backend=nobody"), 'is no backend of SkillOpt, "nobody"'),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_go_together_are_refused(keys: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        load(*keys)
+    assert message in str(error.value)
+
+
+def test_two_names_of_one_setting_may_not_disagree_in_a_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.yaml", "train: {num_epochs: 3}\nepochs: 4\n")
+    with pytest.raises(BadInput, match=r'"train\.num_epochs" and "epochs" set the same'):
+        load_settings(path, [], {})
+    assert load_settings(written(tmp_path, "b.yaml", "num_epochs: 3\nepochs: 3\n"), [], {}).config.epochs == 3
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ("model.teacher=gpt-a", "'teacher' is called 'optimizer'"),
+        ("model.student=gpt-a", "'student' is called 'target'"),
+        ("teacher_model=gpt-a", "'teacher' is called 'optimizer'"),
+        ("model.student_azure_openai_endpoint=https://x", "'student' is called 'target'"),
+        ("gradient.use_deep_reflect=true", "dropped by SkillOpt"),
+        ("gradient.deep_reflect_failures=4", "repeats"),
+        ("optimizer.use_meta_reflect=true", "slow update and the meta skill"),
+        ("optimizer.meta_learning_rate=3", "which SkillOpt dropped"),
+        ("gradient.max_analyst_rounds=3", "at most twice"),
+    ],
+)
+def test_a_retired_key_loads_with_what_it_means_here(pair: str, told: str) -> None:
+    assert any(told in note for note in load(pair).notes)
+
+
+def test_the_old_names_of_the_roles_and_of_the_budget_are_honoured() -> None:
+    found = load("model.teacher=gpt-a", "model.teacher_backend=claude", "model.student=gpt-b", "edit_budget=7")
+    assert (found.optimizer, found.target, found.config.max_edits) == ("anthropic:gpt-a", "openai:gpt-b", 7)
+
+
+@pytest.mark.parametrize(
+    ("backend", "spec"),
+    [("openai_chat", "openai:m"), ("azure_openai", "openai:m,azure=on"), ("codex_exec", "codex:m"),
+     ("claude_code_exec", "claude-code:m"), ("claude", "anthropic:m"), ("qwen_chat", "openai:m,base_url=http://here/v1")],
+)  # fmt: skip
+def test_a_backend_of_skillopt_is_spelled_as_ours(backend: str, spec: str) -> None:
+    pairs = ("model.qwen_chat_base_url=http://here/v1", "model.target=m", f"model.target_backend={backend}")
+    assert load(*pairs).target == spec
+
+
+def test_without_a_budget_every_edit_may_pass() -> None:
+    config = load("optimizer.lr_control_mode=none", "optimizer.learning_rate=4").config
+    assert (config.schedule, config.max_edits, config.min_edits) == ("constant", 64, 64)
+    assert load("optimizer.lr_control_mode=autonomous").config.schedule == "autonomous"
+
+
+def test_one_limit_holds_for_the_splits_that_have_none_of_their_own() -> None:
+    config = load("env.limit=16", "evaluation.sel_env_num=8", "train.train_size=0").config
+    assert [getattr(config, name) for name in LIMITS] == [16, 8, 16]
+
+
+def test_a_key_for_a_vendor_is_never_repeated(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.yaml", "model: {azure_openai_api_key: sk-secret-1, qwen_chat_api_key: sk-secret-2}")
+    assert "sk-secret" not in str(load_settings(path, [], {}))
+
+
+def test_what_is_no_settings_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xff")
+    (tmp_path / "big.yaml").write_text("# " + "x" * 100_000)
+    for name, message in (
+        ("gone.yaml", "cannot be read (No such file or directory)"),
+        ("pipe.yaml", "is not a regular file"),
+        ("latin.yaml", "is not UTF-8"),
+        ("big.yaml", "100,002 bytes, 65,536 are allowed"),
+        ("a.json", "is no settings file: name a .toml, .yaml or .yml file"),
+        (".", "is no settings file"),
+    ):
+        with pytest.raises(BadInput) as error:
+            load_settings(tmp_path / name, [], {})
+        assert message in str(error.value)
+    with pytest.raises(BadInput, match=r"_base_ of .* must be the path of a file"):
+        load_settings(written(tmp_path, "b.yaml", "_base_: [a, b]"), [], {})
+    with pytest.raises(BadInput, match=r'"train\.num_epochs" must be one value'):
+        load_settings(written(tmp_path, "c.yaml", "train: {num_epochs: [1, 2]}"), [], {})

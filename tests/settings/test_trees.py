@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.settings.trees import MAX_BYTES, parse_toml, parse_yaml
+
+TEXT = """
+# a comment
+model: {optimizer: gpt-5.5, key: ""}
+train:
+  epochs: 4        # a number
+  share: 0.5
+  tiny: 1e-3
+  on: yes
+  ratio: 2:1:7
+  octal: 007
+  none: ~
+  empty:
+  quoted: "4"
+list: [1, two]
+"""
+
+
+def test_a_yaml_text_is_read_as_plain_values() -> None:
+    assert parse_yaml(TEXT, "f") == {
+        "model": {"optimizer": "gpt-5.5", "key": ""},
+        "train": {
+            "epochs": 4, "share": 0.5, "tiny": 0.001, "on": True, "ratio": "2:1:7", "octal": 7, "none": None,
+            "empty": None, "quoted": "4",
+        },
+        "list": [1, "two"],
+    }  # fmt: skip
+    assert parse_yaml("", "f") == parse_yaml("# nothing\n", "f") == parse_yaml("~", "f") == {}
+
+
+def test_toml_says_the_same() -> None:
+    text = 'epochs = 4\n[train]\nbatch_size = 40\nfailure_only = true\n[optimizer]\nlr_scheduler = "cosine"\n'
+    tree = {"epochs": 4, "train": {"batch_size": 40, "failure_only": True}, "optimizer": {"lr_scheduler": "cosine"}}
+    assert parse_toml(text, "f") == tree
+    assert (
+        parse_yaml("epochs: 4\ntrain: {batch_size: 40, failure_only: true}\noptimizer: {lr_scheduler: cosine}", "f")
+        == tree
+    )
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
+    f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
+HOSTILE = {
+    "a bomb of aliases": (BOMB, "line 1 has an anchor or alias"),
+    "an alias": ("a: *b", "anchor or alias"),
+    "a merge": ("a: 1\n<<: {b: 2}", "merges: name it once"),
+    "a tag": ("a: !!python/object/apply:os.system [ls]", "has a tag"),
+    "a key twice": ("a: 1\na: 2", 'has the key "a" twice'),
+    "depth": ("a: " + "[" * 30_000, "is nested too deep"),
+    "depth in blocks": ("".join(f"{' ' * n}a:\n" for n in range(300)), "is nested too deep"),
+    "many keys": ("".join(f"k{n}: {n}\n" for n in range(5_000)), "more than 2,000 values"),
+    "many items": ("a: [" + "1," * 20_000 + "]", "more than 2,000 values"),
+    "a mebibyte": ("".join(f"key{n}: 1\n" for n in range(100_000)), f"{MAX_BYTES:,} are allowed"),
+    "two documents": ("a: 1\n---\nb: 2\n", "more than one document"),
+    "a list": ("- a\n- b\n", "is no mapping"),
+    "a key that is a list": ("? [a]\n: 1\n", "a key that is no text"),
+    "broken": ("a: [1, 2\nb: 3", "is not YAML"),
+    "a bad escape": ('a: "\\Uffffffff"', "is not YAML"),
+    "tabs": ("a:\n\t- 1", "is not YAML"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_yaml_is_refused_fast_and_in_one_line(name: str) -> None:
+    text, message = HOSTILE[name]
+    started = time.process_time()
+    with pytest.raises(BadInput) as error:
+        parse_yaml(text, '"settings.yaml"')
+    assert time.process_time() - started < 1.5
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "[" * 20_000, "a." * 3_000 + "a = 1", "a = 1979-05-27T07:32:00Z", "a = " + "9" * 5_000, "a = 1\na = 2",
+     "x = [" + "1," * 5_000 + "]", "y" * 70_000, "a.b.c.d.e.f.g.h = 1"],
+    ids=["depth", "dots", "time", "digits", "twice", "many", "size", "levels"],
+)  # fmt: skip
+def test_hostile_toml_is_refused(text: str) -> None:
+    started = time.process_time()
+    with pytest.raises(BadInput) as error:
+        parse_toml(text, '"settings.toml"')
+    assert time.process_time() - started < 1.5
+    assert len(str(error.value)) < 400
+
+
+@given(st.text(alphabet=":-[]{}&*!|>'\"#%@`, \n\tab1.", max_size=60))
+def test_any_text_is_a_tree_or_bad_input(text: str) -> None:
+    for parse in (parse_yaml, parse_toml):
+        try:
+            assert isinstance(parse(text, "f"), dict)
+        except BadInput:
+            continue
