@@ -36,6 +36,7 @@ LATENCY_MS = 10
 N_TASKS = 45
 POLL_S = 0.005
 TRIES = 5
+SHOWN, ROW_CHARACTERS = 6, 400
 SETTINGS = ("--epochs", "3", "--batch", "8", "--max-pairs", "24", "--slots", str(SLOTS), "--yes", "--json")
 # What two runs of the same thing need not share, and the tables that only say how often something was tried.
 _VOLATILE = frozenset({"created_at", "owner", "n_claims", "latency_ms", "call_id"})
@@ -52,9 +53,14 @@ class Kill:
     """What one kill did: the rows that differ in the end, and the calls that were sent again, by what was there."""
 
     after_s: float
-    differing_rows: int
+    differing: tuple[str, ...]
     committed_twice: int
     in_flight_repeats: int
+
+    @property
+    def differing_rows(self) -> int:
+        """Return how many rows differ."""
+        return len(self.differing)
 
 
 class Site:
@@ -128,11 +134,12 @@ def kill_and_resume(site: Site, expected: Counter[str], after_s: float) -> Kill 
             site.finish(store_path)
         after = _sends(store_path)
         found = rows(store_path)
-        differing = ((found - expected) + (expected - found)).total()
+        lost, added = expected - found, found - expected
+        differing = (*(f"- {row}" for row in lost.elements()), *(f"+ {row}" for row in added.elements()))
     again = {key: after[key][0] - n_claims for key, (n_claims, _) in before.items()}
     return Kill(
         after_s=after_s,
-        differing_rows=differing,
+        differing=differing,
         committed_twice=sum(again[key] for key, (_, answered) in before.items() if answered),
         in_flight_repeats=sum(again[key] for key, (_, answered) in before.items() if not answered),
     )
@@ -227,6 +234,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         kills = measure(10 if options.short else options.kills, options.seed, Path(folder).resolve())
     found = figures(kills)
+    for kill in kills:
+        for row in kill.differing[:SHOWN]:
+            print(f"killed after {kill.after_s:.3f} s: {row[:ROW_CHARACTERS]}", file=sys.stderr)
     if options.json:
         print(json.dumps(found))
         return 0

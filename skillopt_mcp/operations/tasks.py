@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -21,6 +21,7 @@ from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, TaskFile
+from skillopt_mcp.redaction.finding import find_secrets
 from skillopt_mcp.settings.splitting import SplitPlan
 from skillopt_mcp.splits import EQUAL_SHARES, shuffled
 
@@ -112,7 +113,7 @@ def _stored(
         duplicates=outcomes.count("duplicate"),
         rejected=sorted(rejected, key=lambda each: each.index)[: limits.REJECTED_SHOWN],
         splits=SplitCounts(**counts),
-        next_step=_told(rejected) + _next_step(counts),
+        next_step=_told(rejected) + _warned(task for _, task in good) + _next_step(counts),
     )
 
 
@@ -121,6 +122,15 @@ def _told(rejected: Sequence[Rejected]) -> str:
         return ""
     more = f" (the first {limits.REJECTED_SHOWN} are shown)" if len(rejected) > limits.REJECTED_SHOWN else ""
     return f"{len(rejected):,} were rejected{more}: correct them and add them again. "
+
+
+def _warned(tasks: Iterable[NewTask]) -> str:
+    """Return the warning that tasks hold secrets, if they do: what a person asks is stored and sent as it is."""
+    texts = ("\n".join((task.prompt, *(file.content for file in task.files))) for task in tasks)
+    n_secret = sum(bool(find_secrets(text.encode("utf-8", "replace"))) for text in texts)
+    if not n_secret:
+        return ""
+    return f"{n_secret:,} seem to hold a secret, which is kept as it is: use a made-up value instead. "
 
 
 def _next_step(counts: Mapping[Split, int]) -> str:

@@ -16,7 +16,7 @@ _LOOKED_AT = 256
 _USER_INFO_BYTES = 512
 _KEY_OWNERS = (
     "api|access|private|signing|encryption|encrypt|master|account|license|service|auth|storage|subscription|deploy|admin"
-    "|shared|secret|client|app|rest|write|ingest|session|cookie|crypto|jwt|hmac|webhook|consumer|license"
+    "|shared|secret|client|app|rest|write|ingest|session|cookie|crypto|jwt|hmac|webhook|consumer"
 )
 _NAME = (
     r"pass(?:word|wd|phrase|code)s?|pwd|pgpass|secrets?|tokens?|(?:" + _KEY_OWNERS + r")[ _-]?keys?|[A-Za-z0-9]_keys?"
@@ -27,7 +27,7 @@ _HINT: Pattern = re2.compile(
     rf"(?i)(?:{_NAME})[\w.-]{{0,20}}[\"'`\])]{{0,3}}[ \t]{{0,3}}(?:[=:>|]|[ \t](?:is|was)[ \t:])"
     rf"|--[a-z-]{{0,24}}(?:password|passwd|passphrase|token|secret|api-?key)[ \t]"
     r"|(?:\b|_)auth[\"']?[ \t]{0,3}[=:]"
-    r"|[?&](?:sig|signature|x-amz-signature|key|code)="
+    r"|[?&](?:sig|signature|x-amz-signature|key)="
     r"|\bbearer[ \t]"
     r"|[ \t](?:-u|--user|sshpass[ \t]-p)[ \t=]"
     r"|\blogin[ \t\n]{1,4}[^\s]{1,64}[ \t\n]{1,4}password[ \t]{1,2}"

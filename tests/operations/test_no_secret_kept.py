@@ -19,6 +19,7 @@ from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.redacting import open_redactor
 from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Message, Question, Reply
@@ -119,6 +120,15 @@ def test_a_recorded_task_is_still_known_as_the_one_it_is(place: Place, workspace
     task = workspace.store.tasks.list_tasks(tracked.id)[0]
     made = record_trajectory(workspace, str(place.skill), Recording(task=task.prompt, hard=True))
     assert task.prompt in inspect(workspace, made.trajectory_id).model_dump_json().replace("\\n", "\n")
+
+
+def test_a_task_with_a_secret_is_kept_as_it_is_and_warned_of(place: Place, workspace: Workspace) -> None:
+    task = {"prompt": f"Log in with {canary(1)}", "judge": {"kind": "exact", "expected": "1"}, "id": "mine"}
+    added = add_tasks(workspace, str(place.skill), [task])
+    assert added.next_step.startswith("1 seem to hold a secret")
+    tracked = workspace.skill(str(place.skill))
+    prompts = {each.name: each.prompt for each in workspace.store.tasks.list_tasks(tracked.id)}
+    assert canary(1) in prompts["mine"]
 
 
 def test_the_salt_of_a_store_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
