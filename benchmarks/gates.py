@@ -179,7 +179,7 @@ def power_cell(kind: str, effect: float, n_worlds: int, n_calibrations: int) -> 
         if seed < n_calibrations:
             itself = world.pairs(base, base, chance)
             measured = calibrated([next(itself) for _ in range(N_CALIBRATION)])
-            predicted.append(predicted_power(measured, effect, rule, 500).power)
+            predicted.append(predicted_power(measured, effect, rule, 300).power)
     return {
         "world": kind,
         "effect": effect,
@@ -248,14 +248,14 @@ def measure(n_worlds: int, *, short: bool) -> dict[str, list[dict[str, object]]]
     kinds = ("beta55", "half") if short else KINDS
     tasks = (10, 40) if short else TASKS
     few = max(40, n_worlds // 2) if short else n_worlds
-    n_calibrations = 8 if short else 100
+    n_calibrations, n_tests = (16, 5 * n_worlds) if short else (100, 2 * n_worlds)
     jobs: list[tuple[str, Callable[..., dict[str, object]], tuple[object, ...]]] = [
         *(("gain", gain, (kind, n, False, few)) for n in GAIN_TASKS for kind in PASS_OR_FAIL),
         *(("gain", gain, ("beta55", n, True, few)) for n in GAIN_TASKS if not short),
         *(("run16", run16, (kind, n, n_worlds)) for kind in kinds for n in tasks if kind != "graded" or n == tasks[0]),
         *(("pairs", pairs_cell, (kind, effect, n_worlds)) for kind in PASS_OR_FAIL for effect in LARGE),
         *(
-            ("power", power_cell, (kind, effect, 2 * n_worlds, n_calibrations))
+            ("power", power_cell, (kind, effect, n_tests, n_calibrations))
             for kind in PASS_OR_FAIL
             for effect in (0.08, *LARGE)
         ),

@@ -108,14 +108,18 @@ def _ends(calibration: Calibration, gain: float, rule: ConfirmRule, n_worlds: in
     if not -1 <= gain <= 1:
         raise BadInput(f'gain "{gain}" is no difference of mean scores; use a number from -1 to 1')
     wins, losses = expected_pair_rates(calibration, gain)
-    chances = (random.Random(f"calibration {world}") for world in range(n_worlds))
-    return [confirm(_drawn(chance, wins, losses, calibration.missing_rate), rule) for chance in chances]
+    missing = calibration.missing_rate
+    # Worlds come in mirrored pairs, luck against no luck, which halves the chance in the mean over them.
+    worlds = ((random.Random(f"calibration {world // 2}"), world % 2 == 1) for world in range(n_worlds))
+    return [confirm(_drawn(chance, (wins, losses, missing), mirrored=mirrored), rule) for chance, mirrored in worlds]
 
 
-def _drawn(chance: random.Random, wins: float, losses: float, missing: float) -> Iterator[Pair]:
+def _drawn(chance: random.Random, rates: tuple[float, float, float], *, mirrored: bool) -> Iterator[Pair]:
+    wins, losses, missing = rates
     while True:
+        at = chance.random()
+        at = 1 - at if mirrored else at
         if missing and chance.random() < missing:
             yield _MISSING
-            continue
-        at = chance.random()
-        yield _BETTER if at < wins else _WORSE if at < wins + losses else _SAME
+        else:
+            yield _BETTER if at < wins else _WORSE if at > 1 - losses else _SAME
