@@ -113,9 +113,7 @@ class Workspace:
                 )
             if role not in self._backends:
                 opened = open_backend(spec) if isinstance(spec, str) else spec
-                # A simulation has no secrets of its own, and what it is shown stays in this process.
-                real = not opened.name.startswith("simulated")
-                self._backends[role] = Redacting(opened, self.redactor) if real else opened
+                self._backends[role] = Redacting(opened, self.redactor)
             return self._backends[role]
 
     def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:

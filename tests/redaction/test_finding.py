@@ -54,6 +54,20 @@ def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind:
     assert found(text) == [(kind, value)]
 
 
+@pytest.mark.parametrize("n_before", range(13))
+@pytest.mark.parametrize("form", ["plain", "commas", "numbered", "capitals", "lines"])
+def test_a_mnemonic_is_found_wherever_it_stands_among_other_words(n_before: int, form: str) -> None:
+    words = MNEMONIC.split()
+    text = {
+        "plain": " ".join(words),
+        "commas": ", ".join(words),
+        "numbered": "\n".join(f"{n}. {word}" for n, word in enumerate(words, 1)).removeprefix("1. "),
+        "capitals": " ".join(words).upper(),
+        "lines": "\n".join(words),
+    }[form]
+    assert found(f"{'ledger ' * n_before}{text} ledger ledger") == [("mnemonic", text)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
