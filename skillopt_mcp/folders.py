@@ -86,7 +86,11 @@ def stamp(path: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
     Equal stamps mean an unchanged folder, but for a change within the same tick of the disk's clock (some ms): whoever
     is about to write reads again. Raises BadSkill as `read_skill` does.
     """
-    folder = skill_folder(path)
+    return stamp_of(skill_folder(path))
+
+
+def stamp_of(folder: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
+    """Return the `stamp` of what `skill_folder` returned: a path that is resolved already."""
     if is_memory(str(folder)):
         with _opened_folder(folder.parent) as opened, _explained(folder):
             return (_stamped(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)

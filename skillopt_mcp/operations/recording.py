@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skillopt_mcp import limits
 from skillopt_mcp.errors import BadInput
@@ -37,8 +37,6 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     """Store an attempt, once per (session_id, index). Raises BadInput, NotFound, BadSkill; then nothing is stored."""
     new = _checked(recording, workspace.redactor)
     tracked = workspace.skill(skill)
-    asked = workspace.store.tasks.find_prompt(tracked.id, storable(recording.task))
-    new = replace(new, prompt=asked) if asked else new
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
@@ -89,6 +87,7 @@ def _checked(recording: Recording, redactor: Redactor) -> NewTrajectory:
         messages=messages_json([Message(role, content, name or None) for role, content, name in told]),
         session_id=session_id or None,
         position=recording.index,
+        task_name=texts[0],
     )
 
 

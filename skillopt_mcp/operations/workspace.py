@@ -16,7 +16,7 @@ from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
-from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp
+from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp_of
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
@@ -155,14 +155,14 @@ class Workspace:
 
     def _looked_at(self, folder: Path) -> Skill:
         key = str(folder)
-        now = stamp(folder)
+        now = stamp_of(folder)
         with self._lock:
             cached = self._seen.get(key)
         if cached and cached[0] == now:
             return cached[1]
         recover(self.store)
         clock_ns = time.time_ns()
-        now = stamp(folder)
+        now = stamp_of(folder)
         skill = self.store.skills.track(skill_name(folder), key, read_skill(folder))
         if all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
             with self._lock:

@@ -27,10 +27,11 @@ _PLAIN = bytes.maketrans(_UPPER + _BESIDE, _UPPER.lower() + b" " * len(_BESIDE))
 def find_mnemonics(text: bytes) -> Iterator[Found]:
     """Yield the runs of words whose checksum is right."""
     for match in _RUN.finditer(text):
-        if not _may_hold(match.group()):
+        words = text[match.start() : match.end()]
+        if not _may_hold(words):
             continue
         run: list[tuple[int, int, int]] = []
-        for word in _WORD.finditer(text[match.start() : match.end()]):
+        for word in _WORD.finditer(words):
             number = _NUMBERS.get(word.group().lower())
             if number is None:
                 yield from _in_run(run, match.start())

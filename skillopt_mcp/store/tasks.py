@@ -20,7 +20,10 @@ _TASK = "select id, skill_id, name, prompt, judge, split, digest, tags, files fr
 
 @dataclass(frozen=True, slots=True)
 class NewTrajectory:
-    """A trajectory before it is stored; `messages` is json as `records.calls.messages_json` writes it."""
+    """A trajectory before it is stored; `messages` is json as `records.calls.messages_json` writes it.
+
+    Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`.
+    """
 
     prompt: str
     answer: str
@@ -30,6 +33,7 @@ class NewTrajectory:
     messages: str
     session_id: str | None = None
     position: int | None = None
+    task_name: str | None = None
 
 
 class Tasks:
@@ -111,9 +115,10 @@ class Tasks:
             cursor = connection.execute(
                 "insert into trajectory"
                 "(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(skill_id, session_id, position)"
+                " values (?, ?, ?, ?, coalesce((select prompt from task where skill_id = ? and name = ?), ?),"
+                " ?, ?, ?, ?, ?) on conflict(skill_id, session_id, position)"
                 " where session_id is not null and position is not null do nothing",
-                [skill_id, version_id, new.session_id, new.position, new.prompt, new.answer,
+                [skill_id, version_id, new.session_id, new.position, skill_id, new.task_name, new.prompt, new.answer,
                  None if new.hard is None else int(new.hard), new.soft, new.reason, new.messages],
             )  # fmt: skip
             added = bool(cursor.rowcount)
@@ -126,11 +131,6 @@ class Tasks:
                 ).fetchone()[0]
             n_new = connection.execute(_N_NEW, [skill_id, skill_id]).fetchone()[0]
         return trajectory_id, added, n_new
-
-    def find_prompt(self, skill_id: int, name: str) -> str | None:
-        """Return the prompt of the task that the caller named so, or None."""
-        row = self._pool.row("select prompt from task where skill_id = ? and name = ?", [skill_id, name])
-        return str(row[0]) if row else None
 
     def is_held_out(self, skill_id: int, prompt: str) -> bool:
         """Return whether a val or test task has this prompt, whatever blanks surround it."""
