@@ -15,8 +15,8 @@
         |-- NewerStore            written by a newer release
         `-- UnsafeStore           on a network file system, or damaged
 
-A model's unusable reply is a value (`records.calls.Reply`), never one of these. `Waiting` is not a failure: it carries
-the calls that a deferred backend has not answered yet.
+A model's unusable reply is a value (`records.calls.Reply`), never one of these. `Waiting` is not a failure: some calls
+are left open for a deferred backend to answer.
 """
 
 from __future__ import annotations
@@ -81,6 +81,6 @@ class UnsafeStore(StoreError):
 class Waiting(Exception):
     """Replies of a deferred backend are outstanding; run the same code again when they have come."""
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        super().__init__(f"waiting for {len(keys)} replies")
-        self.keys = keys
+    def __init__(self, n_calls: int) -> None:
+        super().__init__(f"waiting for {n_calls} replies")
+        self.n_calls = n_calls

@@ -131,19 +131,22 @@ def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Turn the system's errors about `path` into BadSkill."""
-    shown = quoted(str(path), 200)
     try:
         yield
-    except FileNotFoundError:
-        raise BadSkill(f"{shown} does not exist; check the path") from None
-    except NotADirectoryError:
-        raise BadSkill(f"{shown} is not a folder; give the skill's folder or its {MAIN_FILE}") from None
-    except PermissionError:
-        raise BadSkill(f"{shown} cannot be read; give this user permission to read it") from None
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise BadSkill(f"{shown} is a link; put the file itself in its place") from None
-        raise BadSkill(f"{shown} cannot be read ({error.strerror}); check the path and the disk") from None
+        raise BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}") from None
+
+
+def _explanation(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "does not exist; check the path"
+    if isinstance(error, NotADirectoryError):
+        return f"is not a folder; give the skill's folder or its {MAIN_FILE}"
+    if isinstance(error, PermissionError):
+        return "cannot be read; give this user permission to read it"
+    if error.errno == errno.ELOOP:
+        return "is a link; put the file itself in its place"
+    return f"cannot be read ({error.strerror}); check the path and the disk"
 
 
 @contextmanager
@@ -172,17 +175,23 @@ def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.Di
             if entry.name.startswith(".") or entry.name == "__pycache__":
                 continue
             inner = prefix + entry.name
-            shown = quoted(str(folder / inner), 200)
-            if _CONTROL.search(entry.name) or "\\" in entry.name:
-                raise BadSkill(f"{shown} has control characters, a backslash or no text as its name; rename it")
-            if entry.is_symlink():
-                raise BadSkill(f"{shown} is a link; put the file itself in its place")
+            if fault := _fault_of(entry):
+                raise BadSkill(f"{quoted(str(folder / inner), 200)} {fault}")
             if entry.is_dir(follow_symlinks=False):
                 yield from _walked_below(opened, entry.name, folder, inner)
-            elif entry.is_file(follow_symlinks=False):
-                yield opened, entry, inner
             else:
-                raise BadSkill(f"{shown} is not a regular file; remove it from the skill")
+                yield opened, entry, inner
+
+
+def _fault_of(entry: os.DirEntry[str]) -> str | None:
+    """Return why a skill cannot hold what an entry is, if so."""
+    if _CONTROL.search(entry.name) or "\\" in entry.name:
+        return "has control characters, a backslash or no text as its name; rename it"
+    if entry.is_symlink():
+        return "is a link; put the file itself in its place"
+    if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
+        return "is not a regular file; remove it from the skill"
+    return None
 
 
 def _walked_below(parent: int, name: str, folder: Path, inner: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:

@@ -149,15 +149,15 @@ def _status(parent: int, place: Path) -> os.stat_result:
 
 def _holds(parent: int, name: str, file: SkillFile) -> bool:
     """Return whether the name stands for a regular file with the content and run bit of `file`."""
-    return _read(parent, name) == (file.content, file.executable)
+    return _read(parent, name, len(file.content)) == (file.content, file.executable)
 
 
-def _read(parent: int, name: str) -> tuple[bytes, bool] | None:
-    """Return content and run bit of a regular file, None when there is none to read."""
+def _read(parent: int, name: str, n_bytes: int = FILE_BYTES) -> tuple[bytes, bool] | None:
+    """Return content (one byte more than `n_bytes` at most) and run bit of a regular file, None when there is none."""
     try:
         with os.fdopen(os.open(name, _READ, dir_fd=parent), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            return (file.read(FILE_BYTES + 1), bool(mode & stat.S_IXUSR)) if stat.S_ISREG(mode) else None
+            return (file.read(n_bytes + 1), bool(mode & stat.S_IXUSR)) if stat.S_ISREG(mode) else None
     except OSError:
         return None
 

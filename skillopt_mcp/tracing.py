@@ -25,8 +25,16 @@ def span(name: str, **attributes: str | int) -> Iterator[None]:
         yield
         return
     named = {f"skillopt.{key}": value for key, value in attributes.items()}
-    with _TRACER.start_as_current_span(name, attributes=named):
-        yield
+    # The text of a failure may repeat what was asked or answered: its kind is all that goes out.
+    with _TRACER.start_as_current_span(
+        name, attributes=named, record_exception=False, set_status_on_exception=False
+    ) as current:
+        try:
+            yield
+        except BaseException as error:
+            current.set_attribute("error.type", type(error).__name__)
+            current.set_status(trace.StatusCode.ERROR)
+            raise
 
 
 def note_call(call: Call, backend: str, latency_s: float, outcome: Usage | Fault) -> None:

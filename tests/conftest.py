@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAPPDATA", "USERPROFILE")
+# What hosts set in the shells of their models, where no person's command runs.
+_AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the empty folder that is home for this test and for every process that it starts."""
     folder = tmp_path_factory.mktemp("home")
-    for name in _OWN:
+    for name in (*_OWN, *_AGENTS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(folder))
     for name, inner in (

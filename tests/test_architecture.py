@@ -19,6 +19,7 @@ LEVELS = [
     {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard", "redaction", "environments"},
     {"environments"},
     {"backends", "folders", "livefiles", "renaming"},
+    {"transcripts", "installing"},
     {"store"},
     {"calls"},
     {"stages"},
@@ -26,9 +27,13 @@ LEVELS = [
     {"settings"},
     {"operations"},
     {"server", "cli"},
+    {"packaging"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-PURE = {"errors", "limits", "records", "documents", "gates", "schedule", "splits", "guard", "redaction", "stages"}
+PURE = {
+    "errors", "limits", "records", "documents", "gates", "schedule", "splits", "guard", "redaction", "stages",
+    "transcripts",
+}  # fmt: skip
 PURE_LIBRARIES = {
     "__future__", "base64", "bisect", "collections", "dataclasses", "difflib", "functools", "hashlib", "itertools",
     "json", "math", "operator", "pathlib", "pydantic", "pydantic_core", "random", "re", "re2", "string", "typing",
@@ -44,6 +49,7 @@ ONE_ROOM = {
     "openai": {"backends/"},
     "anthropic": {"backends/"},
     "filelock": {"calls/owners.py"},
+    "zstandard": {"operations/sessions.py"},
     "platformdirs": {"store/locations.py"},
     "argparse": {"cli/"},
     "opentelemetry": {"tracing.py"},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.backends.base import Backend, environment_name, slots_of, worst_case
+from skillopt_mcp.backends.base import Backend, environment_name, shown, slots_of, worst_case
+from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage
 from skillopt_mcp.records.skills import SkillFiles, is_memory, short
 
@@ -20,6 +21,7 @@ class Accompanied:
         self.name = f"{backend.name} beside {called}@{short(beside.digest)}"
         self.fingerprint = f"{backend.fingerprint} beside {beside.digest}"
         self.deferred = backend.deferred
+        self.batching = batching(backend)
         self.n_slots = slots_of(backend)
         self.environment_name = environment_name(backend)
         self._backend = backend
@@ -28,19 +30,23 @@ class Accompanied:
 
     async def complete(self, call: Call) -> Reply:
         """Return the backend's answer to the call with both documents."""
-        return await self._backend.complete(self._accompanied(call))
+        return await self._backend.complete(self._both(call))
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at the call with both documents can use."""
-        return worst_case(self._backend, self._accompanied(call))
+        return worst_case(self._backend, self._both(call))
 
-    def _accompanied(self, call: Call) -> Call:
+    def shown(self, call: Call) -> Call:
+        """Return the call with both documents, as the backend is shown it."""
+        return shown(self._backend, self._both(call))
+
+    def _both(self, call: Call) -> Call:
         request = call.request
         if not isinstance(request, Rollout):
             return call
         mains = (request.files.main_path, self._beside.main_path)
         memory = next((path for path in mains if is_memory(path)), None)
-        return Call(call.role, call.stage, Rollout(self._files(request.files), request.task, memory), call.draw)
+        return call._replace(request=Rollout(self._files(request.files), request.task, memory))
 
     def _files(self, files: SkillFiles) -> SkillFiles:
         if len(self._joined) >= _MOST_REMEMBERED:

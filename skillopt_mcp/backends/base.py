@@ -9,7 +9,7 @@ from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
-
+CHECK = "check"
 SLOTS = 8
 
 
@@ -75,3 +75,22 @@ class Bounded(Protocol):
 def worst_case(backend: Backend, call: Call) -> Usage | None:
     """Return the most that one attempt at a call can use; None when there is no limit. An unknown price is None."""
     return backend.worst_case(call) if isinstance(backend, Bounded) else None
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """A backend that stands before another one, and changes what it is shown."""
+
+    def shown(self, call: Call) -> Call:
+        """Return the call as the backend behind it is shown it."""
+        ...
+
+
+def shown(backend: Backend, call: Call) -> Call:
+    """Return the call as whoever answers it is shown it."""
+    return backend.shown(call) if isinstance(backend, Showing) else call
+
+
+def is_deferred(backend: Backend, call: Call) -> bool:
+    """Return whether a call is answered later, by another way: a judge may ask a host, yet run commands at once."""
+    return backend.deferred and call.stage != CHECK

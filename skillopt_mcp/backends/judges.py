@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.backends.base import Backend, slots_of, worst_case
+from skillopt_mcp.backends.base import CHECK, Backend, shown, slots_of, worst_case
+from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Reply, Usage
-
-CHECK = "check"
 
 
 class Judges:
@@ -15,11 +14,9 @@ class Judges:
     `model_name` is the model's name, empty without one.
     """
 
-    deferred = False
-
     def __init__(self, model: Backend | None, commands: Backend) -> None:
-        if model is not None and model.deferred:
-            raise BackendError(f"'{model.name}' cannot judge: it answers later, and a trial is judged when it comes in")
+        self.deferred = model is not None and model.deferred
+        self.batching = batching(model)
         self._model, self._commands = model, commands
         self.n_slots = slots_of(model or commands)
         self.name = model.name if model else commands.name
@@ -33,6 +30,10 @@ class Judges:
         if self._model is None:
             raise BackendError("no backend is set for the role 'judge': start with --judge BACKEND:MODEL")
         return await self._model.complete(call)
+
+    def shown(self, call: Call) -> Call:
+        """Return the call as its answerer is shown it."""
+        return shown(self._model, call) if self._model and call.stage != CHECK else call
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at a call can use; what a command does is not paid for."""

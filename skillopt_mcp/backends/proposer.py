@@ -100,7 +100,9 @@ class Proposer:
         budget = int(found[1]) if found else _DEFAULT_BUDGET
         n_edits = budget if any_failed else random.randint(0, min(1, budget))
         stock = _stock(skill, needs, told, random)
-        edits = [edit for _ in range(n_edits) if (edit := self._pick(stock, random))]
+        evidence = [n for n, (failed, _) in enumerate(attempts, start=1) if failed or not any_failed]
+        picked = [edit for _ in range(n_edits) if (edit := self._pick(stock, random))]
+        edits = [edit.model_copy(update={"evidence": evidence}) for edit in picked]
         needed = ", ".join(needs) or "nothing in particular"
         return PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skillopt_mcp.backends.base import Backend, BackendFault, environment_name, slots_of, worst_case
+from skillopt_mcp.backends.base import Backend, BackendFault, environment_name, shown, slots_of, worst_case
+from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
 
 
@@ -20,6 +22,7 @@ class Redacting:
         self.name = backend.name
         self.fingerprint = backend.fingerprint
         self.deferred = backend.deferred
+        self.batching = batching(backend)
         self.n_slots = slots_of(backend)
         self.environment_name = environment_name(backend)
         self._backend = backend
@@ -43,6 +46,10 @@ class Redacting:
         """Return the most that one attempt at the call can use."""
         return worst_case(self._backend, call)
 
+    def shown(self, call: Call) -> Call:
+        """Return the call as the backend is shown it."""
+        return shown(self._backend, self._shown(call))
+
     def _shown(self, call: Call) -> Call:
         request = call.request
         if call.role != "optimizer" or not isinstance(request, Question):
@@ -51,15 +58,18 @@ class Redacting:
         return call if evidence is request.evidence else call._replace(request=replace(request, evidence=evidence))
 
     def _kept(self, call: Call, reply: Reply) -> Reply:
-        said = [reply.text, *(message.content for message in reply.messages)]
-        text, *contents = self._redactor.texts(said, _own(call))
-        told = zip(reply.messages, contents, strict=True)
-        return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in told))
+        return redacted(self._redactor, reply, call.request.task if isinstance(call.request, Rollout) else None)
 
 
-def _own(call: Call) -> str:
-    """Return what the task of a call says, its judge and files included."""
-    if not isinstance(call.request, Rollout):
-        return ""
-    task = call.request.task
+def redacted(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
+    """Return a reply without secrets; what its task says itself may stay."""
+    said = [reply.text, *(message.content for message in reply.messages)]
+    if redactor.texts(said) == said:
+        return reply
+    text, *contents = redactor.texts(said, _own_texts(task) if task else "")
+    told = zip(reply.messages, contents, strict=True)
+    return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in told))
+
+
+def _own_texts(task: Task) -> str:
     return "\n".join((task.prompt, task.judge.model_dump_json(), *(file.content for file in task.files)))

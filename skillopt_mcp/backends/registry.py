@@ -18,6 +18,24 @@ def open_backend(spec: str) -> Backend:
     return loader(model)
 
 
+def batched(backend: Backend) -> Backend | None:
+    """Return a backend as its vendor's batch API answers for it, None where there is none. Raises BackendError."""
+    batcher = _BATCHERS.get(backend.name.partition(":")[0])
+    return batcher(backend) if batcher else None
+
+
+def _openai_batch(backend: Backend) -> Backend | None:
+    from skillopt_mcp.backends.api.openai_batch import batched as batched_openai  # noqa: PLC0415
+
+    return batched_openai(backend)
+
+
+def _anthropic_batch(backend: Backend) -> Backend | None:
+    from skillopt_mcp.backends.api.anthropic_batch import batched as batched_anthropic  # noqa: PLC0415
+
+    return batched_anthropic(backend)
+
+
 def _simulated(model: str) -> Backend:
     from skillopt_mcp.backends.simulated import open_simulated  # noqa: PLC0415
 
@@ -62,6 +80,12 @@ def _codex(model: str) -> Backend:
     return open_codex(model)
 
 
+def _host(model: str) -> Backend:
+    from skillopt_mcp.backends.host import open_host  # noqa: PLC0415
+
+    return open_host(model)
+
+
 def _need_posix(name: str) -> None:
     if os.name != "posix":
         raise BackendError(f"the backend '{name}' runs on Linux and macOS only: use WSL, or another backend")
@@ -75,5 +99,7 @@ _LOADERS: dict[str, Callable[[str], Backend]] = {
     "claude-code": _claude_code,
     "codex": _codex,
     "env": _environment,
+    "host": _host,
 }
+_BATCHERS: dict[str, Callable[[Backend], Backend | None]] = {"openai": _openai_batch, "anthropic": _anthropic_batch}
 BACKENDS: tuple[str, ...] = tuple(_LOADERS)

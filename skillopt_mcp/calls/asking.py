@@ -7,27 +7,41 @@ most as many repeated sends as there are slots.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
-from typing import Self
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
-from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.base import Backend, is_deferred, shown
+from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.lanes import Lane, Open, open_lane
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.rounds import OnReply, Round, Terms
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.errors import BackendError, BadInput, Waiting
+from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
 
 MAX_SLOTS = 1000
+# Who is to answer what a deferred backend left open: no process, so no lock.
+HOST = "host"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """Where a run or a test waits for a host: the calls that are open, by the ids of their rows."""
+
+    calls: Mapping[int, Call]
 
 
 class Asker:
     """The `Ask` of one scope (a run or a promotion test): use it as a context manager, call it with calls.
 
     `n_slots` calls at once go to each backend, or as many as it takes by itself; `budget` is the scope's own unless
-    another is given.
+    another is given. What a deferred backend has not answered is in `left_open`, by the id of its row.
     """
 
     def __init__(
@@ -42,7 +56,8 @@ class Asker:
     ) -> None:
         if n_slots is not None and not 1 <= n_slots <= MAX_SLOTS:
             raise BadInput(f"{n_slots} slots cannot be used: name from 1 to {MAX_SLOTS}")
-        self._calls, self._backends, self._n_slots = store.calls, backends, n_slots
+        self.left_open: dict[int, Call] = {}
+        self._store, self._backends, self._n_slots = store, backends, n_slots
         self._lanes: dict[Role, Lane] = {}
         self._runner = asyncio.Runner()
         self._owner = Owner(store.locks_path)
@@ -64,15 +79,42 @@ class Asker:
         lanes = {role: self._lane(role) for role in {call.role for call in calls}}
         fingerprints = {role: lane.backend.fingerprint for role, lane in lanes.items()}
         keys = [call.key(fingerprints[call.role]) for call in calls]
-        replies = self._calls.get_replies(keys)
-        open_calls = {key: call for key, call in zip(keys, calls, strict=True) if key not in replies}
-        if open_calls:
+        replies = self._store.calls.get_replies(keys)
+        unanswered = {key: call for key, call in zip(keys, calls, strict=True) if key not in replies}
+        deferred = {key: call for key, call in unanswered.items() if is_deferred(lanes[call.role].backend, call)}
+        if len(unanswered) > len(deferred):
             for lane in lanes.values():
                 lane.begin()
-            for key, call in open_calls.items():
-                lanes[call.role].fresh.append(Open(key, call))
+            for key, call in unanswered.items():
+                if key not in deferred:
+                    lanes[call.role].fresh.append(Open(key, call))
             replies |= self._runner.run(self._ask(list(lanes.values())), context=copy_context())
+        if deferred:
+            self._leave_open(deferred)
+            raise Waiting(len(deferred))
         return [replies[key] for key in keys]
+
+    def _leave_open(self, calls: Mapping[bytes, Call]) -> None:
+        """Keep calls in the store for somebody else to answer, charged once. Raises CapReached when one is too many.
+
+        What goes out in a batch is charged with that batch.
+        """
+        store, terms = self._store, self._terms
+        known = store.leases.open_ids(list(calls))
+        fresh = [Open(key, call) for key, call in calls.items() if key not in known]
+        if fresh:
+            costs = [self._cost(call) for _, call in fresh]
+            settled = store.calls.settle(Settlement([], [], 0, fresh, terms.scope, HOST, terms.budget.bill(costs)))
+            known |= {item.key: claim.id for item, claim in zip(fresh, settled.claims, strict=False)}
+        for key, call in calls.items():
+            if key in known:
+                self.left_open[known[key]] = shown(self._lane(call.role).backend, call)
+        if fresh and len(settled.claims) < len(fresh) and not self.left_open:
+            raise terms.budget.reached(settled.spent, costs[len(settled.claims)])
+
+    def _cost(self, call: Call) -> Cost:
+        backend = self._lane(call.role).backend
+        return Cost(0) if batching(backend) else self._terms.budget.cost(backend, call)
 
     async def _ask(self, lanes: Sequence[Lane]) -> dict[bytes, Reply]:
         return await Round(self._terms, lanes).replies()
@@ -85,3 +127,15 @@ class Asker:
                 "for instance 'simulated:honest'"
             )
         return self._lanes.setdefault(role, open_lane(backend, self._n_slots))
+
+
+def run_or_wait(ask: Asker, store: Store, work: Callable[[], T]) -> T | Outstanding:
+    """Return what `work` comes to with this `ask`, or what is outstanding when it has to wait for a host."""
+    while True:
+        try:
+            return work()
+        except Waiting:
+            if store.leases.unanswered(list(ask.left_open)):
+                return Outstanding(dict(ask.left_open))
+            # The last reply came while this went on.
+            ask.left_open.clear()

@@ -45,6 +45,20 @@ class Owner:
             self._path(self.name).unlink(missing_ok=True)
 
 
+def held_locks(folder: Path) -> list[str]:
+    """Return the names of the locks in a folder that a live process holds."""
+    held = []
+    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
+        probe = FileLock(path, mode=0o600)
+        try:
+            probe.acquire(timeout=0)
+        except Timeout:
+            held.append(path.name)
+        else:
+            probe.release()
+    return held
+
+
 def lock_run(folder: Path, name: str) -> FileLock | None:
     """Return the held lock of one run, or None when another process holds it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

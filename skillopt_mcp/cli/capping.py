@@ -26,13 +26,13 @@ class Capped(Invocation):
 
 def foreseen(forecast: Forecast) -> str:
     """Return what a run may take, in a sentence."""
-    if forecast.tokens is None or forecast.minutes is None:
+    if forecast.tokens is None:
         return (
             "No call of these models is stored yet, so tokens, money and minutes cannot be told; "
             "--max-calls, --max-tokens, --max-usd and --max-minutes are hard caps."
         )
     usd = "at a price that is not known" if forecast.usd is None else f"${forecast.usd:,.2f}"
-    return (
-        f"By what such calls took before: at most about {forecast.tokens:,} tokens, {usd}, "
-        f"{forecast.minutes:,.1f} minutes."
-    )
+    known = f"By what such calls took before: at most about {forecast.tokens:,} tokens, {usd}"
+    if forecast.minutes is None:
+        return f"{known}; each batch takes its vendor minutes, or up to a day."
+    return f"{known}, {forecast.minutes:,.1f} minutes."

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 from skillopt_mcp.cli.parsing import COMMANDS, parse
 from skillopt_mcp.errors import SkillOptError
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command, values = parse(arguments)
         # Only the command that was asked for is imported: `serve` must start in a moment.
-        module = import_module(f"skillopt_mcp.cli.commands.{command}")
+        module = import_module(module_name(command))
         code = int(module.run(module.Options(**values)))
         sys.stdout.flush()
     except SkillOptError as error:
@@ -41,6 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def commands() -> dict[str, str]:
     """Return every command by name, with what it does."""
     return {name: command.help for name, command in COMMANDS.items()}
+
+
+def module_name(command: str) -> str:
+    """Return the module of a command; one that is a word of Python has an underscore behind it."""
+    return f"skillopt_mcp.cli.commands.{command}{'_' if iskeyword(command) else ''}"
 
 
 def _failed(message: str, *, as_json: bool) -> int:

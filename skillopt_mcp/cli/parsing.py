@@ -11,6 +11,7 @@ from skillopt_mcp import __version__
 
 PROGRAM = "skillopt-mcp"
 _SIMULATED = "simulated:honest"
+HOSTS = ("claude-code", "claude-desktop", "codex", "cursor", "vscode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,39 @@ def _caps(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--max-{name}", type=kind, metavar="N", help=f"at most so many {text}")
 
 
+def _by_batch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by-batch", action="store_true",
+        help="ask target and judge by their vendor's batch API: half the price, and minutes to a day for each wave of "
+        "calls; a promotion test then asks 40 pairs ahead, and what lies beyond the deciding one is paid in vain",
+    )  # fmt: skip
+
+
+def _slots(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--slots", type=int, metavar="N", help="calls under way at once (else as the backend likes)")
+
+
 def _serve(parser: argparse.ArgumentParser) -> None:
     _backends(parser, "target", "optimizer", "judge")
+    parser.add_argument(
+        "--require-approval",
+        action="store_true",
+        help="every change of a live file needs a person, whatever was permitted",
+    )
+    parser.add_argument(
+        "--lease-minutes", type=float, default=15.0, metavar="N",
+        help="how long an agent of the host may take for a piece of work (default 15)",
+    )  # fmt: skip
+    _caps(parser)
+    http = parser.add_argument_group("streamable HTTP (instead of stdin and stdout; a bearer token is needed)")
+    http.add_argument("--http", metavar="[ADDRESS:]PORT", help="listen there, at 127.0.0.1 unless told otherwise")
+    for name, shown, text in (
+        ("host", "NAME:PORT", "a Host header to let in beside loopback's"),
+        ("origin", "URL", "an Origin header to let in"),
+    ):
+        http.add_argument(
+            f"--allow-{name}", metavar=shown, action="append", default=[], help=f"{text} (may be repeated)"
+        )
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -139,13 +171,17 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     from skillopt_mcp.cli.flags import add_settings  # noqa: PLC0415
 
     add_settings(parser)
-    parser.add_argument("--slots", type=int, metavar="N", help="calls under way at once (else as the backend likes)")
+    _slots(parser)
+    _by_batch(parser)
     _caps(parser)
     parser.add_argument("--memory", metavar="PATH", help="a CLAUDE.md or AGENTS.md that every attempt sees, too")
     parser.add_argument(
         "--document", choices=("skill", "memory", "both"), default="both", help="what to train of them (both, in turn)"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the newest unfinished run of the skill")
+    parser.add_argument(
+        "--abandon", action="store_true", help="cancel what that run has at a vendor's batch API, and ask nothing more"
+    )
     parser.add_argument(
         "--policy", choices=("strict", "fresh", "paired_se", "no_regression", "confirm"),
         help="run nothing: say what this gate would have made of the newest run (or of run r-... as SKILL)",
@@ -163,7 +199,13 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
         "--no-worse", type=float, metavar="D",
         help="for a shorter candidate: accept it when a loss above D is excluded, instead of when it is better",
     )  # fmt: skip
+    parser.add_argument(
+        "--claim", choices=("these", "like_these"), default="these",
+        help="these: better on these held-out tasks; like_these: on tasks like them, each fresh test task drawn once",
+    )  # fmt: skip
     parser.add_argument("--beside", metavar="PATH", help="a skill or memory file that every attempt sees, too")
+    _slots(parser)
+    _by_batch(parser)
     _caps(parser)
     _yes(parser)
 
@@ -181,10 +223,16 @@ def _calibrate(parser: argparse.ArgumentParser) -> None:
 
 
 def _race(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("candidates", metavar="CANDIDATE", nargs="+", help="candidates of one skill, c-...")
-    _backends(parser, "target", "judge")
+    parser.add_argument(
+        "candidates", metavar="CANDIDATE", nargs="+", help="candidates of one skill, c-...; or one skill, with controls"
+    )
+    _backends(parser, "target", "optimizer", "judge")
     parser.add_argument("--laps", type=int, metavar="N", default=60, help="shared tasks at most (default 60)")
-    parser.add_argument("--no-skill", action="store_true", help="race no skill at all beside them, as a control")
+    parser.add_argument(
+        "--control", action="append", choices=("none", "rewrite"), default=[],
+        help="race beside them: no skill at all; or the skill rewritten once, from what was recorded and "
+        "rolled out (may be repeated)",
+    )  # fmt: skip
     _caps(parser)
     _yes(parser)
 
@@ -202,7 +250,7 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions (without one: list the skills)")
     root = actions.add_parser("add-root", help="allow promotions into the skills of a folder")
     root.add_argument("name", metavar="PATH", help="the folder that holds the skill folders")
-    permit = actions.add_parser("permit", help="let an agent promote this skill's accepted candidates without asking")
+    permit = actions.add_parser("permit", help="let an agent promote small, clean, accepted edits without asking")
     permit.add_argument("name", metavar="SKILL")
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
     revoke = actions.add_parser("revoke", help="take that permission back")
@@ -214,6 +262,14 @@ def _skills(parser: argparse.ArgumentParser) -> None:
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="c-... | r-... | trajectory:N | SKILL | SKILL@VERSION")
     parser.add_argument("--out", metavar="DIR", help="write a run as files: best_skill.md, versions, history, steps")
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", metavar="SKILL")
+
+
+def _rebase(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("candidate", metavar="CANDIDATE", help="the one that is stale")
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
@@ -286,7 +342,20 @@ def _judges(parser: argparse.ArgumentParser) -> None:
 def _promote(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
     _yes(parser)
+    _simulated(parser)
+    parser.add_argument(
+        "--unproven", action="store_true", help="adopt an undecided candidate; it stays labelled unproven"
+    )
+
+
+def _simulated(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulated", action="store_true", help="accept evidence that comes from a simulation")
+
+
+def _approve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
+    _simulated(parser)
+    parser.add_argument("--withdraw", action="store_true", help="take an unused approval back")
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:
@@ -300,6 +369,63 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
         "--backend", metavar="BACKEND:MODEL", action="append", default=[],
         help="ask this backend one short call (may be repeated)",
     )  # fmt: skip
+
+
+def _harvest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*", help="transcripts, or folders of them (else all that the hosts keep)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="count them, and record nothing")
+
+
+def _capture(parser: argparse.ArgumentParser) -> None:
+    """Declare nothing: the event comes on standard input."""
+
+
+def _install(parser: argparse.ArgumentParser) -> None:
+    _placed(parser, does="add")
+    _backends(parser, "target", "optimizer", "judge")
+
+
+def _uninstall(parser: argparse.ArgumentParser) -> None:
+    _placed(parser, does="remove")
+
+
+def _placed(parser: argparse.ArgumentParser, *, does: str) -> None:
+    parser.add_argument("host", choices=HOSTS, metavar="HOST", help=" | ".join(HOSTS))
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--user", action="store_true", help="for all your projects (the default)")
+    scope.add_argument("--project", action="store_true", help="for the project in the current folder")
+    parser.add_argument(
+        "--hooks", action="store_true", help=f"{does} the hooks that record sessions by themselves, too"
+    )
+    parser.add_argument("--skill", action="store_true", help=f"{does} the skill that teaches an agent the loop, too")
+    parser.add_argument("--dry-run", action="store_true", help="show the change, and change nothing")
+    _yes(parser)
+
+
+def _verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--holds", metavar="HASH", help="the chain of events had this hash once: see that it still has")
+
+
+def _backup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that is not there yet")
+
+
+def _restore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a backup")
+    _yes(parser)
+
+
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", metavar="SKILL")
+    parser.add_argument("file", metavar="FILE", help="a file that is not there yet")
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="what 'export' wrote")
+    parser.add_argument("--skill", metavar="SKILL", help="the skill that takes it in (else the one of its name)")
+    parser.add_argument("--keep-mine", action="store_true", help="leave out what contradicts what is here")
 
 
 COMMANDS: dict[str, Command] = {
@@ -329,7 +455,7 @@ COMMANDS: dict[str, Command] = {
         _calibrate,
     ),
     "race": Command(
-        "run candidates of one skill on shared val tasks and drop the hopeless",
+        "run candidates of one skill, and controls, on shared val tasks and drop the hopeless",
         f"race c-0123456789ab c-ba9876543210 --target {_SIMULATED}",
         _race,
     ),
@@ -339,10 +465,28 @@ COMMANDS: dict[str, Command] = {
         _credit,
     ),
     "promote": Command("write an accepted candidate over the live skill", "promote c-0123456789ab", _promote),
+    "approve": Command("let an agent promote one candidate, after a look at it", "approve c-0123456789ab", _approve),
     "rollback": Command("restore an earlier version of a skill", "rollback my-skill", _rollback),
+    "check": Command("check a skill by the Agent Skills specification", "check my-skill", _check),
+    "rebase": Command(
+        "make a candidate again on top of an edit that somebody made meanwhile", "rebase c-0123456789ab", _rebase
+    ),
     "runs": Command("list the runs of a skill, or of all", "runs my-skill", _runs),
     "show": Command("show a candidate, run, trajectory, version or skill", "show c-0123456789ab", _show),
     "diff": Command("show what differs between two versions of a skill", "diff my-skill", _diff),
     "history": Command("show the promotions and rollbacks of a skill", "history my-skill", _history),
+    "install": Command(
+        "add the server to a host, and what records and teaches beside it",
+        "install claude-code --hooks --skill",
+        _install,
+    ),
+    "uninstall": Command("take out of a host what install put there", "uninstall claude-code --hooks", _uninstall),
+    "harvest": Command("record attempts out of past sessions of Claude Code and Codex", "harvest --dry-run", _harvest),
+    "capture": Command("record a session, as a host's hook tells of it", "capture < event.json", _capture),
+    "verify": Command("check that the store holds what was written, and recompute its verdicts", "verify", _verify),
+    "backup": Command("write the store to a file while it is in use, and check that", "backup store-copy.db", _backup),
+    "restore": Command("put a backup in the place of the store", "restore store-copy.db", _restore),
+    "export": Command("write a skill's whole history to a file", "export my-skill my-skill.history", _export),
+    "import": Command("take in a skill's history from another store", "import my-skill.history", _import),
     "doctor": Command("check the installation, the store, the skill folders and backends", "doctor", _doctor),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from skillopt_mcp.errors import Refused
 
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _WIDE = 500
+# Set by the hosts in the shells that their models type into.
+_AGENT_SHELLS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 # Operations speak to a model, in the names of its tools; a person types commands.
 _SPOKEN = (
     (
@@ -49,6 +52,16 @@ def _console(*, stderr: bool) -> Console:
 def is_interactive() -> bool:
     """Return whether a person sits at both ends: what they are shown and what they answer."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def require_person(command: str) -> None:
+    """Raise Refused in a shell of an agent: what only a person may say, a model must not say for them."""
+    for name in _AGENT_SHELLS:
+        if os.environ.get(name):
+            raise Refused(
+                f"'{command}' is for a person, and this shell belongs to an agent ({name} is set): run it in a "
+                "terminal of your own"
+            )
 
 
 def emit(value: BaseModel | Mapping[str, object]) -> None:

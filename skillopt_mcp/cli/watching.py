@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from skillopt_mcp.cli.terminal import stderr
+from skillopt_mcp.operations.waves import BATCH
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.optimizer.progress import Progress as Standing
 from skillopt_mcp.records.calls import Call, Reply
@@ -68,6 +69,7 @@ class Watch:
     def __init__(self, label: str = "", *, steps: bool = True, silent: bool = False) -> None:
         self.spend = Spend()
         self._label, self._steps = label, steps and not silent
+        self._is_told = not silent
         self._console: Console = stderr()
         self._bar = _Bar(
             TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[place]}"),
@@ -89,6 +91,8 @@ class Watch:
         """Show where the run stands."""
         if standing.stage == GATE:
             self._pairs(standing)
+        elif standing.stage == BATCH:
+            self._batch(standing)
         elif standing.stage in _LAPPED:
             note = f", {standing.note}" if standing.note else ""
             self._show(standing, f"task {standing.n_done} of at most {standing.n_total}{note}")
@@ -113,6 +117,12 @@ class Watch:
 
     def _below(self) -> None:
         self._bar.below = "  ".join(part for part in (self._scores, str(self.spend), self._label) if part)
+
+    def _batch(self, standing: Standing) -> None:
+        note = f", {standing.note}" if standing.note else ""
+        self._show(standing, f"at the vendor: {standing.n_done} of {standing.n_total} calls{note}")
+        if standing.note and self._is_told:
+            self._console.print(f"{standing.note}: {standing.n_total:,} calls", soft_wrap=True)
 
     def _step(self, standing: Standing) -> None:
         self._show(standing, f"epoch {standing.epoch}, step {standing.n_done} of {standing.n_total}")

@@ -9,10 +9,11 @@ from itertools import islice
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.betting import BETS, CURRENT_BETS, MIXTURE_COST, Wealth, growth
-from skillopt_mcp.records.evidence import Confirmation, ConfirmVerdict, Pair
+from skillopt_mcp.records.evidence import Claim, Confirmation, ConfirmVerdict, Pair
 
 _MIN_PAIRS_TO_ESTIMATE = 8
 _MAX_ESTIMATE = 10_000
+_WHERE: dict[Claim, str] = {"these": "on these tasks", "like_these": "on tasks like these"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class ConfirmRule:
     one which gains `min_effect` or more is ever rejected: 0.05 is below what a few hundred pairs can prove, so no
     provable gain is given up. A margin above 0 asks for a gain of that size, one below 0 excludes a larger loss.
     `max_pairs` is where to pause undecided; going on later with a larger one is sound. `bets` names the mixture.
+    `claim` says of which tasks a verdict speaks: pairs must be drawn accordingly (see confirm).
     """
 
     alpha: float = 0.05
@@ -31,6 +33,7 @@ class ConfirmRule:
     max_pairs: int = 200
     margin: float = 0.0
     bets: int = CURRENT_BETS
+    claim: Claim = "these"
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
@@ -94,9 +97,10 @@ class _Walk:
 def confirm(pairs: Iterable[Pair], rule: ConfirmRule) -> Confirmation:
     """Return the verdict on `pairs`, walked in the order in which they were drawn up to the first that decides.
 
-    Pairs must be drawn uniformly with replacement from the held-out tasks, both arms rolled out afresh; then the claim
-    is exactly "on these tasks", at the error rates of the rule (see betting). Raises BadInput when a score is outside
-    [0, 1].
+    With both arms rolled out afresh, the error rates of the rule hold exactly (see betting): "on these tasks" when
+    tasks are drawn uniformly with replacement from the held-out ones; "on tasks like these" when each pair has a new
+    task, drawn from where tasks come from and not seen by whoever made the candidate: then the differences are
+    independent, and their mean is that of all such tasks. Raises BadInput when a score is outside [0, 1].
     """
     walk = _Walk(rule)
     for pair in islice(pairs, rule.max_pairs):
@@ -180,10 +184,10 @@ def _confirmation(verdict: ConfirmVerdict, walk: _Walk) -> Confirmation:
 
 def _reason(verdict: ConfirmVerdict, wealth: float, expected: int | None, rule: ConfirmRule) -> str:
     if verdict == "accept":
-        return f"{claimed(rule)} on these tasks: evidence {wealth:.1f} to 1, {1 / rule.alpha:.1f} to 1 was asked"
+        return f"{claimed(rule)} {_WHERE[rule.claim]}: evidence {wealth:.1f} to 1, {1 / rule.alpha:.1f} to 1 was asked"
     if verdict == "reject":
         what = f"a gain of {rule.min_effect:g} or more" if rule.min_effect else "that it loses nothing"
-        return f"{what} on these tasks is excluded at an error rate of {rule.beta:g}"
+        return f"{what} {_WHERE[rule.claim]} is excluded at an error rate of {rule.beta:g}"
     more = "too early to say how many more pairs" if expected is None else f"about {expected} more pairs expected"
     return f"not decided: evidence {wealth:.2f} to 1, {1 / rule.alpha:.1f} to 1 is asked; {more}"
 

@@ -9,6 +9,9 @@ from typing import Protocol
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.evidence import Mean, Metric
 
+EVEN = 0.5
+"""The weight of soft in the mixed metric where nobody asks for another."""
+
 
 class Scored(Protocol):
     """What has a score: a trial, or what is kept of one. Both are None where it is missing."""
@@ -33,7 +36,7 @@ def mean_score(trials: Iterable[Scored]) -> Mean:
     return Mean(hard=hard, soft=soft, n=n, n_missing=len(trials) - n)
 
 
-def metric_value(mean: Mean, metric: Metric, mixed_weight: float = 0.5) -> float:
+def metric_value(mean: Mean, metric: Metric, mixed_weight: float = EVEN) -> float:
     """Return the score in [0, 1] that a gate compares; `mixed_weight` is the weight of soft in mixed.
 
     Raises BadInput when the weight is outside [0, 1].

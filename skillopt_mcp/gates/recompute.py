@@ -11,11 +11,12 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.calibration import Calibration, calibrated
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.credit import Credit, CreditRule, credit
+from skillopt_mcp.gates.means import EVEN
 from skillopt_mcp.gates.paired import paired_se
 from skillopt_mcp.gates.racing import Lap, RaceRule, Standing, race, running
 from skillopt_mcp.gates.regression import Rerun, fallen, no_regression
 from skillopt_mcp.gates.strict import Comparison, TaskScore, compare
-from skillopt_mcp.records.evidence import Confirmation, ConfirmVerdict, Metric, Pair, SearchGate, SearchVerdict
+from skillopt_mcp.records.evidence import Claim, Confirmation, ConfirmVerdict, Metric, Pair, SearchGate, SearchVerdict
 
 MEASURED = "measured"
 
@@ -28,6 +29,7 @@ class StrictInputs(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     metric: Metric
+    mixed_weight: float = Field(default=EVEN, ge=0, le=1)
     candidate: list[TaskScore]
     current: list[TaskScore]
     best: list[TaskScore] | None = None
@@ -48,24 +50,26 @@ class ConfirmInputs(BaseModel):
     min_effect: float
     margin: float = 0.0
     bets: int = 1
+    claim: Claim = "these"
 
     @property
     def rule(self) -> ConfirmRule:
         """Return the rule that was asked for, up to the pairs that the verdict rests on. Raises BadInput."""
         return ConfirmRule(
-            self.alpha, self.beta, self.min_effect, max_pairs=max(1, self.n_pairs), margin=self.margin, bets=self.bets
+            self.alpha, self.beta, self.min_effect, max(1, self.n_pairs), self.margin, self.bets, self.claim
         )
 
 
 def search_comparison(gate: SearchGate, inputs: StrictInputs) -> Comparison:
     """Return what a search gate makes of recorded evidence, whichever gate it was recorded for."""
     best = inputs.current if inputs.best is None else inputs.best
+    metric, weight = inputs.metric, inputs.mixed_weight
     if gate == "paired_se":
-        return paired_se(inputs.candidate, inputs.current, best, inputs.metric)
-    found = compare(inputs.candidate, inputs.current, best, inputs.metric)
+        return paired_se(inputs.candidate, inputs.current, best, metric, weight)
+    found = compare(inputs.candidate, inputs.current, best, metric, weight)
     if gate == "no_regression":
-        n_fallen = len(fallen(inputs.candidate, inputs.current, inputs.metric))
-        return no_regression(found, n_fallen, Rerun(*inputs.again) if inputs.again else Rerun(), inputs.metric)
+        n_fallen = len(fallen(inputs.candidate, inputs.current, metric, weight))
+        return no_regression(found, n_fallen, Rerun(*inputs.again) if inputs.again else Rerun(), metric, weight)
     return found
 
 

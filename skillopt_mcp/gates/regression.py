@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skillopt_mcp.gates.means import EVEN
 from skillopt_mcp.gates.paired import values
 from skillopt_mcp.gates.strict import Comparison, TaskScore
 from skillopt_mcp.records.evidence import Metric
@@ -18,13 +19,17 @@ class Rerun:
     current: Sequence[TaskScore] = ()
 
 
-def fallen(candidate: Sequence[TaskScore], current: Sequence[TaskScore], metric: Metric) -> list[int]:
+def fallen(
+    candidate: Sequence[TaskScore], current: Sequence[TaskScore], metric: Metric, mixed_weight: float = EVEN
+) -> list[int]:
     """Return the ids of the tasks on which the candidate scores below the current version, in the candidate's order."""
-    ours, theirs = values(candidate, metric), values(current, metric)
+    ours, theirs = (values(scores, metric, mixed_weight) for scores in (candidate, current))
     return [task for task in ours if task in theirs and ours[task] < theirs[task]]
 
 
-def no_regression(first: Comparison, n_fallen: int, again: Rerun, metric: Metric) -> Comparison:
+def no_regression(
+    first: Comparison, n_fallen: int, again: Rerun, metric: Metric, mixed_weight: float = EVEN
+) -> Comparison:
     """Return the strict verdict `first`, turned into reject when a task that fell falls again on its second rollouts.
 
     One rollout of a task that passes half of the time falls by chance in a quarter of all pairs; only what falls twice
@@ -32,6 +37,6 @@ def no_regression(first: Comparison, n_fallen: int, again: Rerun, metric: Metric
     """
     if first.verdict == "reject" or not n_fallen:
         return first
-    ours, theirs = values(again.candidate, metric), values(again.current, metric)
+    ours, theirs = (values(scores, metric, mixed_weight) for scores in (again.candidate, again.current))
     cleared = sum(ours[task] >= theirs[task] for task in ours if task in theirs)
     return first if cleared >= n_fallen else Comparison("reject", first.candidate, first.current, first.n)

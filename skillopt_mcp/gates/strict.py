@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skillopt_mcp.gates.means import mean_score, metric_value
+from skillopt_mcp.gates.means import EVEN, mean_score, metric_value
 from skillopt_mcp.records.evidence import Metric, SearchVerdict
 
 
@@ -36,12 +36,13 @@ def strict(candidate: float, current: float, best: float) -> SearchVerdict:
 
 
 def compare(
-    candidate: Sequence[TaskScore], current: Sequence[TaskScore], best: Sequence[TaskScore], metric: Metric
-) -> Comparison:
+    candidate: Sequence[TaskScore], current: Sequence[TaskScore], best: Sequence[TaskScore], metric: Metric,
+    mixed_weight: float = EVEN,
+) -> Comparison:  # fmt: skip
     """Return the strict verdict over the tasks that all three have a score for; without any it is reject."""
     common = _scored(candidate) & _scored(current) & _scored(best)
     ours, theirs, highest = (
-        metric_value(mean_score(score for score in scores if score.task_id in common), metric)
+        metric_value(mean_score(score for score in scores if score.task_id in common), metric, mixed_weight)
         for scores in (candidate, current, best)
     )
     return Comparison(strict(ours, theirs, highest), ours, theirs, len(common))

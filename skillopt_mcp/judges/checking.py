@@ -13,7 +13,7 @@ from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.references import reference_answers
 from skillopt_mcp.judges.scoring import score
 from skillopt_mcp.judges.shapes import is_shape_only
-from skillopt_mcp.records.judging import ByEnvironment, Command, JudgeSpec, Rubric, Score, ToolCalled
+from skillopt_mcp.records.judging import ByEnvironment, ByHost, Command, JudgeSpec, Rubric, Score, ToolCalled
 from skillopt_mcp.records.tasks import NewTask, Task
 
 Problem = Literal[
@@ -52,7 +52,7 @@ def check_tasks(tasks: Sequence[Task]) -> list[TaskFinding]:
 def _judge_problems(spec: JudgeSpec, prompt: str) -> Iterator[tuple[Problem, str]]:
     if is_shape_only(spec):
         yield "shape only", "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
-    if any(isinstance(leaf, Rubric | Command | ToolCalled | ByEnvironment) for leaf in leaves(spec)):
+    if any(isinstance(leaf, Rubric | Command | ToolCalled | ByEnvironment | ByHost) for leaf in leaves(spec)):
         # These need a model, a process or a recorded attempt; answers alone tell nothing of them.
         return
     if _passes(spec, ""):
@@ -67,6 +67,12 @@ def _judge_problems(spec: JudgeSpec, prompt: str) -> Iterator[tuple[Problem, str
 def _passes(spec: JudgeSpec, answer: str) -> bool:
     outcome = score(spec, answer)
     return isinstance(outcome, Score) and outcome.hard
+
+
+def distinct(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks of one skill without those that say the same as an earlier one, or nearly so."""
+    twins = {finding.task for finding in _collisions(tasks)}
+    return [task for task in tasks if task.name not in twins]
 
 
 def _collisions(tasks: Sequence[Task]) -> Iterator[TaskFinding]:

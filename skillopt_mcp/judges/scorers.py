@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.records.judging import ByEnvironment, JudgeSpec
+from skillopt_mcp.records.judging import ByEnvironment, ByHost, JudgeSpec
 from skillopt_mcp.records.tasks import Task
 
 
@@ -20,6 +20,9 @@ def attemptable(tasks: Iterable[Task], environment: str | None) -> list[Task]:
 
 
 def scored_by(tasks: Sequence[Task]) -> str:
-    """Return what a verdict on these tasks must add: which environment scored them itself; else an empty text."""
+    """Return what a verdict on these tasks must add: which environment or host scored them itself, if any."""
     names = sorted({name for task in tasks if (name := environment_of(task.judge))})
-    return f"; scored by the environment {', '.join(repr(name) for name in names)} itself" if names else ""
+    said = [f"; scored by the environment {', '.join(repr(name) for name in names)} itself"] if names else []
+    if any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge)):
+        said.append("; scored by the host itself")
+    return "".join(said)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from skillopt_mcp.judges.choices import score_choice
 from skillopt_mcp.judges.combined import combine_all, combine_weighted
 from skillopt_mcp.judges.environments import score_environment
+from skillopt_mcp.judges.hosts import score_host
 from skillopt_mcp.judges.json_values import score_json
 from skillopt_mcp.judges.numbers import score_numeric
 from skillopt_mcp.judges.overlap import score_anls, score_f1
@@ -21,6 +22,7 @@ from skillopt_mcp.records.judging import (
     All,
     Anls,
     ByEnvironment,
+    ByHost,
     Choice,
     Command,
     Contains,
@@ -91,6 +93,8 @@ def score_leaf(spec: Leaf, answer: str, messages: Sequence[Message]) -> Score | 
             return score_tool_called(spec, messages)
         case ByEnvironment():
             return score_environment(spec, messages)
+        case ByHost():
+            return score_host(spec, messages)
         case Rubric():
             return Unscored("a rubric needs a judge model")
         case Command():

@@ -11,6 +11,7 @@ from skillopt_mcp.judges.answers import quoted
 from skillopt_mcp.judges.checks import check_command
 from skillopt_mcp.judges.choices import check_choice
 from skillopt_mcp.judges.environments import check_environment
+from skillopt_mcp.judges.hosts import check_host
 from skillopt_mcp.judges.json_values import check_json
 from skillopt_mcp.judges.numbers import check_numeric
 from skillopt_mcp.judges.overlap import check_overlap
@@ -26,6 +27,7 @@ from skillopt_mcp.records.judging import (
     All,
     Anls,
     ByEnvironment,
+    ByHost,
     Choice,
     Command,
     Contains,
@@ -104,6 +106,8 @@ def _check_leaf(spec: Leaf) -> None:
             check_command(spec)
         case ByEnvironment():
             check_environment(spec)
+        case ByHost():
+            check_host(spec)
 
 
 def _check_shape(value: object) -> None:

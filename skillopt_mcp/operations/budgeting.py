@@ -20,6 +20,18 @@ _SAMPLES: dict[Role, Call] = {
 }
 
 
+_NO_CAP = "no cap on tokens or money can hold: "
+_ADVICE = {
+    "claude-code": "write max_usd=N in its spec for a cap on money, or cap the calls (--max-calls)",
+    "codex": "cap the calls (--max-calls) or the minutes (--max-minutes)",
+}
+
+
+def _advice(backend: Backend) -> str:
+    general = "write max_tokens=N in its spec, or cap the calls (--max-calls)"
+    return _NO_CAP + _ADVICE.get(backend.name.partition(":")[0], general)
+
+
 def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
     """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
     for name, cap in (("calls", caps.calls), ("tokens", caps.tokens), ("usd", caps.usd), ("minutes", caps.minutes)):
@@ -30,9 +42,10 @@ def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
     for role, backend in backends.items():
         usage = worst_case(backend, _SAMPLES[role])
         if usage is None:
+            raise BadInput(f"'{backend.name}' sets no limit to an answer, so {_advice(backend)}")
+        if caps.tokens is not None and usage.usd != 0.0 and not usage.tokens_in + usage.tokens_out:
             raise BadInput(
-                f"'{backend.name}' sets no limit to an answer, so no cap on tokens or money can hold: write "
-                "max_tokens=N in its spec, or cap the calls (--max-calls)"
+                f"'{backend.name}' limits money and not tokens, so no cap on tokens can hold: cap the money (--max-usd)"
             )
         if caps.usd is not None and usage.usd is None:
             raise BadInput(

@@ -15,7 +15,7 @@ from skillopt_mcp.operations.choosing import target_tasks
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.arms import Contest
-from skillopt_mcp.optimizer.confirmation import held_out
+from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -52,13 +52,21 @@ def new_contest(
     return Contest(f"{kind}-{digest[:12]}", skill_id, tuple(arms), tuple(tasks))
 
 
-def carried_out(workspace: Workspace, contest: Contest, work: Callable[[Ask], Found]) -> Found:
-    """Return what `work` finds with the contest's own asker. Raises Busy when another process is at it."""
+def carried_out(
+    workspace: Workspace, contest: Contest, work: Callable[[Ask], Found], read: Sequence[Task] | None = None
+) -> Found:
+    """Return what `work` finds with the contest's own asker; with `read`, an optimizer reads rollouts of these tasks.
+
+    Raises Busy when another process is at it.
+    """
     lock = lock_run(workspace.store.locks_path, contest.name)
     if lock is None:
         raise Busy(f"another process is at '{contest.name}': wait for it, or stop it")
     try:
-        backends, budget = workspace.backends_for(contest.tasks), Budget(contest.name, workspace.caps)
+        backends = workspace.backends_for([*contest.tasks, *(read or ())])
+        budget = Budget(contest.name, workspace.caps)
+        if read is not None:
+            backends["optimizer"] = workspace.backend("optimizer")
         check_caps(workspace.caps, backends)
         with Asker(workspace.store, backends, contest.name, budget=budget) as ask:
             return work(ask)

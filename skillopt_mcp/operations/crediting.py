@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.credit import Credit, CreditRule
-from skillopt_mcp.guard import findings
+from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.comparing import carried_out, new_contest, search_tasks
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened

@@ -11,8 +11,9 @@ from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.results import Replayed, Result, SplitCounts, StepRow
 from skillopt_mcp.operations.workspace import Workspace

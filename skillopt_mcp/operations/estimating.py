@@ -7,11 +7,13 @@ from collections import Counter
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.operations.choosing import chosen_tasks
+from skillopt_mcp.operations.choosing import chosen_tasks, target_tasks
+from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import held_out
 from skillopt_mcp.optimizer.plan import epoch_batches
+from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.judging import Rubric
 from skillopt_mcp.records.tasks import SPLITS, Task
 
@@ -34,6 +36,11 @@ class Estimate(BaseModel):
         """Return the rollouts of training, search gate and promotion test together."""
         return self.train_rollouts + self.val_rollouts + 2 * self.promotion_pairs
 
+    @property
+    def calls(self) -> dict[Role, int]:
+        """Return the calls of each role."""
+        return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
+
 
 def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
     """Return what a run of a skill would ask at most. Raises NotFound, BadSkill."""
@@ -49,6 +56,7 @@ def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
     n_planned, n_evaluated = config.epochs * n_train * config.repeats, n_steps + n_slow + 1
     train_rollouts = config.epochs * sum(sizes) + n_compared
+    n_pairs = config.max_pairs if config.claim == "these" else min(config.max_pairs, counts["test"])
     most_votes = max((_votes(task) for task in tasks if task.split == "train"), default=0)
     return Estimate(
         n_steps=n_steps,
@@ -59,12 +67,19 @@ def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
         optimizer_calls=config.epochs * sum(_reasoning(size + n_sessions, config) for size in sizes)
         + n_slow
         + (config.epochs - 1) * config.meta_skill,
-        promotion_pairs=config.max_pairs,
+        promotion_pairs=n_pairs,
         judge_calls=config.epochs * config.repeats * votes["train"]
         + (train_rollouts - n_planned) * most_votes
         + n_evaluated * votes["val"]
-        + 2 * config.max_pairs * max(map(_votes, held_out(tasks)), default=0),
+        + 2 * n_pairs * max(map(_votes, held_out(tasks)), default=0),
     )
+
+
+def estimate_test(workspace: Workspace, candidate_id: str, n_pairs: int) -> dict[Role, int]:
+    """Return the calls that so many pairs of a candidate's promotion test ask of each role. Raises NotFound."""
+    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
+    votes = max(map(_votes, held_out(target_tasks(workspace, candidate.skill_id))), default=0)
+    return {"target": 2 * n_pairs, "judge": 2 * n_pairs * votes}
 
 
 def _votes(task: Task) -> int:

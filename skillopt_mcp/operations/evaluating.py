@@ -5,41 +5,58 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from concurrent.futures import wait
+from dataclasses import replace
+from typing import Literal
 
-from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy, Refused
-from skillopt_mcp.gates.confirm import ConfirmRule, claimed
+from skillopt_mcp.gates.confirm import ConfirmRule, claimed, fewest_pairs
 from skillopt_mcp.judges.shapes import is_form_alone
+from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
 from skillopt_mcp.operations.choosing import target_tasks
+from skillopt_mcp.operations.handing_out import Room, hand_out, told, withdraw
 from skillopt_mcp.operations.judging import evidence_of, origins
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import FEW_TASKS, Test, held_out, open_test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import Test, open_test, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.optimizer.sampling import described, fresh, held_out
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.tracing import span
 
 SIMULATED = "simulated"
+# A person's quota pays for them: a test that a host runs pauses sooner.
+HOST_PAIRS = 40
+Evidence = Literal["", "host-run", "host-run, exposed"]
+_ORIGINS: dict[Evidence, str] = {
+    "host-run": "the host's own agents made or judged the attempts",
+    "host-run, exposed": "the host's own agents made or judged the attempts, in a session that had seen these tasks",
+}
 
 
 def evaluate_candidate(
     workspace: Workspace, candidate_id: str, wait_s: float | None = None, notify: Notify = silent,
-    rule: ConfirmRule | None = None,
+    rule: ConfirmRule | None = None, room: Room | None = None,
 ) -> Evaluated:  # fmt: skip
-    """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end).
+    """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end), or `work`.
 
     The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once
-    a verdict is reached it stands, and nothing more is spent. Raises Refused when the live file is no longer the one
-    that the candidate was made from, BackendError when no target is set.
+    a verdict is reached it stands, and nothing more is spent. Where a host is the target, its work is handed out as far
+    as there is `room`; without, the first call tells what to expect, and later ones hand out.
+
+    Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
+    is set.
     """
     candidate = workspace.store.candidates.get_candidate(known(candidate_id))
     skill = workspace.store.skills.get_skill(candidate.skill_id)
@@ -49,20 +66,26 @@ def evaluate_candidate(
     if tracked.live_version != candidate.base_version:
         raise Refused(
             f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
-            f"{short(candidate.base_version)}: propose the edits again"
+            f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
         )
-    test = prepare(workspace, candidate, rule or ConfirmRule())
+    test = prepare(workspace, candidate, rule or default_rule(workspace))
     if standing(test, workspace.store).verdict != "undecided":
         # Noted again: a process may have died between its last pair and the note of the verdict.
-        return _evaluated(candidate, test, run_test(test, workspace.store, _nothing_to_ask))
-    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test))
+        return _concluded(workspace, candidate, test, run_test(test, workspace.store, _nothing_to_ask))
+    if is_host(workspace.backend("target").name):
+        # As many as one batch of one version may need: what is ahead of the deciding pair is done in vain.
+        test = replace(test, ahead=max(1, (room or Room()).items))
+    job = workspace.tests.attach(test.row.id, functools.partial(_run, workspace, test))
     job.watch(notify)
     wait([job.result], wait_s)
     if not job.result.done():
         result = _running(candidate, test, standing(test, workspace.store), job.progress)
         return _foreseen(workspace, candidate, test, result)
-    workspace.jobs.drop(test.row.id, job)
-    return _foreseen(workspace, candidate, test, _evaluated(candidate, test, job.result.result()))
+    workspace.tests.drop(test.row.id, job)
+    outcome = job.result.result()
+    if isinstance(outcome, Confirmation):
+        return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, outcome))
+    return _foreseen(workspace, candidate, test, _waiting(workspace, candidate, test, outcome, room))
 
 
 def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Test:
@@ -83,32 +106,111 @@ def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Te
             f"{len(base.text):,} characters), so that it is no worse would be no reason to promote it"
         )
     test = open_test(store, (base, files), tasks, evidence_of(workspace.backends_for(held)), rule)
-    if rule.margin and test.rule.margin != rule.margin:
+    test = replace(test, origin=_origin(workspace, test.row))
+    if (rule.margin and test.rule.margin != rule.margin) or rule.claim not in ("these", test.rule.claim):
         raise Refused(
-            f"the test of '{candidate.id}' was begun for another claim ({claimed(test.rule)}): it is chosen before "
-            "the evidence is seen, and stays"
+            f"the test of '{candidate.id}' was begun for another claim ({claimed(test.rule)}, "
+            f"{described(test.row.claim, test.tasks)}): it is chosen before the evidence is seen, and stays"
         )
     return test
+
+
+def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> int:
+    """Return after how many more pairs a test of this rule pauses: fresh tasks may be fewer. Raises NotFound."""
+    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
+    if rule.claim == "these":
+        return rule.max_pairs
+    tasks = target_tasks(workspace, candidate.skill_id)
+    return min(rule.max_pairs, len(fresh(tasks, workspace.store.tasks.list_looks(candidate.skill_id))))
 
 
 def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
     raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
-def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation:
-    lock = lock_run(workspace.store.locks_path, test.row.id)
+def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation | Outstanding:
+    store = workspace.store
+    lock = lock_run(store.locks_path, test.row.id)
     if lock is None:
         raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
     try:
         backends, budget = workspace.backends_for(test.tasks), Budget(test.row.id, workspace.caps)
         check_caps(workspace.caps, backends)
-        with (
-            span("promotion_test", test=test.row.id),
-            Asker(workspace.store, backends, test.row.id, budget=budget) as ask,
-        ):
-            return run_test(test, workspace.store, ask, notify)
+        check_batch(workspace, backends)
+        if workspace.batch:
+            test = replace(test, ahead=pairs_ahead(backends))
+        way = Way(workspace, budget, notify, n_slots=workspace.n_slots)
+        with span("promotion_test", test=test.row.id):
+            return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
     finally:
         lock.release()
+
+
+def _origin(workspace: Workspace, row: ConfirmationRow) -> str:
+    """Return what a verdict must say of the attempts that a host made; empty when none did."""
+    said = _evidence(workspace, row)
+    return f"; {said}: {_ORIGINS[said]}" if said else ""
+
+
+def _evidence(workspace: Workspace, row: ConfirmationRow) -> Evidence:
+    if not any(is_host(origin.partition("+")[0]) for origin in origins(row.backend)):
+        return ""
+    return "host-run, exposed" if workspace.store.leases.exposed(row.id) else "host-run"
+
+
+def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
+    """Return a verdict; what a host still has in hand for it is taken back."""
+    evidence = _evidence(workspace, test.row)
+    if evidence:
+        withdraw(workspace, test.row.id)
+    return _evaluated(candidate, test, verdict).model_copy(update={"evidence": evidence})
+
+
+def default_rule(workspace: Workspace) -> ConfirmRule:
+    """Return the rule of a promotion test where nobody asks for another one."""
+    return ConfirmRule(max_pairs=HOST_PAIRS) if is_host(workspace.backend("target").name) else ConfirmRule()
+
+
+def expectation(test: Test, n_done: int) -> str:
+    """Return what a host's test takes, in words, before anything is spent on it."""
+    fewest, pause = fewest_pairs(test.rule), n_done - n_done % test.rule.max_pairs + test.rule.max_pairs
+    n_chars = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
+    return (
+        f"{n_done} pairs are done; a verdict takes {fewest} pairs at the very least, and after {pause} it pauses: from "
+        f"{2 * max(fewest - n_done, 1)} to {2 * (pause - n_done)} more agent runs, each of which reads up to "
+        f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works"
+    )
+
+
+def _waiting(
+    workspace: Workspace, candidate: Candidate, test: Test, outcome: Outstanding, room: Room | None
+) -> Evaluated:
+    """Return the work that a host is to do next, as far as there is room; at first only what to expect."""
+    store, job = workspace.store, test.row.id
+    so_far = _evaluated(candidate, test, standing(test, store))
+    begun = bool(store.leases.list_of(job))
+    work = hand_out(workspace, job, outcome, room or Room()) if room or begun else []
+    expected = expectation(test, so_far.pairs_done)
+    if work:
+        step = told(work, job)
+    elif begun:
+        step = f"All open work is in somebody's hands: submit it, or ask for more with submit_work and job_id {job}."
+    else:
+        step = (
+            f"Nothing is handed out yet. Tell the user what it takes ({expected}) and, if that is fine, take the first "
+            f"work: submit_work with job_id {job}."
+        )
+    return so_far.model_copy(
+        update={
+            "status": "work",
+            "verdict": None,
+            "evidence": _evidence(workspace, test.row),
+            "reason": expected,
+            "job_id": job,
+            "work": work,
+            "next_step": step,
+        }
+    )
 
 
 def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:
@@ -133,7 +235,6 @@ def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: P
 
 
 def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
-    few = len(test.tasks) < FEW_TASKS
     claim = f"{claimed(test.rule)} " if test.rule.margin else ""
     backend = test.row.backend
     missing = (
@@ -151,7 +252,7 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
         pairs_done=verdict.n_pairs,
         pairs_expected=verdict.n_expected,
         alpha=round(verdict.alpha, 6),
-        claim=f"{claim}on these {len(test.tasks)} held-out tasks{' (val and test together)' if few else ''}",
+        claim=f"{claim}{described(test.row.claim, test.tasks)}",
         reason=f"{verdict.reason}{missing}{simulated}",
         backend=shortened(backend, 300),
         next_step=_next_step(candidate, verdict),

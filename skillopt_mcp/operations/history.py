@@ -5,7 +5,9 @@ from __future__ import annotations
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.operations.results import History, HistoryRow
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.histories import Told
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.histories import Histories
 
 
 def history(workspace: Workspace, skill: str) -> History:
@@ -26,7 +28,20 @@ def history(workspace: Workspace, skill: str) -> History:
     undo = (
         f"Undo the last change with: skillopt-mcp rollback {tracked.name}" if rows else "The live file never changed."
     )
-    return History(skill=tracked.name, rows=rows, next_step=undo)
+    imported = [_imported(told) for told in workspace.store.room(Histories).list_archived(tracked.id)]
+    return History(skill=tracked.name, rows=rows, imported=[each for each in imported if each], next_step=undo)
+
+
+def _imported(told: Told) -> str:
+    """Return a line on a decision or a change of another store, nothing for the rest."""
+    if told.what not in ("decision", "promotion"):
+        return ""
+    content = {name: str(told.content.get(name, "")) for name in ("created_at", "verdict", "gate", "kind")}
+    base, version = (short(str(told.content.get(name, ""))) for name in ("base_version", "version_id"))
+    if told.what == "decision":
+        return f"{content['created_at']} decision {content['gate']} {content['verdict']} {base} -> {version}"
+    old, new = (short(str(told.content.get(name, ""))) for name in ("from_version", "to_version"))
+    return f"{content['created_at']} {content['kind']} {old} -> {new}"
 
 
 def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:

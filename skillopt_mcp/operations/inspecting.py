@@ -9,7 +9,9 @@ import re
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.live_changes import UNPROVEN
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import page_end, page_start
 from skillopt_mcp.operations.results import Inspected
@@ -20,13 +22,15 @@ from skillopt_mcp.records.skills import short
 
 _CANDIDATE = re.compile("c-[0-9a-f]{12}")
 _RUN = re.compile("r-[0-9a-f]{12}")
+UNSCORED_SHOWN = 20
+_WORK = re.compile("w-[0-9a-f]{32}")
 _VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
 
 
 def inspect(workspace: Workspace, id: str, cursor: str | None = None) -> Inspected:
     """Return what the store holds of one thing, named by its id or a skill's name. Raises NotFound, BadInput."""
     start = page_start(cursor)
-    kind, text = _described(workspace, known(id))
+    kind, text = described(workspace, known(id))
     end = page_end(text, start)
     more = end < len(text)
     return Inspected(
@@ -38,12 +42,15 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None) -> Inspect
     )
 
 
-def _described(workspace: Workspace, id: str) -> tuple[str, str]:
+def described(workspace: Workspace, id: str) -> tuple[str, str]:
+    """Return what kind of thing an id names, and all the text on it. Raises NotFound, BadInput."""
     # A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
     if _CANDIDATE.fullmatch(id):
         return "candidate", _candidate(workspace, id)
     if _RUN.fullmatch(id):
         return "run", describe_run(workspace, id)
+    if _WORK.fullmatch(id):
+        return "work", _work(workspace, id)
     if id.startswith("trajectory:"):
         return "trajectory", _trajectory(workspace, id)
     version = _VERSION.fullmatch(id)
@@ -69,6 +76,7 @@ def _candidate(workspace: Workspace, id: str) -> str:
         lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {len(edit.sources)} trajectories")
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
+    lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
     return "\n".join([*lines, "", unified_diff(base, new, skill.name)])
 
 
@@ -121,13 +129,32 @@ def _trajectory(workspace: Workspace, id: str) -> str:
                       f"reason: {trajectory.hint}"])  # fmt: skip
 
 
+def _work(workspace: Workspace, id: str) -> str:
+    """Return work that is in somebody's hands: whoever knows its id may read it where files cannot be read."""
+    lease = workspace.store.leases.find(id)
+    if lease is None or lease.state != "out":
+        raise NotFound(f"there is no work {quoted(id)} to do: take more with submit_work")
+    return workspace.workplaces.text(id)
+
+
 def _version(workspace: Workspace, name: str, version: str) -> str:
     skill = workspace.skill(name)
     found = workspace.store.skills.get_version(skill.id, version)
     files = workspace.store.skills.get_files(skill.id, found.id)
     parent = short(found.parent_id) if found.parent_id else "none"
-    head = f"version {found.id} of '{skill.name}' ({found.origin} {found.created_at}, parent {parent})"
+    label = _unproven(workspace, skill.id, found.id)
+    head = f"version {found.id} of '{skill.name}' ({found.origin} {found.created_at}, parent {parent}{label})"
     return f"{head}\n\n{files.text}"
+
+
+def _unproven(workspace: Workspace, skill_id: int, version: str) -> str:
+    """Return the label of a version that a person adopted without proof; a version that was proven since has none."""
+    verdicts = [
+        each.verdict
+        for each in workspace.store.promotions.list_promotions(skill_id)
+        if each.kind == "promote" and each.to_version == version
+    ]
+    return ", UNPROVEN: a person adopted it on an undecided test" if verdicts[:1] == [UNPROVEN] else ""
 
 
 def _skill(workspace: Workspace, name: str) -> str:
@@ -137,12 +164,17 @@ def _skill(workspace: Workspace, name: str) -> str:
     permission = store.skills.get_permission(skill.id)
     lines = [
         f"skill '{skill.name}' at {skill.path}",
-        f"live version {short(skill.live_version)}; see it with {skill.name}@{short(skill.live_version)}",
+        f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
+        f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}",
         f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
     ]
     for candidate in store.candidates.list_candidates(skill.id)[-20:]:
         decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
         lines.append(f"candidate {candidate.id}: {decision.verdict if decision else 'not evaluated'}")
+    unscored = store.tasks.list_unscored(skill.id, UNSCORED_SHOWN)
+    if unscored:
+        ids = ", ".join(f"trajectory:{each}" for each in unscored)
+        lines.append(f"without a score (record_trajectory with such an id as task says how it ended): {ids}")
     lines += [f"run {run.id}: {run.status}" for run in store.runs.list_runs(skill.id)[-20:]]
     return "\n".join(lines)

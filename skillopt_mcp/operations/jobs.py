@@ -5,23 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Generic, TypeVar
 
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
-from skillopt_mcp.records.evidence import Confirmation
 
-Work = Callable[[Notify], Confirmation]
+T = TypeVar("T")
 
 
-class Job:
+class Job(Generic[T]):
     """One piece of work in a thread of its own; the thread never keeps the process alive."""
 
-    def __init__(self, name: str, work: Work) -> None:
+    def __init__(self, name: str, work: Callable[[Notify], T]) -> None:
         self.progress: Progress | None = None
-        self.result: Future[Confirmation] = Future()
+        self.result: Future[T] = Future()
         self._watcher: Notify = silent
         threading.Thread(target=self._run, args=[work], name=name, daemon=True).start()
 
-    def _run(self, work: Work) -> None:
+    def _run(self, work: Callable[[Notify], T]) -> None:
         try:
             self.result.set_result(work(self._notify))
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits for the result
@@ -36,14 +36,14 @@ class Job:
         self._watcher = watcher
 
 
-class Jobs:
-    """The jobs of a process, one per name at a time."""
+class Jobs(Generic[T]):
+    """The jobs of a process that come to a T, one per name at a time."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, Job[T]] = {}
         self._lock = threading.Lock()
 
-    def attach(self, name: str, work: Work) -> Job:
+    def attach(self, name: str, work: Callable[[Notify], T]) -> Job[T]:
         """Return the job of that name, started when it is not under way; a finished one is handed out once more."""
         with self._lock:
             job = self._jobs.get(name)
@@ -51,7 +51,7 @@ class Jobs:
                 job = self._jobs[name] = Job(name, work)
             return job
 
-    def drop(self, name: str, job: Job) -> None:
+    def drop(self, name: str, job: Job[T]) -> None:
         """Forget a finished job, so that the next `attach` starts afresh; another one of that name goes on."""
         with self._lock:
             if self._jobs.get(name) is job:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from skillopt_mcp.documents.alignment import changes
+from skillopt_mcp.documents.frontmatter import block_end
+from skillopt_mcp.documents.lines import is_text
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.skills import Skill, is_memory
+from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 
+SMALL_LINES = 60
+SMALL_BYTES = 6_000
 PERSON = "a person at a terminal"
 
 
@@ -42,3 +47,27 @@ def revoke(workspace: Workspace, skill: str) -> Skill:
     tracked = workspace.skill(skill)
     workspace.store.skills.revoke_permission(tracked.id)
     return tracked
+
+
+def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
+    """Return why a standing permission does not cover a change, or an empty string when it does.
+
+    It covers a small edit of the main document's body, and nothing that a host reads as configuration or runs.
+    """
+    paths = {file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)}
+    if paths - {base.main_path}:
+        return f"it changes other files than {base.main_path}, which a standing permission does not cover"
+    was, now = base.get(base.main_path), new.get(base.main_path)
+    if was is None or now is None or was.executable != now.executable or not is_text(now.content):
+        return f"it changes more of {base.main_path} than its text, which a standing permission does not cover"
+    fronts = [content[: block_end(content) or 0] for content in (was.content, now.content)]
+    if fronts[0] != fronts[1]:
+        return "it changes the front matter, which a standing permission does not cover"
+    old, fresh = was.content.splitlines(), now.content.splitlines()
+    touched = [line for a, b, c, d in changes(old, fresh) for line in (*old[a:b], *fresh[c:d])]
+    if len(touched) > SMALL_LINES or sum(map(len, touched)) > SMALL_BYTES:
+        return (
+            f"it changes {len(touched)} lines, and a standing permission covers {SMALL_LINES} lines of "
+            f"{SMALL_BYTES:,} bytes in all"
+        )
+    return ""

@@ -83,7 +83,7 @@ def _verdict(policy: str, inputs: StrictInputs) -> str:
     for gate in get_args(SearchGate):
         if policy == gate:
             return search_comparison(gate, inputs).verdict
-    ours, theirs = values(inputs.candidate, inputs.metric), values(inputs.current, inputs.metric)
+    ours, theirs = (values(scores, inputs.metric, inputs.mixed_weight) for scores in (inputs.candidate, inputs.current))
     return confirm([Pair(theirs[task], ours[task]) for task in ours if task in theirs], ConfirmRule()).verdict
 
 

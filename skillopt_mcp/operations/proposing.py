@@ -9,8 +9,10 @@ from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.guard import findings
+from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.guard.support import copied
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import EditOutcome, Proposed
 from skillopt_mcp.operations.workspace import Workspace
@@ -25,6 +27,7 @@ EDITS_BYTES = 7_000
 ROW_BYTES = 110
 DETAIL_BYTES = 250
 FINDINGS_SHOWN = 4
+LOOKED_BACK = 16
 
 
 def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
@@ -40,32 +43,51 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     tracked = workspace.skill(skill)
     base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
     applied = apply_patch(base, patch)
-    found = findings(base, applied.files)
     made = None
     if applied.files != base:
-        made = _kept(workspace, tracked.id, base, patch, applied, found)
+        version = applied.files.digest
+        new = Candidate(
+            id=candidate_id(tracked.id, base.digest, version),
+            skill_id=tracked.id,
+            base_version=base.digest,
+            version_id=version,
+            origin="host",
+            reasoning=patch.reasoning,
+            findings=(*findings(base, applied.files), *_copied(workspace, tracked.id, patch, base)),
+        )
+        made = kept(workspace, new, patch, applied)
         workspace.store.tasks.mark_seen(tracked.id)
+    return proposed(tracked.name, base, applied, made)
+
+
+def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
+    """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
+    tasks = workspace.store.tasks
+    newest = (tasks.get_trajectory(id) for id in tasks.recent_trajectories(skill_id, LOOKED_BACK))
+    return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
+
+
+def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
+    """Return a candidate as the store has it now, with what became of each edit."""
+    edits = tuple(zip(patch.edits, applied.reports, strict=True))
+    return workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
+
+
+def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
+    """Return what became of edits; without a candidate nothing would change."""
+    found = made.findings if made else ()
+    broken = introduced(base, applied.files, skill_name)
     result = Proposed(
         status="no_change" if made is None else "held" if found else "candidate",
-        skill=tracked.name,
+        skill=skill_name,
         candidate_id=made.id if made else None,
-        diff=unified_diff(base, applied.files, tracked.name),
+        diff=unified_diff(base, applied.files, skill_name),
         edits=[_outcome(report, EDITS_BYTES // len(applied.reports)) for report in applied.reports],
         findings=_shown(found),
+        notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
         next_step=_next_step(made, found),
     )
     return fitted(result, "diff")
-
-
-def _kept(
-    workspace: Workspace, skill_id: int, base: SkillFiles, patch: Patch, applied: Applied, found: tuple[str, ...]
-) -> Candidate:
-    version = applied.files.digest
-    made = Candidate(
-        candidate_id(skill_id, base.digest, version), skill_id, base.digest, version, "host", patch.reasoning, found
-    )
-    edits = tuple(zip(patch.edits, applied.reports, strict=True))
-    return workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
 
 
 def _next_step(made: Candidate | None, found: tuple[str, ...]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.racing import RaceRule, Standing, leader
 from skillopt_mcp.operations.comparing import carried_out, new_contest, search_tasks
+from skillopt_mcp.operations.controls import NAMES, Control, evidence_for, rewrite
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
@@ -16,10 +19,10 @@ from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.optimizer.racing import run_race
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.candidates import Candidate
-from skillopt_mcp.records.skills import SkillFiles, short
+from skillopt_mcp.records.skills import Skill, SkillFiles, short
 
-NO_SKILL = "no skill"
 MAX_ARMS = 16
+_CANDIDATE = re.compile("c-[0-9a-f]{12}")
 
 
 class RaceRow(BaseModel):
@@ -33,64 +36,128 @@ class RaceRow(BaseModel):
 
 
 class Raced(Result):
-    """How candidates of one skill did beside its live version. A race drops candidates and accepts none."""
+    """How candidates of one skill, and controls, did beside its live version. A race drops and accepts none.
+
+    `rewrite_id` is the candidate that the one-shot rewrite is kept as.
+    """
 
     skill: str
     live_version: str
     laps: int
     rows: list[RaceRow]
     leader: str | None
+    rewrite_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Who races: candidates of one version of a skill, none where only controls are compared with that version."""
+
+    skill: Skill
+    base: str
+    candidates: tuple[Candidate, ...]
+    controls: tuple[Control, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    arms: tuple[tuple[str, SkillFiles], ...]
+    standings: Sequence[Standing]
+    n_laps: int
+    rewrite_id: str | None
 
 
 def race_candidates(
     workspace: Workspace,
-    candidate_ids: Sequence[str],
+    names: Sequence[str],
     rule: RaceRule | None = None,
     *,
-    no_skill: bool = False,
+    controls: Sequence[Control] = (),
     notify: Notify = silent,
 ) -> Raced:
-    """Return where candidates of one skill end that share rollouts of its live version; `no_skill` races as a control.
+    """Return where candidates end that share rollouts of their skill's live version; with controls, a skill will do.
 
-    Raises BadInput when they are of several skills or versions, or there is no val task; BackendError without a target.
+    The control `none` is no skill at all, `rewrite` the skill rewritten once by the optimizer from what was recorded
+    and rolled out on train tasks. Raises BadInput when candidates are of several skills or versions, or there is no val
+    task, BackendError without a target, or without an optimizer that is needed.
     """
-    store = workspace.store
-    candidates = [store.candidates.get_candidate(known(id)) for id in dict.fromkeys(candidate_ids)]
-    _check(candidates, no_skill)
-    base = candidates[0].base_version
-    skill = store.skills.get_skill(candidates[0].skill_id)
-    arms = [(each.id, store.skills.get_files(skill.id, each.version_id)) for each in candidates]
-    if no_skill:
-        arms.append((NO_SKILL, SkillFiles(())))
-    files = [store.skills.get_files(skill.id, base), *(files for _, files in arms)]
-    contest = new_contest(workspace, "race", skill.id, files, search_tasks(workspace, skill.id))
-
-    def work(ask: Ask) -> tuple[list[Standing], int]:
-        return run_race(contest, rule or RaceRule(), store, ask, notify)
-
-    standings, n_laps = carried_out(workspace, contest, work)
-    # The control is there to be compared with: it leads nobody into a test.
-    first = leader(standings[: len(candidates)])
-    ahead = candidates[first].id if first is not None else None
+    entry = _entered(workspace, names, tuple(dict.fromkeys(controls)))
+    found = _raced(workspace, entry, rule or RaceRule(), notify)
+    # A control is there to be compared with: it leads nobody into a test.
+    first = leader(found.standings[: len(entry.candidates)])
+    ahead = entry.candidates[first].id if first is not None else None
     return Raced(
-        skill=skill.name,
-        live_version=short(base),
-        laps=n_laps,
+        skill=entry.skill.name,
+        live_version=short(entry.base),
+        laps=found.n_laps,
         rows=[
             RaceRow(arm=name, version=short(arm.digest), n=at.n, gain=round(at.gain, 4), dropped=at.dropped)
-            for (name, arm), at in zip(arms, standings, strict=True)
+            for (name, arm), at in zip(found.arms, found.standings, strict=True)
         ],
         leader=ahead,
-        next_step=f"Call evaluate_candidate with candidate_id {ahead}: only a promotion test accepts."
-        if ahead
-        else "None of them gains anything: propose other edits.",
+        rewrite_id=found.rewrite_id,
+        next_step=_next_step(entry, found, ahead),
     )
 
 
-def _check(candidates: Sequence[Candidate], no_skill: bool) -> None:
+def is_candidate(name: str) -> bool:
+    """Return whether a name is the id of a candidate, and not a skill's."""
+    return _CANDIDATE.fullmatch(name) is not None
+
+
+def _entered(workspace: Workspace, names: Sequence[str], controls: tuple[Control, ...]) -> _Entry:
+    store = workspace.store
+    if len(names) == 1 and not is_candidate(names[0]):
+        skill = workspace.skill(names[0])
+        if not controls:
+            raise BadInput(f"'{skill.name}' alone is no race: name candidates (c-...), or controls to compare it with")
+        return _Entry(skill, skill.live_version, (), controls)
+    candidates = tuple(store.candidates.get_candidate(known(id)) for id in dict.fromkeys(names))
     if not candidates:
         raise BadInput("no candidate was named: name one or more, c-...")
-    if len(candidates) + no_skill > MAX_ARMS:
-        raise BadInput(f"{len(candidates)} candidates are too many for one race: name at most {MAX_ARMS - no_skill}")
+    if len(candidates) + len(controls) > MAX_ARMS:
+        most = MAX_ARMS - len(controls)
+        raise BadInput(f"{len(candidates)} candidates are too many for one race: name at most {most}")
     if len({(each.skill_id, each.base_version) for each in candidates}) > 1:
         raise BadInput("these candidates were not made from one version of one skill: race those that were")
+    first = candidates[0]
+    return _Entry(store.skills.get_skill(first.skill_id), first.base_version, candidates, controls)
+
+
+def _raced(workspace: Workspace, entry: _Entry, rule: RaceRule, notify: Notify) -> _Outcome:
+    """Return where everybody ended; the rewrite is asked for first, and in the same budget."""
+    store, skill_id = workspace.store, entry.skill.id
+    base = store.skills.get_files(skill_id, entry.base)
+    arms = [(each.id, store.skills.get_files(skill_id, each.version_id)) for each in entry.candidates]
+    if "none" in entry.controls:
+        arms.append((NAMES["none"], SkillFiles(())))
+    tasks = search_tasks(workspace, skill_id)
+    contest = new_contest(workspace, "race", skill_id, [base, *(files for _, files in arms)], tasks)
+    evidence = evidence_for(workspace, skill_id, entry.base) if "rewrite" in entry.controls else None
+    if evidence:
+        optimizer = workspace.backend("optimizer").fingerprint
+        contest = replace(contest, name=f"{contest.name}-{evidence.named(optimizer)}")
+
+    def work(ask: Ask) -> _Outcome:
+        entered, made = arms, None
+        if evidence:
+            made = rewrite(workspace, ask, base, evidence)
+            entered = [*arms, (NAMES["rewrite"], store.skills.get_files(skill_id, made.version_id))]
+        everybody = replace(contest, arms=(base, *(files for _, files in entered)))
+        standings, n_laps = run_race(everybody, rule, store, ask, notify)
+        return _Outcome(tuple(entered), standings, n_laps, made.id if made else None)
+
+    return carried_out(workspace, contest, work, read=evidence.tasks if evidence else None)
+
+
+def _next_step(entry: _Entry, found: _Outcome, ahead: str | None) -> str:
+    gains = {name: at.gain for (name, _), at in zip(found.arms, found.standings, strict=True) if not at.dropped}
+    better = [name for name in NAMES.values() if gains.get(name, 0.0) > max(0.0, gains.get(ahead or "", 0.0))]
+    warning = f" Mind that the control{'s' * (len(better) > 1)} {' and '.join(better)} gained more." if better else ""
+    if found.rewrite_id and NAMES["rewrite"] in better:
+        warning += f" The rewrite is candidate {found.rewrite_id}: it can be tested like any other."
+    if ahead:
+        return f"Call evaluate_candidate with candidate_id {ahead}: only a promotion test accepts.{warning}"
+    if entry.candidates:
+        return f"None of them gains anything: propose other edits.{warning}"
+    return warning.strip() or "The live skill holds its own beside the controls."

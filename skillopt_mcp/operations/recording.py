@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt_mcp import limits
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.operations.results import Recorded
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Message, messages_json, storable
@@ -17,6 +18,7 @@ from skillopt_mcp.store.tasks import NewTrajectory
 
 ENOUGH_TO_PROPOSE = 3
 LARGEST_INDEX = 1 << 53
+_RECORDED = re.compile("trajectory:[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,15 @@ class Recording:
 
 
 def record_trajectory(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
-    """Store an attempt, once per (session_id, index). Raises BadInput, NotFound, BadSkill; then nothing is stored."""
+    """Store an attempt, once per (session_id, index); where `task` is the id of one without a score, score that one.
+
+    Raises BadInput, NotFound, BadSkill; then nothing is stored.
+    """
+    if _RECORDED.fullmatch(recording.task):
+        return _scored(workspace, skill, recording)
     new = _checked(recording, workspace.redactor)
+    if new.session_id is None and new.position is None:
+        new = replace(new, session_id=workspace.session)
     tracked = workspace.skill(skill)
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
     return Recorded(
@@ -45,6 +54,27 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
         n_new=n_new,
         duplicate=not added,
         next_step=_next_step(n_new, added=added),
+    )
+
+
+def _scored(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
+    """Say how an attempt ended that was recorded without a score, as hooks do."""
+    new = _checked(recording, workspace.redactor)
+    if new.hard is None:
+        raise BadInput(f"say how {recording.task} ended: give hard, or soft")
+    tracked = workspace.skill(skill)
+    number = int(recording.task.partition(":")[2])
+    done = workspace.store.tasks.score_trajectory(tracked.id, number, (new.hard, new.soft), new.reason)
+    if done is None:
+        raise NotFound(f"'{tracked.name}' has no {recording.task}: inspect the skill for those without a score")
+    _, n_new = workspace.store.tasks.count_trajectories(tracked.id)
+    return Recorded(
+        trajectory_id=recording.task,
+        skill=tracked.name,
+        version=short(tracked.live_version),
+        n_new=n_new,
+        duplicate=not done,
+        next_step=_next_step(n_new, added=True) if done else "It had a score before, which stays.",
     )
 
 
@@ -70,21 +100,25 @@ def _checked(recording: Recording, redactor: Redactor) -> NewTrajectory:
     messages = [_message(n, each) for n, each in enumerate(recording.messages or ())]
     given = [recording.task, recording.answer or "", recording.reason or "", recording.session_id or ""]
     texts = [storable(text) for text in given] + [text for m in messages for text in (m.role, m.content, m.name or "")]
-    size = sum(map(len, texts[:3])) + len(messages_json(messages))
+    written = messages_json(messages)
+    size = sum(map(len, texts[:3])) + len(written)
     if size > limits.TRAJECTORY_CHARACTERS:
         raise BadInput(
             f"the trajectory has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: "
             "leave out tool output, or record the attempt in parts"
         )
-    prompt, answer, reason, session_id, *rest = redactor.texts(texts)
-    told = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    redacted = redactor.texts(texts)
+    prompt, answer, reason, session_id, *rest = redacted
+    if redacted != texts:
+        told = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+        written = messages_json([Message(role, content, name or None) for role, content, name in told])
     return NewTrajectory(
         prompt=prompt,
         answer=answer,
         hard=hard,
         soft=recording.soft if recording.soft is not None or hard is None else float(hard),
         reason=reason,
-        messages=messages_json([Message(role, content, name or None) for role, content, name in told]),
+        messages=written,
         session_id=session_id or None,
         position=recording.index,
         task_name=texts[0],
@@ -97,5 +131,5 @@ def _message(n: int, value: object) -> Message:
     if isinstance(value, Mapping):
         role, content, name = value.get("role"), value.get("content"), value.get("name")
         if isinstance(role, str) and isinstance(content, str) and (name is None or isinstance(name, str)):
-            return Message(storable(role), storable(content), name and storable(name))
+            return Message(storable(role), storable(content), storable(name) if name else None)
     raise BadInput(f"message {n} is not {{role, content}} with texts: give each message as such an object")

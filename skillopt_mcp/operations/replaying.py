@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from typing import TypeVar
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import Busy, NotFound, Refused
+from skillopt_mcp.errors import BackendError, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.guard import findings
+from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.shapes import is_form_alone
+from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
 from skillopt_mcp.operations.choosing import chosen_tasks
@@ -24,9 +24,10 @@ from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import held_out, open_test, run_test
-from skillopt_mcp.optimizer.plan import Plan, State
+from skillopt_mcp.optimizer.confirmation import check_claim, open_test, run_test
+from skillopt_mcp.optimizer.plan import Plan, State, check_splits
 from skillopt_mcp.optimizer.progress import Notify, silent
+from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.calls import Role
@@ -36,6 +37,7 @@ from skillopt_mcp.records.runs import Run, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.tracing import span
 
+T = TypeVar("T")
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 
@@ -43,7 +45,7 @@ FORM_ALONE = "the held-out tasks judge the form of answers alone (length, headin
 def start_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None) -> Run:
     """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends."""
     run = _new_run(workspace, skill, config, prompts)
-    _plan(workspace, run)
+    _check(workspace, run)
     workspace.store.runs.add_run(run)
     return run
 
@@ -57,13 +59,25 @@ def go_on_or_start(
     """
     new = _new_run(workspace, skill, config, prompts)
     for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
-        if run.status == "finished" and not finished:
+        if run.kind != "replay" or (run.status == "finished" and not finished):
             continue
         if replace(run, id=new.id, status=new.status, note=new.note, result=None) == new:
             return run
-    _plan(workspace, new)
+    _check(workspace, new)
     workspace.store.runs.add_run(new)
     return new
+
+
+def _check(workspace: Workspace, run: Run) -> None:
+    """Raise BadInput when a new run cannot be trained on, Refused when its promotion test could accept nothing."""
+    config = planned(workspace, run).config
+    chosen = set(run.tasks)
+    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in chosen]
+    check_claim(workspace.store, run.skill_id, tasks, _rule(config))
+
+
+def _rule(config: Config) -> ConfirmRule:
+    return ConfirmRule(alpha=config.alpha, max_pairs=config.max_pairs, claim=config.claim)
 
 
 def _new_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts | None) -> Run:
@@ -72,6 +86,7 @@ def _new_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts 
     tasks = chosen_tasks(workspace, tracked, config)
     backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
     check_caps(workspace.caps, backends)
+    check_batch(workspace, backends)
     sessions = store.tasks.recent_trajectories(tracked.id, config.sessions)
     draft = Run(
         id="",
@@ -95,7 +110,7 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
     """Return the newest run of a skill that has not finished. Raises NotFound when there is none."""
     tracked = workspace.skill(skill)
     for run in reversed(workspace.store.runs.list_runs(tracked.id)):
-        if run.status != "finished":
+        if run.kind == "replay" and run.status != "finished":
             return run
     raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with 'skillopt-mcp replay {tracked.name}'")
 
@@ -108,6 +123,7 @@ def replay(
 
     Raises Busy when another process is advancing it, Refused when it was frozen with other backends. When interrupted,
     or stopped at a cap of the workspace or by an outage (Stopped), what was finished is kept, and the run is stopped.
+    Batches that are at a vendor then go on there, and are collected when the run goes on.
     """
     store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
@@ -115,6 +131,7 @@ def replay(
         return Replayed.model_validate_json(run.result)
     backends = _backends(workspace, run)
     check_caps(workspace.caps, backends)
+    check_batch(workspace, backends)
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
         raise Busy(f"another process is advancing run '{run.id}': wait for it, or stop it")
@@ -125,13 +142,11 @@ def replay(
             status = "finished"
             return Replayed.model_validate_json(run.result)
         store.runs.set_status(run.id, "running")
-        plan = _plan(workspace, run)
-        budget = Budget(run.id, workspace.caps)
-        asker = functools.partial(Asker, store, n_slots=n_slots, on_reply=on_reply, budget=budget)
+        plan = planned(workspace, run)
+        way = Way(workspace, Budget(run.id, workspace.caps), notify, on_reply, n_slots)
         with span("run", run=run.id, skill=skill.name):
-            with asker(backends, run.id) as ask:
-                state = train(plan, store, ask, notify)
-            result = _finish(workspace, run, skill, plan, state, notify, asker)
+            state = _done(way.through(backends, run.id, lambda ask: train(plan, store, ask, notify)))
+            result = _finish(run, skill, plan, state, way)
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result
@@ -145,8 +160,7 @@ def replay(
 
 def _backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     """Return who answers in a run. Raises Refused when it was frozen with others."""
-    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
-    backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+    backends = run_backends(workspace, run)
     named = (backends["target"].name, backends["optimizer"].name, judge_named(backends))
     if named != (run.target, run.optimizer, run.judge):
         judge = f" and judge '{run.judge}'" if run.judge else ""
@@ -157,12 +171,19 @@ def _backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     return backends
 
 
-def _plan(workspace: Workspace, run: Run) -> Plan:
+def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+    """Return who would answer in a run, as the backends are named now. Raises BackendError when one is not."""
+    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
+    return workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+
+
+def planned(workspace: Workspace, run: Run) -> Plan:
+    """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
     store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
     tasks = [by_id[task_id] for task_id in run.tasks]
     found = (store.tasks.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
-    return Plan(
+    plan = Plan(
         run_id=run.id,
         skill_id=run.skill_id,
         base=store.skills.get_files(run.skill_id, run.base_version),
@@ -173,27 +194,38 @@ def _plan(workspace: Workspace, run: Run) -> Plan:
         sessions=tuple(each[1] for each in found if each),
         note=run.note,
     )
+    if run.kind == "replay":
+        check_splits(plan)
+    return plan
 
 
-def _finish(
-    workspace: Workspace, run: Run, skill: Skill, plan: Plan, state: State, notify: Notify,
-    asker: Callable[[Mapping[Role, Backend], str], Asker],
-) -> Replayed:  # fmt: skip
+def _done(outcome: T | Outstanding) -> T:
+    """Return the outcome of work that no host answers for. Raises BackendError where one would have to."""
+    if isinstance(outcome, Outstanding):
+        raise BackendError("a host answers through the tools of a server alone: name another backend")
+    return outcome
+
+
+def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Replayed:
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
-    store = workspace.store
-    confirmation, made, calls = None, None, [run.id]
+    workspace, store = way.workspace, way.workspace.store
+    made, calls = None, [run.id]
+    confirmation: Confirmation | str = NO_BETTER
     if state.best != plan.base:
         made = _best_candidate(workspace, run, plan, state)
         tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
         held = held_out(tasks)
         if is_form_alone(held):
-            return _replayed(workspace, run, skill, made, None, calls)
-        rule = ConfirmRule(alpha=plan.config.alpha, max_pairs=plan.config.max_pairs)
+            return _replayed(workspace, run, skill, made, FORM_ALONE, calls)
         backends = workspace.backends_for(held)
-        test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), rule)
+        try:
+            test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), _rule(plan.config))
+        except Refused as error:
+            # Other promotion tests have drawn its fresh tasks since the run began.
+            return _replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
-        with asker(backends, test.row.id) as ask:
-            confirmation = run_test(test, store, ask, notify)
+        test = replace(test, ahead=pairs_ahead(backends))
+        confirmation = _done(way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify)))
         why = prospect(workspace, run.skill_id, run.base_version, test.rule)
         if why and confirmation.verdict == "undecided":
             confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")
@@ -215,9 +247,11 @@ def _best_candidate(workspace: Workspace, run: Run, plan: Plan, state: State) ->
 
 
 def _replayed(
-    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None,
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: Confirmation | str,
     scopes: list[str],
 ) -> Replayed:  # fmt: skip
+    """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
+    confirmation = None if isinstance(outcome, str) else outcome
     ledger = [row for scope in scopes for row in workspace.store.calls.ledger(scope)]
     prices = [row.usd for row in ledger]
     steps = workspace.store.runs.list_steps(run.id)
@@ -229,7 +263,7 @@ def _replayed(
         best_version=short(made.version_id if made else run.base_version),
         candidate_id=made.id if made else None,
         verdict=confirmation.verdict if confirmation else None,
-        reason=confirmation.reason if confirmation else FORM_ALONE if made else NO_BETTER,
+        reason=outcome if isinstance(outcome, str) else outcome.reason,
         test_before=confirmation.base_mean if confirmation else None,
         test_after=confirmation.candidate_mean if confirmation else None,
         n_pairs=confirmation.n_pairs if confirmation else 0,

@@ -60,15 +60,28 @@ class EditOutcome(BaseModel):
     detail: str = ""
 
 
-class Proposed(Result):
-    """A candidate (status candidate), or why there is none; held: the guard wants a person to look first."""
+class WorkItem(BaseModel):
+    """One piece of work for a fresh agent: it reads WORK.md in the folder, or inspects the work_id."""
 
-    status: Literal["candidate", "no_change", "held"]
+    work_id: str
+    folder: str
+
+
+class Proposed(Result):
+    """A candidate (status candidate), or why there is none; held: the guard wants a person to look first.
+
+    With status work there is `work` to do before, part of the job `job_id`.
+    """
+
+    status: Literal["candidate", "no_change", "held", "work", "running"]
     skill: str
     candidate_id: str | None
     diff: str
     edits: list[EditOutcome]
     findings: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    job_id: str = ""
+    work: list[WorkItem] = Field(default_factory=list)
 
 
 class Arm(BaseModel):
@@ -93,6 +106,29 @@ class Evaluated(Result):
     claim: str = ""
     reason: str = ""
     backend: str = ""
+    evidence: Literal["", "host-run", "host-run, exposed"] = ""
+    job_id: str = ""
+    work: list[WorkItem] = Field(default_factory=list)
+
+
+class Receipt(BaseModel):
+    """What became of one submitted reply."""
+
+    work_id: str
+    status: Literal["accepted", "duplicate", "late", "withdrawn", "unknown", "refused"]
+    reason: str = ""
+
+
+class Submitted(Result):
+    """What became of the replies, and where their job stands: more `work`, `running`, or its result."""
+
+    status: Literal["work", "running", "done", "stopped"]
+    job_id: str
+    receipts: list[Receipt]
+    work: list[WorkItem] = Field(default_factory=list)
+    proposed: Proposed | None = None
+    evaluated: Evaluated | None = None
+    reason: str = ""
 
 
 class Promoted(Result):
@@ -156,6 +192,7 @@ class History(Result):
 
     skill: str
     rows: list[HistoryRow]
+    imported: list[str] = Field(default_factory=list, description="What happened in other stores; nothing rests on it")
 
 
 class StepRow(BaseModel):

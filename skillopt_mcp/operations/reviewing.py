@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.promoting import rollback_target
@@ -13,7 +14,10 @@ from skillopt_mcp.optimizer.confirmation import GATE
 
 
 class Review(BaseModel):
-    """A change under review: the whole diff (hidden characters shown), the verdict on it, and the guard's findings."""
+    """A change under review: the whole diff (hidden characters shown), the verdict on it, and the guard's findings.
+
+    `broken` is what the Agent Skills specification has against the new version, and had not against the old one.
+    """
 
     model_config = ConfigDict(frozen=True)
     skill: str
@@ -26,6 +30,7 @@ class Review(BaseModel):
     reasoning: str = ""
     findings: tuple[str, ...] = ()
     simulated: bool = False
+    broken: tuple[str, ...] = ()
 
 
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
@@ -49,6 +54,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         reasoning=candidate.reasoning,
         findings=candidate.findings,
         simulated=test is not None and is_simulated(test.backend),
+        broken=introduced(base, new, skill.name),
     )
 
 

@@ -99,6 +99,8 @@ def _stored(
     rejected += [Rejected(index=good[n][0], reason=reason) for n, reason in lacking.items()]
     good = [each for n, each in enumerate(good) if n not in lacking]
     outcomes = workspace.store.tasks.add_tasks(tracked.id, [task for _, task in good], shares)
+    # Whoever adds tasks knows them: what this session does with them later is exposed evidence.
+    workspace.store.leases.expose(tracked.id, [task.digest for _, task in good], workspace.session)
     for (index, task), outcome in zip(good, outcomes, strict=True):
         if outcome == "name taken":
             rejected.append(

@@ -11,7 +11,7 @@ from skillopt_mcp.judges.judging import judge_all, leaves
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.evidence import Attempted
-from skillopt_mcp.records.judging import ByEnvironment, Command, JudgeSpec, Rubric, Score, ToolCalled
+from skillopt_mcp.records.judging import ByEnvironment, ByHost, Command, JudgeSpec, Rubric, Score, ToolCalled
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.opening import Store
 
@@ -46,7 +46,7 @@ def trivial_commands(store: Store, tasks: Sequence[Task]) -> list[str]:
 
 def _is_run_by_answer_alone(judge: JudgeSpec) -> bool:
     found = list(leaves(judge))
-    others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment) for leaf in found)
+    others = any(isinstance(leaf, Rubric | ToolCalled | ByEnvironment | ByHost) for leaf in found)
     return not others and any(isinstance(leaf, Command) for leaf in found)
 
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import functools
 import os
+import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
 from skillopt_mcp.backends.accompanied import Accompanied
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.batches import Patience, batching
 from skillopt_mcp.backends.redacting import Redacting
-from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.registry import batched, open_backend
+from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
 from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp_of
+from skillopt_mcp.operations.callers import SESSION
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import recover
 from skillopt_mcp.operations.redacting import open_redactor
+from skillopt_mcp.operations.workplaces import Workplaces
+from skillopt_mcp.optimizer.plan import Work
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFiles, is_memory
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
@@ -32,13 +39,17 @@ from skillopt_mcp.store.opening import Store
 # A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
 TICK_NS = 50_000_000
 NAMES_SHOWN = 10
+LEASE_S = 900.0
 
 
 class Workspace:
     """A store that is opened on first use, so that making one costs nothing; use it as a context manager.
 
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
-    skills are found; `caps` are those of every run and test that is advanced here.
+    skills are found; `caps` are those of every run and test that is advanced here; `clock` tells seconds since 1970.
+    `n_slots` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
+    judges that have a batch API go by that, which is looked at so often. With `hands_out`, work for a host is handed
+    out; where nobody hands it out, a host cannot be a backend.
     """
 
     def __init__(
@@ -51,14 +62,25 @@ class Workspace:
         project: Path | None = None,
         caps: Caps = NO_CAPS,
         environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        hands_out: bool = False,
+        n_slots: int | None = None,
+        batch: Patience | None = None,
     ) -> None:
         self.store_path = store_path
         self.caps = caps
-        self.jobs = Jobs()
+        self.clock = clock
+        self.lease_s = LEASE_S
+        self._hands_out = hands_out
+        self.n_slots, self.batch = n_slots, batch
+        self.tests: Jobs[Confirmation | Outstanding] = Jobs()
+        self.proposals: Jobs[Work | Outstanding] = Jobs()
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
         self._backends: dict[Role, Backend] = {}
         self._project = project or Path.cwd()
         self._environ = os.environ if environ is None else environ
+        self.workplaces = Workplaces(store_path, self._environ)
+        self._own_session = f"process:{secrets.token_hex(8)}"
         self._store: Store | None = None
         self._seen: dict[str, tuple[object, Skill]] = {}
         self._lock = threading.RLock()
@@ -79,6 +101,8 @@ class Workspace:
             project=self._project,
             caps=self.caps,
             environ=self._environ,
+            n_slots=self.n_slots,
+            batch=self.batch,
         )
 
     def close(self) -> None:
@@ -86,6 +110,11 @@ class Workspace:
         with self._lock:
             if self._store:
                 self._store.close()
+
+    @property
+    def session(self) -> str:
+        """Return whose session asks: the host's own name for it, or this process where it has none."""
+        return SESSION.get() or self._own_session
 
     @property
     def store(self) -> Store:
@@ -113,6 +142,13 @@ class Workspace:
                 )
             if role not in self._backends:
                 opened = open_backend(spec) if isinstance(spec, str) else spec
+                if opened.deferred and not self._hands_out and not batching(opened):
+                    raise BackendError(
+                        f"'{opened.name}' answers through the tools of a server alone: ask the agent that it serves, "
+                        "or name another backend, for instance 'claude-code:sonnet'"
+                    )
+                if self.batch and role != "optimizer":
+                    opened = batched(opened) or opened
                 self._backends[role] = Redacting(opened, self.redactor)
             return self._backends[role]
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from skillopt_mcp.prompts.forms import UpdateMode
-from skillopt_mcp.records.evidence import Metric, PairPolicy, SearchGate
+from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
 from skillopt_mcp.schedule import Schedule
 from skillopt_mcp.stages.reflect import NotesFrom
 
@@ -60,10 +60,16 @@ class Config(BaseModel):
         "error; no_regression: no task falls twice",
     )
     metric: Metric = Field(default="hard", description="What the search gate compares")
+    mixed_weight: float = Field(default=0.5, ge=0, le=1, description="Weight of soft in the mixed metric, 0 to 1")
     seed: int = Field(default=42, description="Seed of every shuffle")
     sessions: int = Field(default=8, ge=0, le=1000, description="Recorded trajectories mixed into every reflection")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="Lifetime error rate of the promotion gate")
     max_pairs: int = Field(default=200, ge=1, le=100_000, description="Pairs after which the promotion gate pauses")
+    claim: Claim = Field(
+        default="these",
+        description="What the promotion gate shows: better on these held-out tasks; or like_these: on tasks like them, "
+        "each fresh test task drawn once",
+    )
     limit_train: int = Field(default=0, ge=0, le=1_000_000, description="Train tasks of the run at most; 0: all")
     limit_val: int = Field(default=0, ge=0, le=1_000_000, description="Val tasks of the run at most; 0: all")
     limit_test: int = Field(default=0, ge=0, le=1_000_000, description="Test tasks of the run at most; 0: all")

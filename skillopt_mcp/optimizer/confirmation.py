@@ -8,13 +8,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.recompute import ConfirmInputs, confirmed
 from skillopt_mcp.gates.spending import next_alpha, refund
 from skillopt_mcp.judges.scorers import scored_by
 from skillopt_mcp.optimizer.arms import insistent_rollout, score
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.optimizer.sampling import check_fresh, fresh, held_out, in_random_order, place
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Confirmation, Pair, Trial
@@ -25,26 +26,23 @@ from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 
 PAIRS_AHEAD = 8
-FEW_TASKS = 30
 GATE = "confirm"
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One promotion test: both arms, the held-out tasks, and the row that names it."""
+    """One promotion test: both arms, the held-out tasks, and the row that names it.
+
+    `origin` is what every verdict adds on who made the attempts, empty where a backend did; pairs are asked `ahead`.
+    """
 
     row: ConfirmationRow
     base: SkillFiles
     candidate: SkillFiles
     tasks: tuple[Task, ...]
     rule: ConfirmRule
-
-
-def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Return the tasks of a promotion test: the test split, and val beside it while both together are below 30."""
-    test = tuple(task for task in tasks if task.split == "test")
-    val = tuple(task for task in tasks if task.split == "val")
-    return test if test and len(test) + len(val) >= FEW_TASKS else val + test
+    origin: str = ""
+    ahead: int = PAIRS_AHEAD
 
 
 def open_test(
@@ -53,8 +51,9 @@ def open_test(
     """Return the promotion test of a (base, candidate) pair of files, opened as the skill's next when it is new.
 
     The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`; what
-    earlier rejections left unspent is in it. A test that has come to a verdict, or a pause, keeps the rule of that.
-    Raises BadInput when there is no held-out task.
+    earlier rejections left unspent is in it. A test that has come to a verdict, or a pause, keeps the rule of that, and
+    from its opening on its claim. Raises BadInput when there is no held-out task, Refused when those that the claim
+    allows are too few to accept anything.
     """
     base, candidate = arms
     held = held_out(tasks)
@@ -62,31 +61,52 @@ def open_test(
         raise BadInput("the skill has no held-out task (val or test): add tasks with add_tasks or 'tasks import'")
     skill_id = held[0].skill_id
     name = hashlib.sha256(f"{skill_id}:{base.digest}:{candidate.digest}:{backend}".encode()).hexdigest()
-    new = ConfirmationRow(
-        f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, tuple(task.id for task in held)
-    )
+    new = ConfirmationRow(f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, (), rule.claim)
+    new = _with_tasks(store, new, tasks, rule)
     refunded = _refunded(store, skill_id)
     row = store.decisions.open_confirmation(new, lambda j, staked: next_alpha(j, rule.alpha, staked, refunded))
     by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
     last = store.decisions.latest_in(skill_id, row.id)
     asked = ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
-    return Test(row, base, candidate, frozen, replace(asked, alpha=row.alpha, max_pairs=rule.max_pairs))
+    most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
+    return Test(row, base, candidate, frozen, replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim))
+
+
+def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule: ConfirmRule) -> ConfirmationRow:
+    """Return the row of a test with the tasks that it may draw now: by its own claim, if it is there already."""
+    known = store.decisions.find_confirmation(new.id)
+    if (known or new).claim == "these":
+        return replace(new, tasks=tuple(task.id for task in held_out(tasks)))
+    if known is None:
+        check_claim(store, new.skill_id, tasks, rule)
+    left = fresh(tasks, store.tasks.list_looks(new.skill_id))
+    key = f"{new.id}/{len(known.tasks) if known else 0}"
+    return replace(new, tasks=tuple(task.id for task in in_random_order(left, key)))
+
+
+def check_claim(store: Store, skill_id: int, tasks: Sequence[Task], rule: ConfirmRule) -> None:
+    """Raise Refused when the next promotion test of a skill can accept nothing, for the claim that the rule makes."""
+    if rule.claim == "like_these":
+        alpha = upcoming_alpha(store, skill_id, rule.alpha)
+        check_fresh(fresh(tasks, store.tasks.list_looks(skill_id)), replace(rule, alpha=alpha))
 
 
 def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Confirmation:
     """Return the verdict, drawing pairs until it is reached or the test pauses; the store keeps every pair.
 
     It pauses `max_pairs` after the last pause: a call after `undecided` draws as many more, one after a crash the rest.
-    Pairs are asked a few ahead; those beyond the deciding one are not counted.
+    Pairs are asked a few ahead; those beyond the deciding one are not counted. While a deferred backend is to answer,
+    those that are complete up to the first that is not are counted; raises Waiting when there is none.
     """
     pairs = store.decisions.list_pairs(test.row.id)
     verdict = _verdict(test, pairs)
     limit = _paused_at(test, store) + test.rule.max_pairs
+    limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
     while verdict.verdict == "undecided" and len(pairs) < limit:
         notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
         first = len(pairs)
-        drawn, trials = _draw(test, ask, range(first, min(first + PAIRS_AHEAD, limit)))
+        drawn, trials = _drawn(test, ask, range(first, min(first + test.ahead, limit)))
         store.decisions.add_pairs(test.row.id, first, drawn, trials)
         pairs += [pair for _, pair in drawn]
         verdict = _verdict(test, pairs)
@@ -125,20 +145,46 @@ def _paused_at(test: Test, store: Store) -> int:
 
 def _verdict(test: Test, pairs: Sequence[Pair]) -> Confirmation:
     verdict = confirm(pairs, replace(test.rule, max_pairs=max(1, len(pairs))))
-    return replace(verdict, reason=f"{verdict.reason}{scored_by(test.tasks)}")
+    is_worn = verdict.verdict == "undecided" and test.row.claim == "like_these" and len(pairs) >= len(test.tasks)
+    worn = f"; all {len(pairs)} fresh test tasks are drawn: add others, and the test goes on with them"
+    return replace(verdict, reason=f"{verdict.reason}{worn if is_worn else ''}{scored_by(test.tasks)}{test.origin}")
+
+
+def _drawn(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]], list[Trial]]:
+    """Return the pairs of these numbers, or those before the first that waits for a deferred backend.
+
+    Raises Waiting when the first of them does; the calls of all are left open then.
+    """
+    try:
+        return _draw(test, ask, numbers)
+    except Waiting:
+        pairs: list[tuple[int, Pair]] = []
+        trials: list[Trial] = []
+        is_complete = True
+        for n in numbers:
+            # Every pair is asked, so that a judge that is a host finds what it can judge already.
+            try:
+                pair, both = _draw(test, ask, range(n, n + 1))
+            except Waiting:
+                is_complete = False
+            else:
+                pairs, trials = (pairs + pair, trials + both) if is_complete else (pairs, trials)
+        if not pairs:
+            raise
+        return pairs, trials
 
 
 def _draw(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]], list[Trial]]:
     """Return the pairs of these numbers as (task id, pair), and their trials.
 
-    Every pair draws its task uniformly from all, and the order of its arms, from the test's name and the pair's number:
-    the same pair is drawn again after a crash, and no result can move a later draw.
+    Every pair draws its task (as the claim asks), and the order of its arms, from the test's name and the pair's
+    number: the same pair is drawn again after a crash, and no result can move a later draw.
     """
     attempts: list[Attempt] = []
     swapped: list[bool] = []
     for n in numbers:
         chance = random.Random(f"{test.row.id}/{n}")
-        task = test.tasks[chance.randrange(len(test.tasks))]
+        task = test.tasks[place(test.row.claim, chance, n, len(test.tasks))]
         swapped.append(chance.random() < 0.5)
         arms = (test.candidate, test.base) if swapped[-1] else (test.base, test.candidate)
         attempts += [Attempt(files, task, f"{test.row.id}/{n}") for files in arms]
@@ -161,6 +207,7 @@ def _decision(test: Test, verdict: Confirmation) -> Decision:
         min_effect=rule.min_effect,
         margin=rule.margin,
         bets=rule.bets,
+        claim=rule.claim,
     )
     return Decision(
         skill_id=test.row.skill_id,

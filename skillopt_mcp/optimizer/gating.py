@@ -61,7 +61,7 @@ def measured(search: Search, ask: Ask, files: SkillFiles, *, is_current: bool) -
     """
     anew = is_current and _gate(search.config) == "fresh"
     draw = f"{search.run_id}/val{'/current' if anew else ''}"
-    return evaluate(ask, files, search.val, search.config.metric, draw=draw)
+    return _evaluated(search, ask, files, draw)
 
 
 def accepted(search: Search, ask: Ask, files: SkillFiles, looked: Looked) -> Evaluation:
@@ -79,6 +79,7 @@ def look(search: Search, ask: Ask, state: Standing, files: SkillFiles) -> Looked
     evaluation = measured(search, ask, files, is_current=False)
     inputs = StrictInputs(
         metric=config.metric,
+        mixed_weight=config.mixed_weight,
         candidate=task_scores(evaluation),
         current=task_scores(state.evaluation),
         best=_best(state),
@@ -91,9 +92,15 @@ def look(search: Search, ask: Ask, state: Standing, files: SkillFiles) -> Looked
 
 def _paired(search: Search, ask: Ask, state: Standing, files: SkillFiles) -> Looked:
     """Return the verdict on rollouts of both arms that this step alone makes."""
-    draw, metric = f"{search.run_id}/val/{state.n + 1}", search.config.metric
-    theirs, ours = (evaluate(ask, arm, search.val, metric, draw=draw) for arm in (state.current, files))
-    inputs = StrictInputs(metric=metric, candidate=task_scores(ours), current=task_scores(theirs), best=_best(state))
+    draw, config = f"{search.run_id}/val/{state.n + 1}", search.config
+    theirs, ours = (_evaluated(search, ask, arm, draw) for arm in (state.current, files))
+    inputs = StrictInputs(
+        metric=config.metric,
+        mixed_weight=config.mixed_weight,
+        candidate=task_scores(ours),
+        current=task_scores(theirs),
+        best=_best(state),
+    )
     return Looked(search_comparison("paired_se", inputs), ours, inputs, theirs.trials)
 
 
@@ -101,14 +108,22 @@ def _second_look(
     search: Search, ask: Ask, state: Standing, files: SkillFiles, inputs: StrictInputs
 ) -> tuple[tuple[Trial, ...], StrictInputs]:
     """Return second rollouts of both arms on the tasks that fell, and the inputs with them."""
-    fell = set(fallen(inputs.candidate, inputs.current, inputs.metric))
+    fell = set(fallen(inputs.candidate, inputs.current, inputs.metric, inputs.mixed_weight))
     if not fell:
         return (), inputs
-    tasks: Sequence[Task] = [task for task in search.val if task.id in fell]
+    tasks = [task for task in search.val if task.id in fell]
     draw = f"{search.run_id}/val/{state.n + 1}/again"
-    ours, theirs = (evaluate(ask, arm, tasks, inputs.metric, draw=draw) for arm in (files, state.current))
+    ours, theirs = (_evaluated(search, ask, arm, draw, tasks) for arm in (files, state.current))
     again = (task_scores(ours), task_scores(theirs))
     return (*ours.trials, *theirs.trials), inputs.model_copy(update={"again": again})
+
+
+def _evaluated(
+    search: Search, ask: Ask, files: SkillFiles, draw: str, tasks: Sequence[Task] | None = None
+) -> Evaluation:
+    config = search.config
+    chosen = search.val if tasks is None else tasks
+    return evaluate(ask, files, chosen, config.metric, draw=draw, mixed_weight=config.mixed_weight)
 
 
 def _gate(config: Config) -> SearchGate:

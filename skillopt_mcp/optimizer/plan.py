@@ -33,13 +33,6 @@ class Plan:
     sessions: tuple[Trajectory, ...] = ()
     note: str = ""
 
-    def __post_init__(self) -> None:
-        for split, tasks in (("train", self.train), ("val", self.val)):
-            if not tasks:
-                raise BadInput(
-                    f"the skill has no {split} task: add tasks with add_tasks or 'skillopt-mcp tasks import'"
-                )
-
     @property
     def n_steps(self) -> int:
         """Return the number of training steps of the whole run, over which the edit budget falls."""
@@ -49,6 +42,13 @@ class Plan:
     def n_rows(self) -> int:
         """Return how many steps are stored of the whole run, those that end an epoch among them."""
         return self.n_steps + (self.config.epochs - 1) * len(epoch_ends(self.config))
+
+
+def check_splits(plan: Plan) -> None:
+    """Raise BadInput when a plan has nothing to train on, or nothing to choose by."""
+    for split, tasks in (("train", plan.train), ("val", plan.val)):
+        if not tasks:
+            raise BadInput(f"the skill has no {split} task: add tasks with add_tasks or 'skillopt-mcp tasks import'")
 
 
 @dataclass(frozen=True, slots=True)

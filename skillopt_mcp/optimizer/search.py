@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.guard import findings
+from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.guard.support import unsupported
 from skillopt_mcp.optimizer.gating import accepted, look, measured
-from skillopt_mcp.optimizer.plan import Gated, Plan, State
+from skillopt_mcp.optimizer.plan import Gated, Plan, State, Work
 from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.edits import Applied
 from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.stages.rollout import trajectories
 from skillopt_mcp.store.opening import Store
 
 
@@ -25,18 +26,25 @@ def restored(plan: Plan, store: Store, ask: Ask) -> State:
     )
 
 
-def gate(plan: Plan, ask: Ask, state: State, applied: Applied) -> Gated:
+def gate(plan: Plan, ask: Ask, state: State, work: Work) -> Gated:
     """Return what becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
-    if applied.files == state.current:
+    if work.applied.files == state.current:
         return Gated("no_change")
-    found = findings(state.current, applied.files)
+    found = held_by(plan, state.current, work)
     if found:
         return Gated("held", findings=found)
-    looked = look(plan, ask, state, applied.files)
+    looked = look(plan, ask, state, work.applied.files)
     verdict = looked.comparison.verdict
     if verdict == "reject" and not plan.config.use_gate:
         verdict = "accept"
     return Gated(verdict, looked=looked)
+
+
+def held_by(plan: Plan, base: SkillFiles, work: Work) -> tuple[str, ...]:
+    """Return what the guard finds in a step's candidate, and in what its edits rest on."""
+    edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
+    evidence = (*trajectories(work.trials), *plan.sessions)
+    return (*findings(base, work.applied.files), *unsupported(edits, evidence, base))
 
 
 def moved(plan: Plan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:

@@ -37,14 +37,14 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
             # Evaluate: the search gate compares the candidate with the current version on the val tasks.
             if step.kind != "meta":
                 turn.tell("evaluate")
-            work = replace(work, gated=gate(plan, ask, state, work.applied))
+            work = replace(work, gated=gate(plan, ask, state, work))
             before, state = state, moved(plan, ask, state, work.applied.files, work.gated)
             store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
             notify(_finished(turn, state, work))
     return state
 
 
-def _step_work(turn: Turn) -> Work:
+def step_work(turn: Turn) -> Work:
     """Return what the stages up to the candidate made of a step's batches."""
     ask, config, current, brief = turn.ask, turn.plan.config, turn.state.current, turn.brief()
     # Rollout: the current version attempts the batches of train tasks.
@@ -81,4 +81,4 @@ def _finished(turn: Turn, state: State, work: Work) -> Progress:
     )  # fmt: skip
 
 
-_WORK = {"step": _step_work, "slow": slow_work, "meta": meta_work}
+_WORK = {"step": step_work, "slow": slow_work, "meta": meta_work}

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
-from skillopt_mcp.records.calls import Message
+from skillopt_mcp.documents.characters import without_hidden
+from skillopt_mcp.records.calls import TOOL_CALL, Message
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
 
 TRAJECTORY_LIMIT = 12_000
+MOST_NAME = 80
+_CUT_END = "cut here ...]\n"
+_GOES_ON = ", goes on]\n"
 _BACKTICKS = re.compile(r"`{3,}")
+_ORIGINS = {"user": "person", "assistant": "agent", TOOL_CALL: "agent calls", "tool": "tool"}
+_OTHER = "other"
+# A line within a message that reads like the beginning of the next one.
+_HEADER = re.compile(r"^(?=\[(?:person|agent|tool|other)\b)", re.MULTILINE)
 
 
 def fence(text: str, label: str = "") -> str:
@@ -82,11 +92,10 @@ def render_rewrites(rewrites: Sequence[Edit]) -> str:
 
 
 def _trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
-    prompt = cut_middle(trajectory.prompt, limit // 4)
-    answer = cut_middle(trajectory.answer, limit // 4)
-    hint = cut_middle(trajectory.hint, limit // 8)
-    room = limit - len(prompt) - len(answer) - len(hint)
-    transcript = cut_middle("\n\n".join(map(_message, trajectory.messages)), room)
+    prompt = cut_middle(without_hidden(trajectory.prompt), limit // 4)
+    answer = cut_middle(without_hidden(trajectory.answer), limit // 4)
+    hint = cut_middle(without_hidden(trajectory.hint), limit // 8)
+    transcript = _transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(hint))
     parts = [f"### Trajectory {number} ({_outcome(trajectory)})", fence(prompt, "task")]
     parts += [fence(text, label) for label, text in (("transcript", transcript), ("answer", answer)) if text]
     if hint:
@@ -101,9 +110,38 @@ def _outcome(trajectory: Trajectory) -> str:
     return f"{'succeeded' if trajectory.hard else 'failed'}{soft}"
 
 
-def _message(message: Message) -> str:
-    name = f" {message.name}" if message.name else ""
-    return f"[{message.role}{name}]\n{message.content}"
+def _transcript(messages: Sequence[Message], limit: int) -> str:
+    """Return messages, each below the line that says whose it is; no message can write such a line.
+
+    Where the middle is cut, the line is said again of the message that goes on behind the cut.
+    """
+    headers = [_header(message) for message in messages]
+    shown = [
+        f"{header}\n{_HEADER.sub(' ', without_hidden(message.content))}"
+        for header, message in zip(headers, messages, strict=True)
+    ]
+    whole = "\n\n".join(shown)
+    if len(whole) <= limit:
+        return whole
+    longest = max(map(len, headers)) + len(_GOES_ON)
+    cut = cut_middle(whole, max(limit - longest, 0))
+    tail = cut.rpartition(_CUT_END)[2]
+    if not cut.endswith(_CUT_END + tail) or _HEADER.match(tail):
+        return cut
+    starts = list(accumulate((len(each) + 2 for each in shown), initial=0))
+    header = headers[min(bisect_right(starts, len(whole) - len(tail)), len(headers)) - 1]
+    return cut[: len(cut) - len(tail)] + header.removesuffix("]") + _GOES_ON + tail
+
+
+def _header(message: Message) -> str:
+    """Return whose message it is: a person's, the agent's, or a tool's. A role that is none of them is told as such."""
+    origin = _ORIGINS.get(message.role, _OTHER)
+    name = message.name or ("" if message.role in _ORIGINS else message.role)
+    return f"[{origin}{f' {_one_line(name)}' if name else ''}]"
+
+
+def _one_line(name: str) -> str:
+    return " ".join(without_hidden(name).replace("]", ")").split())[:MOST_NAME]
 
 
 def _edit(number: int, edit: Edit) -> dict[str, object]:

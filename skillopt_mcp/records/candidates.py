@@ -67,6 +67,24 @@ class Promotion:
     created_at: str
 
 
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's agreement to one change, once, bound to all that they saw: `evidence` names the promotion test."""
+
+    skill_id: int
+    kind: PromotionKind
+    from_version: str
+    to_version: str
+    findings: tuple[str, ...] = ()
+    evidence: str = ""
+    given_by: str = ""
+
+    @property
+    def findings_digest(self) -> str:
+        """Return the sha256 (hex) over what the guard found."""
+        return hashlib.sha256("\0".join(self.findings).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:
     """Return the id of a candidate: the same change to the same version of a skill is the same candidate."""
     return "c-" + hashlib.sha256(f"{skill_id}:{base_version}:{version_id}".encode()).hexdigest()[:12]

@@ -16,6 +16,7 @@ class Edit:
     """One change: `target` is the exact anchor text (for insert_after, replace, delete), `content` the new text.
 
     `sources` names the trajectories that the edit came from; `support` counts them (recomputed, never a model's claim).
+    `cited` are those of them that whoever proposed it says it rests on: a claim, which only ever holds an edit back.
     """
 
     op: Op
@@ -24,6 +25,7 @@ class Edit:
     path: str = MAIN_FILE
     sources: tuple[str, ...] = ()
     from_failure: bool = True
+    cited: tuple[str, ...] = ()
 
     @property
     def support(self) -> int:

@@ -11,6 +11,7 @@ from skillopt_mcp.records.tasks import Task
 SearchVerdict = Literal["accept_best", "accept", "reject"]
 ConfirmVerdict = Literal["accept", "reject", "undecided"]
 Metric = Literal["hard", "soft", "mixed"]
+Claim = Literal["these", "like_these"]
 SearchGate = Literal["strict", "fresh", "paired_se", "no_regression"]
 Change = Literal["regressed", "persistent_fail", "improved", "stable_success"]
 PairPolicy = Literal["mixed", "changed", "unchanged"]
@@ -58,7 +59,7 @@ class Trajectory:
     """What happened in one attempt, whether a rollout or a real session: what reflection reads.
 
     `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `hint` never quotes a reference.
-    `task_id` is known of rollouts only.
+    `task_id` is known of rollouts only, `session` of sessions: two that name none may be of the same one.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Trajectory:
     hint: str
     source: Literal["rollout", "session"]
     task_id: int | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)

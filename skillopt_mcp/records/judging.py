@@ -168,6 +168,17 @@ class ByEnvironment(Spec):
     name: str
 
 
+class ByHost(Spec):
+    """The host that made the attempt says itself how far it fulfils `criteria`: verdicts on such tasks say so.
+
+    It passes from `threshold` on. An attempt that no host reported a score for has none.
+    """
+
+    kind: Literal["host"]
+    criteria: str
+    threshold: float = Field(default=0.75, gt=0, le=1)
+
+
 class All(Spec):
     """Every judge in `judges` passes; soft is their mean."""
 
@@ -192,7 +203,7 @@ class Weighted(Spec):
 
 Leaf = (
     Exact | Contains | Regex | Numeric | Choice | F1 | Anls | Json | Table | ToolCalled | Length | Heading | Rubric
-    | Command | ByEnvironment
+    | Command | ByEnvironment | ByHost
 )  # fmt: skip
 JudgeSpec = Annotated[Leaf | All | Weighted, Field(discriminator="kind")]
 for _model in (All, Part, Weighted):
@@ -201,7 +212,7 @@ _ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec)
 SPECS: dict[str, type[Spec]] = {
     "exact": Exact, "contains": Contains, "regex": Regex, "numeric": Numeric, "choice": Choice, "f1": F1, "anls": Anls,
     "json": Json, "table": Table, "tool_called": ToolCalled, "command": Command, "rubric": Rubric, "length": Length,
-    "heading": Heading, "environment": ByEnvironment, "all": All, "weighted": Weighted,
+    "heading": Heading, "environment": ByEnvironment, "host": ByHost, "all": All, "weighted": Weighted,
 }  # fmt: skip
 KINDS: tuple[str, ...] = tuple(SPECS)
 

@@ -15,12 +15,16 @@ class _Reply(BaseModel):
 
 
 class EditReply(_Reply):
-    """One edit. `target` is copied exactly from the skill; `content` is the new text."""
+    """One edit. `target` is copied exactly from the skill; `content` is the new text.
+
+    `evidence` holds the numbers of the attempts that it rests on.
+    """
 
     op: Op
     target: str | None = None
     content: str | None = None
     path: str = MAIN_FILE
+    evidence: list[int] = Field(default_factory=list)
 
 
 class ProposalReply(_Reply):

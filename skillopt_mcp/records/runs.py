@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,6 +12,7 @@ from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Mean, Trial
 
 RunStatus = Literal["running", "stopped", "finished"]
+RunKind = Literal["replay", "proposal"]
 StepKind = Literal["step", "slow", "meta"]
 StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
 
@@ -20,7 +21,8 @@ StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
 class Run:
     """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
 
-    Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer.
+    Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer. A proposal is one
+    step up to its candidate, which a host asked for.
     """
 
     id: str
@@ -36,6 +38,8 @@ class Run:
     result: str | None = None
     note: str = ""
     judge: str = ""
+    # A run is named after all that is told of it, and replays were named before there was another kind.
+    kind: RunKind = field(default="replay", repr=False)
 
 
 class StepRecord(BaseModel):

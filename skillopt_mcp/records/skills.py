@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -33,10 +34,8 @@ class SkillFiles:
     @cached_property
     def digest(self) -> str:
         """Return the sha256 (hex) that names this content: over path, run bit and sha256 of every file, by path."""
-        whole = hashlib.sha256()
-        for file in self.files:
-            whole.update(f"{file.path}\0{int(file.executable)}\0{hashlib.sha256(file.content).hexdigest()}\n".encode())
-        return whole.hexdigest()
+        contents = ((file, hashlib.sha256(file.content).hexdigest()) for file in self.files)
+        return files_digest((file.path, file.executable, sha256) for file, sha256 in contents)
 
     def get(self, path: str) -> SkillFile | None:
         """Return the file at `path`, or None."""
@@ -87,6 +86,14 @@ class Version:
     parent_id: str | None
     origin: Origin
     created_at: str
+
+
+def files_digest(files: Iterable[tuple[str, bool, str]]) -> str:
+    """Return the digest of a version from (path, run bit, sha256 of the content) of its files, ordered by path."""
+    whole = hashlib.sha256()
+    for path, executable, sha256 in files:
+        whole.update(f"{path}\0{int(executable)}\0{sha256}\n".encode())
+    return whole.hexdigest()
 
 
 def is_memory(path: str) -> bool:

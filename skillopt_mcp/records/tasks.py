@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -35,9 +36,7 @@ class NewTask:
     @property
     def digest(self) -> str:
         """Return the sha256 (hex) over prompt, judge and files: two tasks with the same digest are duplicates."""
-        judge = spec_json(self.judge)
-        files = [[file.path, file.content] for file in self.files]
-        return hashlib.sha256(json.dumps([self.prompt, judge, files], ensure_ascii=False).encode()).hexdigest()
+        return task_digest(self.prompt, spec_json(self.judge), [[file.path, file.content] for file in self.files])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +52,8 @@ class Task:
     digest: str
     tags: tuple[str, ...] = ()
     files: tuple[TaskFile, ...] = ()
+
+
+def task_digest(prompt: str, judge: str, files: Sequence[Sequence[str]]) -> str:
+    """Return the digest of a task from its prompt, its judge (json) and its files as (path, content)."""
+    return hashlib.sha256(json.dumps([prompt, judge, files], ensure_ascii=False).encode()).hexdigest()

@@ -30,6 +30,8 @@ def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secre
     seen = views(text)
     looks: tuple[Look, ...] = (known.find, find_shapes, find_contexts, find_mnemonics)
     secrets = _apart(_all_found(seen, looks))
+    if not secrets:
+        return []
     learned = KnownSecrets({each.value: each.kind for each in secrets if _is_telling(each)})
     return _apart([*secrets, *_all_found(seen, (learned.find,))]) if len(learned) else secrets
 

@@ -27,44 +27,38 @@ _PLAIN = bytes.maketrans(_UPPER + _BESIDE, _UPPER.lower() + b" " * len(_BESIDE))
 def find_mnemonics(text: bytes) -> Iterator[Found]:
     """Yield the runs of words whose checksum is right."""
     for match in _RUN.finditer(text):
-        words = text[match.start() : match.end()]
-        if not _may_hold(words):
-            continue
-        run: list[tuple[int, int, int]] = []
-        for word in _WORD.finditer(words):
-            number = _NUMBERS.get(word.group().lower())
-            if number is None:
-                yield from _in_run(run, match.start())
-                run = []
-            else:
-                run.append((word.start(), word.end(), number))
-        yield from _in_run(run, match.start())
+        start, end = match.span()
+        words = text[start:end].translate(_PLAIN).split()
+        places = [place for stretch in _stretches(words) for place in _valid_in(words, stretch)]
+        if places:
+            spans = [word.span() for word in _WORD.finditer(text, start, end)]
+            for first, n in places:
+                yield Found(spans[first][0], spans[first + n - 1][1], "mnemonic")
 
 
-def _may_hold(run: bytes) -> bool:
-    """Return whether twelve words of the list may stand together: only one word in twelve has to be looked at."""
-    words = run.translate(_PLAIN).split()
-    for at in range(_SHORTEST - 1, len(words), _SHORTEST):
-        if words[at] not in _NUMBERS:
-            continue
-        first, end = at, at + 1
-        while first and words[first - 1] in _NUMBERS:
-            first -= 1
-        while end < len(words) and words[end] in _NUMBERS:
-            end += 1
-        if end - first >= _SHORTEST:
-            return True
-    return False
+def _stretches(words: Sequence[bytes]) -> Iterator[range]:
+    """Yield where twelve or more words of the list stand together; most words need not be looked at."""
+    before = -1  # the last word that is known not to be one of the list
+    while before + _SHORTEST < len(words):
+        at = before + _SHORTEST
+        while at > before and words[at] in _NUMBERS:
+            at -= 1
+        if at == before:
+            at = before + _SHORTEST + 1
+            while at < len(words) and words[at] in _NUMBERS:
+                at += 1
+            yield range(before + 1, at)
+        before = at
 
 
-def _in_run(run: Sequence[tuple[int, int, int]], offset: int) -> Iterator[Found]:
-    """Yield what is found in words of the list that stand together, each as (start, end, number)."""
+def _valid_in(words: Sequence[bytes], stretch: range) -> Iterator[tuple[int, int]]:
+    """Yield the mnemonics among words of the list that stand together: the first word's place, and how many words."""
+    numbers = [_NUMBERS[words[at]] for at in stretch]
     at = 0
-    while at + _SHORTEST <= len(run):
-        numbers = [number for _, _, number in run[at : at + _LENGTHS[0]]]
-        n = next((n for n in _LENGTHS if n <= len(numbers) and _is_valid(numbers[:n])), 0)
+    while at + _SHORTEST <= len(numbers):
+        n = next((n for n in _LENGTHS if at + n <= len(numbers) and _is_valid(numbers[at : at + n])), 0)
         if n:
-            yield Found(offset + run[at][0], offset + run[at + n - 1][1], "mnemonic")
+            yield stretch[at], n
         at += n or 1
 
 

@@ -36,6 +36,8 @@ class Pattern(Protocol):
 
     def finditer(self, text: bytes) -> Iterator[Match]: ...
 
+    def search(self, text: bytes) -> Match | None: ...
+
     def match(self, text: bytes, pos: int, endpos: int) -> Match | None: ...
 
 
@@ -142,9 +144,18 @@ _WHOLE: tuple[tuple[str, str], ...] = (
 _LONGER_HINT = {b"pat": r"pat[A-Za-z0-9]{14}\.", b"SK": "SK[0-9a-f]{8}", b"EAA": "EAA[A-Za-z0-9]{12}"}
 _LONGER_PREFIX = {prefix[:2]: prefix for prefix in _LONGER_HINT}
 _HINTS = (_LONGER_HINT.get(prefix, re2.escape(prefix.decode())) for prefix in sorted(_RULES, key=len, reverse=True))
-_HINT: Pattern = re2.compile("|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})")))
+_ANY_HINT = "|".join((*(pattern for _, pattern in _WHOLE), rf"(?:\b|_)(?:{'|'.join(_HINTS)})"))
+_HINT: Pattern = re2.compile(_ANY_HINT)
 _UNDERSCORE = ord("_")
 _LONG_RUN: Pattern = re2.compile("[A-Za-z0-9+/_-]{32,}={0,2}")
+# A run of a length that `_long_run` looks at. Read together with the hints, it is most often all that is read.
+_KEY_LONG = (
+    r"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{32}|[A-Za-z0-9+/]{39}[A-Za-z0-9+/=]|[A-Za-z0-9+/]{86}==)"
+    r"(?:[^A-Za-z0-9+/=_-]|\z)"
+)
+_BY_BYTE = re2.Options()
+_BY_BYTE.encoding = re2.Options.Encoding.LATIN1
+_ANY: Pattern = re2.compile(f"{_ANY_HINT}|{_KEY_LONG}".encode(), _BY_BYTE)
 _KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
 _DASH = re.compile(rb"[-_]")
 # What stands before a run that is a digest, a public key or a piece of an address.
@@ -158,15 +169,20 @@ _PEM_BYTES = 16_384
 
 def find_shapes(text: bytes) -> Iterator[Found]:
     """Yield the secrets that show by their own shape."""
+    if _ANY.search(text):
+        yield from _hinted(text)
+        for match in _LONG_RUN.finditer(text):
+            yield from _long_run(text, *match.span())
+    if b"PRIVATE KEY" in text:
+        yield from _private_keys(text)
+
+
+def _hinted(text: bytes) -> Iterator[Found]:
     for match in _HINT.finditer(text):
         start, end = match.span()
         start += text[start] == _UNDERSCORE
         prefix = text[start:end] if text[start:end] in _RULES else _LONGER_PREFIX.get(text[start : start + 2])
         yield from _prefixed(text, start, prefix) if prefix else _whole(text, start, end)
-    for match in _LONG_RUN.finditer(text):
-        yield from _long_run(text, *match.span())
-    if b"PRIVATE KEY" in text:
-        yield from _private_keys(text)
 
 
 def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[Found]:

@@ -6,14 +6,12 @@ import gc
 import os
 import signal
 import sys
-from pathlib import Path
 
 from skillopt_mcp.server.ending import Ending
+from skillopt_mcp.server.setup import Setup
 
 
-def serve(
-    store_path: Path, *, target: str | None = None, optimizer: str | None = None, judge: str | None = None
-) -> int:
+def serve(setup: Setup) -> int:
     """Return 0 when the host has gone; until then, serve MCP over the process's stdin and stdout."""
     parent = os.getppid()
     ending = Ending()
@@ -24,7 +22,7 @@ def serve(
     gc.disable()
     from skillopt_mcp.server.session import Session  # noqa: PLC0415
 
-    session = Session(store_path, target, optimizer, judge)
+    session = Session(setup)
     gc.freeze()
     gc.enable()
     session.run(pipes, ending, parent)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
-from pathlib import Path
 
-from mcp.server.mcpserver.tools import Tool
-
-from skillopt_mcp.server.app import build_server
 from skillopt_mcp.server.ending import Ending
+from skillopt_mcp.server.opening import open_server
+from skillopt_mcp.server.setup import Setup
 from skillopt_mcp.server.wire import Wire
 
 _PARENT_POLL_S = 0.5
@@ -19,12 +16,10 @@ _WARM_AFTER_S = 0.3
 
 
 class Session:
-    """A server over the store at `store_path`, with the backends that were named."""
+    """The server of `setup` for the host that started it."""
 
-    def __init__(self, store_path: Path, target: str | None, optimizer: str | None, judge: str | None = None) -> None:
-        self._store_path, self._target, self._optimizer, self._judge = store_path, target, optimizer, judge
-        self._server = build_server(self._open_tools)
-        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+    def __init__(self, setup: Setup) -> None:
+        self._server = open_server(setup)
 
     def run(self, pipes: tuple[int, int], ending: Ending, parent: int) -> None:
         """Serve the host at the other end of `pipes` until `ending` begins, or the process `parent` is gone."""
@@ -40,13 +35,6 @@ class Session:
         await self._server.run_streams(wire.incoming, wire.outgoing)
         watching.cancel()
         wire.outgoing.flush()
-
-    def _open_tools(self) -> list[Tool]:
-        from skillopt_mcp.operations.workspace import Workspace  # noqa: PLC0415
-        from skillopt_mcp.server.tools import tools_over  # noqa: PLC0415
-
-        workspace = Workspace(self._store_path, target=self._target, optimizer=self._optimizer, judge=self._judge)
-        return tools_over(workspace)
 
 
 async def _watch_parent(parent: int, ending: Ending) -> None:

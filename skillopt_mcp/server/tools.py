@@ -11,12 +11,15 @@ from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import Field, WithJsonSchema
 
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.handing_out import DEFAULT_CHARS, DEFAULT_ITEMS, Room
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.promoting import Consent, promote_skill, rollback_skill
+from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.reflecting import propose_from_evidence
 from skillopt_mcp.operations.results import (
     Evaluated,
     Inspected,
@@ -24,13 +27,16 @@ from skillopt_mcp.operations.results import (
     Proposed,
     Recorded,
     SkillList,
+    Submitted,
     TasksAdded,
 )
+from skillopt_mcp.operations.submitting import submit_work
 from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.server.app import LISTED_PATH
+from skillopt_mcp.server.watching import watcher
 
-EVALUATE_WAIT_S = 25.0
+CALL_WAIT_S = 25.0
 
 _STRING = {"type": "string"}
 _TASK = {
@@ -42,6 +48,7 @@ _TASK = {
             "description": "{kind: exact|contains|numeric|f1|anls|table|heading, expected} | {kind: regex, pattern} | "
             "{kind: choice, expected, options} | {kind: json, schema, fields} | {kind: tool_called, name, arguments} | "
             "{kind: length, min, max} | {kind: rubric, rubric} | {kind: command, name: registered by the user} | "
+            "{kind: host, criteria} | "
             "{kind: all, judges} | {kind: weighted, judges: [{judge, weight}]}",
         },
         "id": _STRING,
@@ -67,6 +74,18 @@ SkillName = Annotated[str, Field(description="Skill name, or path of its folder 
 CandidateId = Annotated[str, Field(description="From propose_edits")]
 Objects = list[dict[str, object]]
 Tasks = Annotated[Objects | None, WithJsonSchema({"type": "array", "items": _TASK})]
+_REPLY = {
+    "type": "object",
+    "properties": {
+        "work_id": _STRING,
+        "reply": {"type": "string", "description": "default: answer.md in the folder"},
+        "tool_calls": {"type": "array", "items": {"type": "object"}},
+        "score": {"type": "number"},
+        "failed": {"type": "string", "description": "why it could not be done"},
+    },
+    "required": ["work_id"],
+}
+Replies = Annotated[Objects | None, WithJsonSchema({"type": "array", "items": _REPLY})]
 Edits = Annotated[Objects | None, WithJsonSchema({"type": "array", "items": _EDIT})]
 Messages = Annotated[
     Objects | None,
@@ -79,8 +98,8 @@ Messages = Annotated[
 class Tools:
     """The tools over one workspace; each runs in a worker thread."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: Workspace, consent: Consent) -> None:
+        self._workspace, self._consent = workspace, consent
 
     def list_skills(self, cursor: Annotated[str, Field(description="Next page")] = "") -> SkillList:
         """List skills on disk and in training: versions, tasks per split, new trajectories, open candidates."""
@@ -89,7 +108,7 @@ class Tools:
     def record_trajectory(
         self,
         skill: SkillName,
-        task: Annotated[str, Field(description="What was asked, or a stored task's id")],
+        task: Annotated[str, Field(description="What was asked, a task's id, or the id of an unscored trajectory")],
         hard: Annotated[bool | None, Field(description="Did it succeed?")] = None,
         soft: Annotated[float | None, Field(ge=0, le=1, description="Score, 0 to 1")] = None,
         reason: Annotated[str, Field(description="Why it succeeded or failed")] = "",
@@ -126,20 +145,35 @@ class Tools:
         skill: SkillName,
         edits: Edits = None,
         reasoning: Annotated[str, Field(description="Why they should help")] = "",
+        rollouts: Annotated[int, Field(ge=0, description="Without edits: train tasks to attempt first")] = 0,
     ) -> Proposed:
         """Make a candidate version from a few small edits; the live file stays as it is. Write general lessons, never
-        answers to single tasks. Returns the diff and what became of each edit."""
-        return propose_edits(self._workspace, skill, edits or [], reasoning)
+        answers to single tasks. Without edits, recorded attempts are reflected on: by a backend, or as work."""
+        if edits is None:
+            return propose_from_evidence(self._workspace, skill, rollouts, CALL_WAIT_S, notify=watcher())
+        return propose_edits(self._workspace, skill, edits, reasoning)
 
     def evaluate_candidate(self, candidate_id: CandidateId) -> Evaluated:
-        """Test a candidate against the live version on held-out tasks. Returns within 30 s: while status is `running`,
-        call again. Verdicts: accept, reject, undecided."""
-        return evaluate_candidate(self._workspace, candidate_id, EVALUATE_WAIT_S)
+        """Test a candidate against the live version on held-out tasks. While status is `running`, call again; `work` is
+        for fresh agents. Verdicts: accept, reject, undecided."""
+        return evaluate_candidate(self._workspace, candidate_id, CALL_WAIT_S, watcher())
+
+    def submit_work(
+        self,
+        replies: Replies = None,
+        job_id: Annotated[str, Field(description="Whose work to take when there is no reply")] = "",
+        max_items: Annotated[int, Field(description="0 (only hand in) to 16")] = DEFAULT_ITEMS,
+        max_chars: Annotated[int, Field(description="Of all to be read for them")] = DEFAULT_CHARS,
+    ) -> Submitted:
+        """Hand in finished work and take more, or take work without handing in. Each item is for one fresh agent that
+        knows nothing else. Submitting twice does no harm."""
+        room = Room(max_items, max_chars)
+        return submit_work(self._workspace, replies or [], job_id, room, CALL_WAIT_S, watcher())
 
     def promote_skill(self, candidate_id: CandidateId) -> Promoted:
         """Write an accepted candidate to the live skill file. Needs an accepting verdict and the user's permission
-        (they give it in a terminal); otherwise says what is missing and changes nothing."""
-        return promote_skill(self._workspace, candidate_id, Consent.STANDING)
+        (the host asks them, or they give it in a terminal); otherwise says what is missing and changes nothing."""
+        return promote_skill(self._workspace, candidate_id, self._consent)
 
     def rollback_skill(
         self,
@@ -147,7 +181,7 @@ class Tools:
         version: Annotated[str, Field(description="Default: the one before the last promotion")] = "",
     ) -> Promoted:
         """Restore an earlier version of a skill's files, byte for byte, with the user's permission."""
-        return rollback_skill(self._workspace, skill, version or None, Consent.STANDING)
+        return rollback_skill(self._workspace, skill, version or None, self._consent)
 
     def inspect(
         self,
@@ -158,15 +192,16 @@ class Tools:
         return inspect(self._workspace, id, cursor or None)
 
 
-def tools_over(workspace: Workspace) -> list[Tool]:
-    """Return the tools over `workspace`, in the order in which hosts see them."""
-    tools = Tools(workspace)
+def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> list[Tool]:
+    """Return the tools over `workspace`, in the order in which hosts see them; a live file changes with `consent`."""
+    tools = Tools(workspace, consent)
     return [
         _tool(tools.list_skills, "List skills", read_only=True, idempotent=True),
         _tool(tools.record_trajectory, "Record a trajectory"),
         _tool(tools.add_tasks, "Add tasks", idempotent=True),
         _tool(tools.propose_edits, "Propose edits"),
         _tool(tools.evaluate_candidate, "Evaluate a candidate"),
+        _tool(tools.submit_work, "Submit work", idempotent=True),
         _tool(tools.promote_skill, "Promote a candidate", destructive=True),
         _tool(tools.rollback_skill, "Roll a skill back", destructive=True),
         _tool(tools.inspect, "Inspect", read_only=True, idempotent=True),

@@ -12,7 +12,6 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.settings.skillopt_names import (
     ALIASES,
-    DEFAULTS,
     FIELDS,
     IN_SECTION,
     MODEL_PREFIXES,
@@ -110,22 +109,13 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
     elif flat in UNUSED:
         layer.note(UNUSED[flat], said)
     elif flat in FIELDS:
-        _put_field(layer, flat, given)
+        layer.put(FIELDS[flat], given)
     elif flat in Config.model_fields:
         layer.put(flat, given)
     elif flat in ENDPOINTS or not flat.startswith(MODEL_PREFIXES):
         layer.put(_PLACES.get(flat, flat), given)
     elif value not in (None, ""):
         layer.note(_VENDORS, said)
-
-
-def _put_field(layer: Layer, flat: str, given: Given) -> None:
-    name = FIELDS[flat]
-    if name in Config.model_fields:
-        layer.put(name, given)
-    elif given.value not in DEFAULTS.get(flat, (given.value,)):
-        meant = " or ".join(str(value).lower() for value in DEFAULTS[flat])
-        raise BadInput(f"{quoted(given.said)} can only be {meant} here, not {quoted(str(given.value))}")
 
 
 def _is_later(layer: Layer, said: str, value: Value) -> bool:

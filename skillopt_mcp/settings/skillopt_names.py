@@ -30,19 +30,7 @@ FIELDS: dict[str, str] = {
     "sel_env_num": "limit_val",
     "test_env_num": "limit_test",
 }
-"""SkillOpt's flat key -> the field of `Config`. A field that Config has not got takes only the value in DEFAULTS."""
-
-DEFAULTS: dict[str, tuple[object, ...]] = {
-    "accumulation": (1,),
-    "failure_only": (False,),
-    "skill_update_mode": ("patch",),
-    "use_slow_update": (False,),
-    "use_meta_skill": (False,),
-    "use_skill_aware_reflection": (False,),
-    "use_gate": (True,),
-    "gate_mixed_weight": (0.5,),
-}
-"""What a key means where there is no field for it: another value is refused, never passed over."""
+"""SkillOpt's flat key -> the field of `Config`."""
 
 ALIASES: dict[str, dict[str, str]] = {
     "skill_update_mode": {

@@ -12,6 +12,8 @@ from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.replies import EditReply, ProposalReply
 from skillopt_mcp.records.skills import SkillFiles
 
+_Key = tuple[str, str, str | None, str | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
@@ -90,34 +92,46 @@ def _call(files: SkillFiles, group: str, pool: list[Edit], brief: Brief, draw: s
 
 def _joined(patches: Sequence[Patch]) -> Patch:
     """Return all edits of the patches in order; equal ones become one, which keeps the sources of all."""
-    edits: dict[tuple[str, str, str | None, str | None], Edit] = {}
+    edits: dict[_Key, Edit] = {}
     for edit in (edit for patch in patches for edit in patch.edits):
         twin = edits.get(_key(edit), edit)
         sources = tuple(dict.fromkeys((*twin.sources, *edit.sources)))
-        edits[_key(edit)] = replace(twin, sources=sources, from_failure=twin.from_failure or edit.from_failure)
+        cited = tuple(dict.fromkeys((*twin.cited, *edit.cited)))
+        from_failure = twin.from_failure or edit.from_failure
+        edits[_key(edit)] = replace(twin, sources=sources, cited=cited, from_failure=from_failure)
     return Patch(tuple(edits.values()), "\n".join(filter(None, (patch.reasoning for patch in patches))))
 
 
 def _merged(reply: Parsed[ProposalReply], pool: list[Edit]) -> Patch | None:
-    """Return the model's merged patch, or None when there is none to use."""
+    """Return the model's merged patch, or None when there is none to use.
+
+    An edit stands for the ones that it names and those that are equal to it; when there are none, for the whole pool.
+    """
     proposals = reply.value.proposals() if reply.value else []
     if reply.value is None or not proposals:
         return None
     claims = reply.value.parents()
-    edits = [_with_provenance(edit, pool, claims[n] if n < len(claims) else []) for n, edit in enumerate(proposals)]
+    equal: dict[_Key, list[Edit]] = {}
+    for each in pool:
+        equal.setdefault(_key(each), []).append(each)
+    edits = []
+    for n, edit in enumerate(proposals):
+        numbers = claims[n] if n < len(claims) else []
+        named = [pool[number - 1] for number in numbers if 1 <= number <= len(pool)]
+        edits.append(_with_provenance(edit, [*named, *equal.get(_key(edit), [])], pool))
     return Patch(tuple(edits), reply.value.reasoning)
 
 
-def _with_provenance(edit: EditReply, pool: list[Edit], numbers: list[int]) -> Edit:
-    """Return the merged edit with the sources of the edits that it stands for: the equal and the named ones."""
-    parents = [pool[number - 1] for number in numbers if 1 <= number <= len(pool)]
-    parents += [each for each in pool if _key(each) == _key(edit)]
+def _with_provenance(edit: EditReply, parents: list[Edit], pool: list[Edit]) -> Edit:
+    """Return the merged edit with the sources of the edits that it stands for, or of the pool where it names none."""
     sources = tuple(dict.fromkeys(source for each in parents or pool for source in each.sources))
     from_failure = any(each.from_failure for each in parents or pool)
-    return Edit(edit.op, edit.target, edit.content, edit.path, sources, from_failure)
+    # What stands for none of the pool rests on nothing that anybody named.
+    cited = tuple(dict.fromkeys(source for each in parents for source in each.cited))
+    return Edit(edit.op, edit.target, edit.content, edit.path, sources, from_failure, cited)
 
 
-def _key(edit: Edit | EditReply) -> tuple[str, str, str | None, str | None]:
+def _key(edit: Edit | EditReply) -> _Key:
     return (edit.op, edit.path, edit.target, edit.content)
 
 

@@ -1,12 +1,12 @@
-"""Evaluate: the candidate attempts the validation tasks, and the search gate compares it with the current version."""
+"""Evaluate: the candidate attempts the validation tasks; the scores are what the search gate compares."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_mcp.gates.means import mean_score, metric_value
-from skillopt_mcp.gates.strict import Comparison, TaskScore, compare
+from skillopt_mcp.gates.means import EVEN, mean_score, metric_value
+from skillopt_mcp.gates.strict import TaskScore
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.evidence import Mean, Metric, Trial
 from skillopt_mcp.records.skills import SkillFiles
@@ -23,16 +23,13 @@ class Evaluation:
     score: float
 
 
-def evaluate(ask: Ask, files: SkillFiles, tasks: Sequence[Task], metric: Metric, *, draw: str) -> Evaluation:
+def evaluate(
+    ask: Ask, files: SkillFiles, tasks: Sequence[Task], metric: Metric, *, draw: str, mixed_weight: float = EVEN
+) -> Evaluation:
     """Return a version's evaluation; under the same draw it is paid once and serves again."""
     trials = tuple(rollout(ask, [Attempt(files, task, draw) for task in tasks]))
     mean = mean_score(trials)
-    return Evaluation(trials, mean, metric_value(mean, metric))
-
-
-def search_verdict(candidate: Evaluation, current: Evaluation, best: Evaluation, metric: Metric) -> Comparison:
-    """Return the strict gate's verdict, over the tasks that all have a score for."""
-    return compare(task_scores(candidate), task_scores(current), task_scores(best), metric)
+    return Evaluation(trials, mean, metric_value(mean, metric, mixed_weight))
 
 
 def task_scores(evaluation: Evaluation) -> list[TaskScore]:

@@ -87,7 +87,7 @@ def slow_update(ask: Ask, compared: Comparison, brief: Brief, limit: int) -> Gui
     guidance = parsed.value.guidance.strip()
     if not guidance or guidance == region_text(files, "SLOW_UPDATE"):
         return Guidance(unchanged.applied, Patch((), parsed.value.reasoning))
-    edit = Edit("replace", None, guidance, MAIN_FILE, _sources(pairs))
+    edit = Edit("replace", None, guidance, MAIN_FILE, _sources(pairs), cited=_sources(pairs))
     report = EditReport(0, edit.op, edit.path, "applied", detail=GUIDED)
     after = with_region(files, "SLOW_UPDATE", guidance)
     return Guidance(Applied(after, (report,)), Patch((edit,), parsed.value.reasoning))

@@ -144,7 +144,11 @@ def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, se
         if proposals and failed and failed <= lapses:
             unusable, proposals = (f"{name} analyst: changes without a defect behind them were left out",), []
         ids = tuple(id for id in ids if id not in lapses)
-    edits = tuple(_edit(each, ids, from_failure=name != "success") for each in proposals)
+    # What is worked into a whole text later, or is one, rests on all that its author saw.
+    cited = [_cited(each, minibatch, ids) if brief.mode == "patch" else ids for each in proposals]
+    edits = tuple(
+        _edit(each, ids, named, from_failure=name != "success") for each, named in zip(proposals, cited, strict=True)
+    )
     patches = (Patch(edits, reply.reasoning),) if edits else ()
     return Reflection(patches, unusable, notes, patterns)
 
@@ -155,8 +159,14 @@ def _is_lapse(kind: str, number: int, ids: tuple[str, ...]) -> bool:
 
 def _notes(reply: AwareReply, sources: tuple[str, ...]) -> tuple[Edit, ...]:
     cleaned = [note for text in reply.notes if (note := clean_note(text))]
-    return tuple(Edit("append", None, note, MAIN_FILE, sources) for note in dict.fromkeys(cleaned))
+    return tuple(Edit("append", None, note, MAIN_FILE, sources, cited=sources) for note in dict.fromkeys(cleaned))
 
 
-def _edit(reply: EditReply, sources: tuple[str, ...], *, from_failure: bool) -> Edit:
-    return Edit(reply.op, reply.target, reply.content, reply.path, sources, from_failure)
+def _cited(reply: EditReply, minibatch: _Minibatch, ids: tuple[str, ...]) -> tuple[str, ...]:
+    shown = [each.id for each in minibatch.attempts]
+    named = {shown[number - 1] for number in reply.evidence if 1 <= number <= len(shown)}
+    return tuple(id for id in ids if id in named)
+
+
+def _edit(reply: EditReply, sources: tuple[str, ...], cited: tuple[str, ...], *, from_failure: bool) -> Edit:
+    return Edit(reply.op, reply.target, reply.content, reply.path, sources, from_failure, cited)

@@ -8,13 +8,10 @@ from typing import NamedTuple, cast
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.sums import row_sum
 
 _GET = "select calls, tokens, usd, seconds from budget where id = ?"
-_CHARGE = (
-    "insert into budget(id, calls, tokens, usd, seconds) values (?, ?, ?, ?, ?) on conflict(id) do update set"
-    " calls = calls + excluded.calls, tokens = tokens + excluded.tokens, usd = usd + excluded.usd,"
-    " seconds = seconds + excluded.seconds returning calls, tokens, usd, seconds"
-)
+_PUT = "insert or replace into budget(id, calls, tokens, usd, seconds, sum) values (?, ?, ?, ?, ?, ?)"
 _Values = tuple[int, int, float, float]
 
 
@@ -57,5 +54,7 @@ def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
     change = bill.change.plus(
         sum(cost.calls for cost in costs), sum(cost.tokens for cost in costs), sum(cost.usd for cost in costs)
     )
-    [row] = connection.execute(_CHARGE, (bill.budget, *change)).fetchall()
-    return Spent(*row)
+    row = connection.execute(_GET, [bill.budget]).fetchone()
+    spent = (Spent(*row) if row else Spent()).plus(*change)
+    connection.execute(_PUT, (bill.budget, *spent, row_sum(*spent)))
+    return spent

@@ -12,6 +12,7 @@ from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Role, Usage
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.sums import row_sum
 
 _CHUNK = 400
 _REPLY = (
@@ -19,8 +20,10 @@ _REPLY = (
     " r.tokens_cached"
     " from call c join reply r on r.call_id = c.id"
 )
-_INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner)"
-_INTO_REPLY = "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached)"
+_INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner, n_claims, sum)"
+_INTO_REPLY = (
+    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, sum)"
+)
 _LedgerValues = tuple[str, str, int, int, int, int, int, float | None, float, int]
 
 
@@ -124,16 +127,14 @@ class Calls:
     def take_over(self, call_id: int, dead: str, owner: str) -> bool:
         """Take a claim from a process that died with it; False when somebody else did, or it was answered."""
         with self._pool.write() as connection:
-            cursor = connection.execute(
-                "update call set owner = ?, n_claims = n_claims + 1 where id = ? and owner = ?"
-                " and not exists (select 1 from reply where call_id = call.id)",
-                [owner, call_id, dead],
-            )
-            return bool(cursor.rowcount)
+            return _claim_again(connection, owner, f"id = ? and owner = ? and {_UNANSWERED}", [call_id, dead]) == 1
 
-    def usual(self, role: Role, backend: str) -> Usual | None:
-        """Return what a call to a backend, by its name, took on average in its last runs; None when it had none."""
-        row = self._pool.row(_USUAL, [role, backend])
+    def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
+        """Return what a call to a backend took on average in its last runs and tests; None when it had none.
+
+        What a vendor's batch API answered counts apart: it costs another price, and takes the time of its batch.
+        """
+        row = self._pool.row(_USUAL, [role, backend, fingerprint, by_batch])
         if row is None or not row[4]:
             return None
         tokens, usd, is_priced, latency_ms, _ = cast(tuple[float, float | None, int, float, int], row)
@@ -153,14 +154,29 @@ class Calls:
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
 
 
+_UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"
 _USUAL = """
 select avg(r.tokens_in + r.tokens_out), avg(r.usd), count(*) = count(r.usd), avg(r.latency_ms), count(*)
 from call c join reply r on r.call_id = c.id
-where c.role = ?1 and c.stage <> 'check' and r.fault is null and c.scope in (
-    select id from run where case ?1 when 'target' then target when 'optimizer' then optimizer else judge end = ?2
-    order by rowid desc limit 3
+where c.role = ?1 and c.stage <> 'check' and r.fault is null
+and exists (select 1 from batch_call b where b.call_id = c.id) = ?4 and c.scope in (
+    select * from (
+        select id from run where case ?1 when 'target' then target when 'optimizer' then optimizer else judge end = ?2
+        order by rowid desc limit 3
+    )
+    union all select * from (
+        select id from confirmation where case ?1
+            when 'target' then backend = ?3 or instr(backend, ?3 || ' judged by ') = 1
+            when 'judge' then instr(backend, ' judged by ' || ?3) end
+        order by rowid desc limit 3
+    )
 )
 """
+
+
+def insert_reply(connection: Connection, reply: Reply) -> bool:
+    """Store the reply to a call within the caller's transaction; return whether it is the first."""
+    return _insert(connection, _INTO_REPLY, [_reply_values(reply)]) == 1
 
 
 def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: str, owner: str) -> list[Claim]:
@@ -168,21 +184,33 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
     if not fresh:
         return []
     [newest] = connection.execute("select coalesce(max(id), 0) from call").fetchone()
-    rows = [
-        (call_id, key, scope, call.role, call.stage, call.draw, _refs(call), owner)
-        for call_id, (key, call) in enumerate(fresh, newest + 1)
-    ]
+    rows = []
+    for call_id, (key, call) in enumerate(fresh, newest + 1):
+        values = (key, scope, call.role, call.stage, call.draw, _refs(call), owner, 1)
+        rows.append((call_id, *values, row_sum(*values)))
     if _insert(connection, _INTO_CALL, rows) == len(rows):
         return [Claim(call_id, owner) for call_id, *_ in rows]
     # An owner that claims again sends again: its last attempt was cut short.
-    connection.executemany(
-        "update call set n_claims = n_claims + 1 where key = ? and owner = ? and id <= ?",
-        [(key, owner, newest) for key, _ in fresh],
-    )
+    for key, _ in fresh:
+        _claim_again(connection, owner, "key = ? and owner = ? and id <= ?", [key, owner, newest])
     marks = ",".join("?" * len(fresh))
     found = connection.execute(f"select key, id, owner from call where key in ({marks})", [key for key, _ in fresh])
     by_key = {key: Claim(call_id, holder) for key, call_id, holder in found.fetchall()}
     return [by_key[key] for key, _ in fresh]
+
+
+def _claim_again(connection: Connection, owner: str, where: str, values: Sequence[object]) -> int:
+    """Claim calls once more, for `owner`; return how many."""
+    rows = connection.execute(
+        f"select id, key, scope, role, stage, draw, refs, n_claims from call where {where}", values
+    ).fetchall()
+    for call_id, *fixed, n_claims in rows:
+        changed = (owner, n_claims + 1)
+        connection.execute(
+            "update call set owner = ?, n_claims = ?, sum = ? where id = ?",
+            [*changed, row_sum(*fixed, *changed), call_id],
+        )
+    return len(rows)
 
 
 def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]]) -> int:
@@ -196,10 +224,11 @@ def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]])
 def _reply_values(reply: Reply) -> tuple[object, ...]:
     usage = reply.usage
     messages = messages_json(reply.messages)
-    return (
+    values = (
         reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
         usage.tokens_cached,
     )  # fmt: skip
+    return (*values, row_sum(*values))
 
 
 def _reply(row: Row) -> Reply:

@@ -11,8 +11,10 @@ from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, NewCandi
 from skillopt_mcp.records.edits import Edit, EditReport, Op, UnmatchedReason
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import add_version
+from skillopt_mcp.store.sums import row_sum
 
 _CANDIDATE = "select id, skill_id, base_version, version_id, origin, reasoning, findings, run_id from candidate"
 
@@ -53,8 +55,8 @@ class Candidates:
         return [_edit(row) for row in rows]
 
 
-def insert_candidate(connection: Connection, new: NewCandidate) -> None:
-    """Store a candidate within the caller's transaction."""
+def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
+    """Store a candidate within the caller's transaction; return whether it is new."""
     made = new.candidate
     add_version(connection, made.skill_id, new.files, parent_id=made.base_version, origin="edited")
     cursor = connection.execute(
@@ -68,7 +70,7 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> None:
             connection.execute(
                 "update candidate set origin = ? where id = ? and origin = 'step'", [made.origin, made.id]
             )
-        return
+        return False
     connection.executemany(
         "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources)"
         " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -78,19 +80,22 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> None:
             for edit, report in new.edits
         ],
     )  # fmt: skip
+    append(connection, "candidate_made", made.id, skill=made.skill_id, base=made.base_version, version=made.version_id)
+    return True
 
 
 def insert_trials(connection: Connection, scope: str, trials: Sequence[Trial]) -> None:
     """Store trials within the caller's transaction; a trial that is there stays as it is."""
+    rows = [
+        (scope, trial.version, trial.task.id, trial.draw, trial.reply.id,
+         None if trial.hard is None else int(trial.hard), trial.soft, trial.reason)
+        for trial in trials
+    ]  # fmt: skip
     connection.executemany(
-        "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
-        [
-            (scope, trial.version, trial.task.id, trial.draw, trial.reply.id,
-             None if trial.hard is None else int(trial.hard), trial.soft, trial.reason)
-            for trial in trials
-        ],
-    )  # fmt: skip
+        "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason, sum)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+        [(*row, row_sum(*row)) for row in rows],
+    )
 
 
 def _candidate(row: Row) -> Candidate:

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from skillopt_mcp.records.commands import Limits, RegisteredCommand
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 
 _COMMAND = "select name, argv, sha256, limits, reads, require_sandbox, created_at from command"
@@ -32,12 +33,16 @@ class Commands:
                 "insert into command(name, argv, sha256, limits, reads, require_sandbox) values (?, ?, ?, ?, ?, ?)",
                 values,
             )
+            append(connection, "command_registered", command.name, replaced=bool(replaced))
         return bool(replaced)
 
     def remove(self, name: str) -> bool:
         """Forget a command; return whether there was one."""
         with self._pool.write() as connection:
-            return bool(connection.execute("delete from command where name = ?", [name]).rowcount)
+            removed = bool(connection.execute("delete from command where name = ?", [name]).rowcount)
+            if removed:
+                append(connection, "command_removed", name)
+        return removed
 
     def list_commands(self) -> list[RegisteredCommand]:
         """Return all commands by name."""

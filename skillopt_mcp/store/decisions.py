@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from skillopt_mcp.records.candidates import Decision
-from skillopt_mcp.records.evidence import Pair, Trial
+from skillopt_mcp.records.evidence import Claim, Pair, Trial
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
-_CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks from confirmation"
+_CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim from confirmation"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRow:
-    """One promotion test: the `j`-th of its skill, at its own share `alpha` of the lifetime error budget."""
+    """One promotion test: the `j`-th of its skill, at its own share `alpha` of the lifetime error budget.
+
+    `tasks` are those it draws from, in order; under the claim `like_these` each once.
+    """
 
     id: str
     skill_id: int
@@ -29,6 +33,7 @@ class ConfirmationRow:
     alpha: float
     backend: str
     tasks: tuple[int, ...]
+    claim: Claim = "these"
 
 
 class Decisions:
@@ -41,7 +46,8 @@ class Decisions:
         """Return the promotion test of this base, candidate and backend, opened as the skill's next one if it is new.
 
         `j` and `alpha` of `new` are ignored: they come from the count of tests opened, and from `alpha_for`, which is
-        given j and the sum of the error rates of all earlier tests.
+        given j and the sum of the error rates of all earlier tests. A test that is there keeps its claim and its tasks;
+        under `like_these` those of `new` join them at the end.
         """
         identity = [new.skill_id, new.base_version, new.version_id, new.backend]
         where = "where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
@@ -52,13 +58,20 @@ class Decisions:
                     "select coalesce(max(j), 0) + 1, total(alpha) from confirmation where skill_id = ?", [new.skill_id]
                 ).fetchone()
                 connection.execute(
-                    "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks)"
-                    " values (?, ?, ?, ?, ?, ?, ?, ?)",
+                    "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim)"
+                    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [new.id, new.skill_id, new.base_version, new.version_id, j, alpha_for(j, staked),
-                     new.backend, json.dumps(new.tasks)],
+                     new.backend, json.dumps(new.tasks), new.claim],
                 )  # fmt: skip
+                append(connection, "test_opened", new.id, skill=new.skill_id, j=j)
                 row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
-        return _confirmation(row)
+            found = _confirmation(row)
+            if found.claim == "like_these" and not set(new.tasks) <= set(found.tasks):
+                found = replace(found, tasks=tuple(dict.fromkeys(found.tasks + new.tasks)))
+                joined = json.dumps(found.tasks)
+                connection.execute("update confirmation set tasks = ? where id = ?", [joined, found.id])
+                append(connection, "test_widened", found.id, skill=new.skill_id, n=len(found.tasks))
+        return found
 
     def list_confirmations(self, skill_id: int, base_version: str, version_id: str) -> list[ConfirmationRow]:
         """Return the promotion tests of a candidate against a base, newest first."""
@@ -67,6 +80,11 @@ class Decisions:
             [skill_id, base_version, version_id],
         )
         return [_confirmation(row) for row in rows]
+
+    def find_confirmation(self, confirmation_id: str) -> ConfirmationRow | None:
+        """Return a promotion test by its id, or None."""
+        row = self._pool.row(f"{_CONFIRMATION} where id = ?", [confirmation_id])
+        return _confirmation(row) if row else None
 
     def list_tests(self, skill_id: int) -> list[ConfirmationRow]:
         """Return every promotion test of a skill, in the order in which they were opened."""
@@ -107,6 +125,12 @@ class Decisions:
             insert_trials(connection, decision.scope, trials)
             insert_decision(connection, decision)
 
+    def list_decisions(self, after: int = 0, limit: int = 500) -> list[tuple[int, Decision]]:
+        """Return the decisions of all skills after one of them, by its id, as (id, decision), at most `limit`."""
+        sql = _DECISION.replace("select ", "select id, ", 1)
+        rows = self._pool.rows(f"{sql} where id > ? order by id limit ?", [after, limit])
+        return [(cast(int, row[0]), _decision(row[1:])) for row in rows]
+
     def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
         """Return the newest decision of a gate on a version against a base."""
         row = self._pool.row(
@@ -126,12 +150,17 @@ class Decisions:
 
 def insert_decision(connection: Connection, decision: Decision) -> None:
     """Store a verdict within the caller's transaction."""
-    connection.execute(
+    cursor = connection.execute(
         "insert into decision(skill_id, gate, base_version, version_id, scope, verdict, reason, inputs)"
         " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
         [decision.skill_id, decision.gate, decision.base_version, decision.version_id, decision.scope,
          decision.verdict, decision.reason, decision.inputs],
     )  # fmt: skip
+    if cursor.rowcount:
+        append(
+            connection, "decision_taken", int(cursor.lastrowid or 0), skill=decision.skill_id, gate=decision.gate,
+            version=decision.version_id, verdict=decision.verdict,
+        )  # fmt: skip
 
 
 def _decision(row: Row) -> Decision:
@@ -139,8 +168,8 @@ def _decision(row: Row) -> Decision:
 
 
 def _confirmation(row: Row) -> ConfirmationRow:
-    confirmation_id, skill_id, base, version, j, alpha, backend, tasks = row
+    confirmation_id, skill_id, base, version, j, alpha, backend, tasks, claim = row
     return ConfirmationRow(
         str(confirmation_id), cast(int, skill_id), str(base), str(version), cast(int, j), cast(float, alpha),
-        str(backend), tuple(json.loads(str(tasks))),
+        str(backend), tuple(json.loads(str(tasks))), cast(Claim, claim),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
+from skillopt_mcp.store.sums import row_sum
 
 BUSY_TIMEOUT_S = 30
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -26,7 +27,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _SETTINGS = (
     "pragma page_size = 2048",  # of a new store: half the bytes written for a small row, no slower for a large one
     "pragma synchronous = full",
-    "pragma wal_autocheckpoint = 4000",  # pages: a page that is hot for a while is copied once
+    "pragma wal_autocheckpoint = 2000",  # pages: a hot one is copied once, and a commit soon need not grow the log
     "pragma journal_size_limit = 67108864",
     "pragma trusted_schema = off",
     "pragma cell_size_check = on",
@@ -54,6 +55,8 @@ class Connection(Protocol):
     def in_transaction(self) -> bool: ...
     def execute(self, sql: str, values: Sequence[object] = ..., /) -> Cursor: ...
     def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> Cursor: ...
+    def backup(self, target: Any, /) -> None: ...
+    def create_function(self, name: str, n_arguments: int, function: Callable[..., object], /) -> None: ...
     def close(self) -> None: ...
 
 
@@ -90,6 +93,7 @@ def connect(path: Path) -> Connection:
         try:
             for setting in _SETTINGS:
                 connection.execute(setting)
+            connection.create_function("row_sum", -1, row_sum)
         except BaseException:
             connection.close()
             raise
@@ -103,6 +107,8 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite().Error as error:
         raise _explained(error, path) from error
+    except UnicodeDecodeError as error:
+        raise _damaged(path) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers") from error
 
@@ -118,8 +124,12 @@ def _explained(error: Exception, path: Path) -> StoreError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
+        return _damaged(path)
     return StoreError(f"the store '{path}' failed: {error}")
+
+
+def _damaged(path: Path) -> UnsafeStore:
+    return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
 
 
 def refuse_network_file_system(path: Path) -> None:

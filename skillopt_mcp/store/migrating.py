@@ -49,6 +49,11 @@ def migrate(connection: Connection, path: Path) -> None:
             raise
 
 
+def schema_version(connection: Connection, path: Path) -> int:
+    """Return the schema that a store has, 0 for an empty file. Raises NewerStore, StoreError when it is no store."""
+    return _checked_version(connection, path, len(migration_files()))
+
+
 def _checked_version(connection: Connection, path: Path, newest: int) -> int:
     version = int(connection.execute("pragma user_version").fetchone()[0])
     owner = int(connection.execute("pragma application_id").fetchone()[0])

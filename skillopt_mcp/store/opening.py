@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
+from skillopt_mcp.store.approvals import Approvals
+from skillopt_mcp.store.batches import Batches
 from skillopt_mcp.store.budgets import Budgets
 from skillopt_mcp.store.calls import Calls
 from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.commands import Commands
 from skillopt_mcp.store.decisions import Decisions
+from skillopt_mcp.store.events import Events
+from skillopt_mcp.store.leases import Leases
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotions import Promotions
 from skillopt_mcp.store.runs import Runs
 from skillopt_mcp.store.skills import Skills
 from skillopt_mcp.store.tasks import Tasks
+
+_Room = TypeVar("_Room")
 
 
 class Store:
@@ -27,18 +34,26 @@ class Store:
         self.skills = Skills(self._pool)
         self.tasks = Tasks(self._pool)
         self.calls = Calls(self._pool)
+        self.leases = Leases(self._pool)
+        self.batches = Batches(self._pool)
         self.budgets = Budgets(self._pool)
         self.runs = Runs(self._pool)
         self.candidates = Candidates(self._pool)
         self.decisions = Decisions(self._pool)
         self.promotions = Promotions(self._pool)
+        self.approvals = Approvals(self._pool)
         self.commands = Commands(self._pool)
+        self.events = Events(self._pool)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def room(self, make: Callable[[Pool], _Room]) -> _Room:
+        """Return a room that few need, so that opening a store does not load it."""
+        return make(self._pool)
 
     def close(self) -> None:
         """Close every connection."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from skillopt_mcp.records.candidates import Promotion, PromotionKind, PromotionState
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 
 _PROMOTION = (
@@ -19,15 +20,23 @@ class Promotions:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def begin(self, new: Promotion) -> Promotion:
-        """Write the journal row of a change that is about to happen; `id`, `state` and time of `new` are ignored."""
+    def begin(self, new: Promotion, approval_id: int | None = None) -> Promotion:
+        """Write the journal row of a change that is about to happen; `id`, `state` and time of `new` are ignored.
+
+        It uses up the approval that it rests on.
+        """
         with self._pool.write() as connection:
             cursor = connection.execute(
-                "insert into promotion(skill_id, kind, candidate_id, from_version, to_version, state, verdict, consent)"
-                " values (?, ?, ?, ?, ?, 'pending', ?, ?)",
-                [new.skill_id, new.kind, new.candidate_id, new.from_version, new.to_version, new.verdict, new.consent],
-            )
+                "insert into promotion(skill_id, kind, candidate_id, from_version, to_version, state, verdict, consent,"
+                " approval_id) values (?, ?, ?, ?, ?, 'pending', ?, ?, ?)",
+                [new.skill_id, new.kind, new.candidate_id, new.from_version, new.to_version, new.verdict, new.consent,
+                 approval_id],
+            )  # fmt: skip
             row = connection.execute(f"{_PROMOTION} where id = ?", [cursor.lastrowid]).fetchone()
+            append(
+                connection, "promotion_begun", row[0], skill=new.skill_id, what=new.kind, version=new.to_version,
+                consent=new.consent,
+            )  # fmt: skip
         return _promotion(row)
 
     def finish(self, promotion: Promotion) -> None:
@@ -38,11 +47,13 @@ class Promotions:
                 "update skill set live_version = ?, best_version = ? where id = ?",
                 [promotion.to_version, promotion.to_version, promotion.skill_id],
             )
+            append(connection, "promotion_finished", promotion.id, skill=promotion.skill_id)
 
     def undo(self, promotion: Promotion) -> None:
-        """Note that the change did not happen."""
+        """Note that the change did not happen; the approval that it rested on is unused again."""
         with self._pool.write() as connection:
-            connection.execute("update promotion set state = 'undone' where id = ?", [promotion.id])
+            connection.execute("update promotion set state = 'undone', approval_id = null where id = ?", [promotion.id])
+            append(connection, "promotion_taken_back", promotion.id, skill=promotion.skill_id)
 
     def list_pending(self) -> list[Promotion]:
         """Return the changes that were begun and neither finished nor undone."""

@@ -7,14 +7,15 @@ from typing import cast
 
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.records.edits import Edit, Op
-from skillopt_mcp.records.runs import Run, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
+from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 
 _RUN = (
     "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
-    " judge"
+    " judge, kind"
     " from run"
 )
 _TRIED = (
@@ -33,13 +34,15 @@ class Runs:
     def add_run(self, run: Run) -> None:
         """Store a run at its start; a run that is there stays as it was frozen."""
         with self._pool.write() as connection:
-            connection.execute(
+            cursor = connection.execute(
                 "insert into run"
-                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge,"
+                " kind) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
-                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge],
+                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind],
             )  # fmt: skip
+            if cursor.rowcount:
+                append(connection, "run_running", run.id, skill=run.skill_id)
 
     def get_run(self, run_id: str) -> Run:
         """Return a run. Raises NotFound."""
@@ -61,7 +64,9 @@ class Runs:
     def set_status(self, run_id: str, status: RunStatus, result: str | None = None) -> None:
         """Note that a run goes on, stopped, or finished with `result` (json)."""
         with self._pool.write() as connection:
-            connection.execute("update run set status = ?, result = ? where id = ?", [status, result, run_id])
+            cursor = connection.execute("update run set status = ?, result = ? where id = ?", [status, result, run_id])
+            if cursor.rowcount:
+                append(connection, f"run_{status}", run_id)
 
     def add_step(self, run_id: str, outcome: StepOutcome) -> None:
         """Store a finished step with its candidate, trials and decision, all or nothing."""
@@ -116,7 +121,7 @@ class Runs:
 
 
 def _run(row: Row) -> Run:
-    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note, judge = row
+    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note, judge, kind = row
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -131,6 +136,7 @@ def _run(row: Row) -> Run:
         result=cast(str | None, result),
         note=str(note),
         judge=str(judge),
+        kind=cast(RunKind, kind),
     )
 
 

@@ -10,7 +10,9 @@ from typing import Literal, cast
 from skillopt_mcp.errors import NotFound, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.sums import row_sum
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
 _COMPRESS_FROM = 1024
@@ -72,6 +74,10 @@ class Skills:
                 skill_id, parent = _skill(row).id, _skill(row).live_version
                 connection.execute("update skill set live_version = ? where id = ?", [files.digest, skill_id])
             add_version(connection, skill_id, files, parent_id=parent, origin="recorded")
+            if row is None:
+                append(connection, "skill_tracked", skill_id, name=name, version=files.digest)
+            elif files.digest != parent:
+                append(connection, "skill_edited", skill_id, files.digest, before=parent)
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
 
     def get_version(self, skill_id: int, version_id: str) -> Version:
@@ -106,7 +112,9 @@ class Skills:
     def add_root(self, path: str) -> None:
         """Register a skill root that a person named; it is already resolved."""
         with self._pool.write() as connection:
-            connection.execute("insert into skill_root(path) values (?) on conflict do nothing", [path])
+            cursor = connection.execute("insert into skill_root(path) values (?) on conflict do nothing", [path])
+            if cursor.rowcount:
+                append(connection, "root_added", path)
 
     def list_roots(self) -> list[str]:
         """Return the registered skill roots."""
@@ -122,11 +130,13 @@ class Skills:
                 "insert or replace into permission(skill_id, granted_by, simulated) values (?, ?, ?)",
                 [skill_id, granted_by, int(simulated)],
             )
+            append(connection, "permission_set", skill_id, by=granted_by, simulated=simulated)
 
     def revoke_permission(self, skill_id: int) -> None:
         """Take the standing permission back."""
         with self._pool.write() as connection:
-            connection.execute("delete from permission where skill_id = ?", [skill_id])
+            if connection.execute("delete from permission where skill_id = ?", [skill_id]).rowcount:
+                append(connection, "permission_withdrawn", skill_id)
 
     def get_permission(self, skill_id: int) -> Permission | None:
         """Return the standing permission, or None."""
@@ -141,26 +151,27 @@ def add_version(
     *,
     parent_id: str | None,
     origin: Literal["recorded", "edited"],
-) -> None:
-    """Store `files` as a version within the caller's transaction; a version that is there stays as it is."""
+) -> bool:
+    """Store `files` as a version within the caller's transaction; return whether it is new: else it stays as it is."""
     cursor = connection.execute(
         "insert into version(skill_id, id, parent_id, origin) values (?, ?, ?, ?) on conflict do nothing",
         [skill_id, files.digest, parent_id, origin],
     )
     if not cursor.rowcount:
-        return
+        return False
     for file in files.files:
         digest = hashlib.sha256(file.content).hexdigest()
         packed = zlib.compress(file.content) if len(file.content) >= _COMPRESS_FROM else file.content
         encoding, content = ("zlib", packed) if len(packed) < len(file.content) else ("raw", file.content)
         connection.execute(
-            "insert into blob(sha256, size, encoding, content) values (?, ?, ?, ?) on conflict do nothing",
-            [digest, len(file.content), encoding, content],
+            "insert into blob(sha256, size, encoding, content, sum) values (?, ?, ?, ?, ?) on conflict do nothing",
+            [digest, len(file.content), encoding, content, row_sum(digest, len(file.content), encoding, content)],
         )
         connection.execute(
             "insert into version_file(skill_id, version_id, path, sha256, executable) values (?, ?, ?, ?, ?)",
             [skill_id, files.digest, file.path, digest, int(file.executable)],
         )
+    return True
 
 
 def _skill(row: Row) -> Skill:

@@ -6,14 +6,17 @@ import json
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from skillopt_mcp.records.calls import parse_messages
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.judging import parse_spec_json, spec_json
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.splits import assign_split
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append, now
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.sums import row_sum
 
 _TASK = "select id, skill_id, name, prompt, judge, split, digest, tags, files from task"
 
@@ -36,11 +39,20 @@ class NewTrajectory:
     task_name: str | None = None
 
 
+class _Counted(NamedTuple):
+    """So many trajectories of a skill have ids above `n_seen` and up to `last_id`; none of them is ever removed."""
+
+    n_seen: int
+    last_id: int
+    n: int
+
+
 class Tasks:
     """Tables task and trajectory."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._counted: dict[int, _Counted] = {}
 
     def add_tasks(self, skill_id: int, tasks: Sequence[NewTask], shares: dict[Split, float]) -> list[str]:
         """Store tasks, each in its own split or the one furthest below its share.
@@ -64,14 +76,10 @@ class Tasks:
                 if found:
                     outcomes.append("duplicate" if found[0] else "name taken")
                     continue
-                connection.execute(
-                    "insert into task(skill_id, name, digest, prompt, judge, split, tags, files)"
-                    " values (?, ?, ?, ?, ?, ?, ?, ?)",
-                    [skill_id, task.name or f"task-{digest[:8]}", digest, task.prompt, spec_json(task.judge), split,
-                     json.dumps(task.tags), json.dumps([[f.path, f.content] for f in task.files])],
-                )  # fmt: skip
+                insert_task(connection, skill_id, task, split)
                 counts[split] += 1
                 outcomes.append("added")
+            note_added(connection, skill_id, outcomes.count("added"))
         return outcomes
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
@@ -86,6 +94,11 @@ class Tasks:
     def list_tasks(self, skill_id: int) -> list[Task]:
         """Return every task of a skill, in the order they were added."""
         return [_task(row) for row in self._pool.rows(f"{_TASK} where skill_id = ? order by id", [skill_id])]
+
+    def get_task(self, task_id: int) -> Task | None:
+        """Return a task by the id of its row, or None."""
+        row = self._pool.row(f"{_TASK} where id = ?", [task_id])
+        return _task(row) if row else None
 
     def list_looks(self, skill_id: int) -> dict[int, int]:
         """Return in how many promotion tests each test task was drawn, by task id; those never drawn are 0."""
@@ -105,6 +118,8 @@ class Tasks:
                     [task_id, n],
                 )
                 connection.execute("update task set split = 'train' where id = ?", [task_id])
+            if looks:
+                append(connection, "tasks_rotated", json.dumps(sorted(looks)), n=len(looks))
 
     def add_trajectory(self, skill_id: int, version_id: str, new: NewTrajectory) -> tuple[int, bool, int]:
         """Store a trajectory once per (session_id, position).
@@ -112,15 +127,19 @@ class Tasks:
         Returns its id, whether it is new, and the number of trajectories since the last proposal.
         """
         with self._pool.write() as connection:
-            cursor = connection.execute(
-                "insert into trajectory"
-                "(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages)"
-                " values (?, ?, ?, ?, coalesce((select prompt from task where skill_id = ? and name = ?), ?),"
-                " ?, ?, ?, ?, ?) on conflict(skill_id, session_id, position)"
-                " where session_id is not null and position is not null do nothing",
-                [skill_id, version_id, new.session_id, new.position, skill_id, new.task_name, new.prompt, new.answer,
-                 None if new.hard is None else int(new.hard), new.soft, new.reason, new.messages],
+            n_seen, n_new, prompt = self._look_up(connection, skill_id, new.task_name)
+            values = (
+                skill_id, version_id, new.session_id, new.position, new.prompt if prompt is None else prompt,
+                new.answer, None if new.hard is None else int(new.hard), new.soft, new.reason, new.messages, now(),
+                None,
             )  # fmt: skip
+            cursor = connection.execute(
+                "insert into trajectory(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason,"
+                " messages, created_at, imported_id, sum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " on conflict(skill_id, session_id, position)"
+                " where session_id is not null and position is not null do nothing",
+                (*values, row_sum(*values)),
+            )
             added = bool(cursor.rowcount)
             if added:
                 trajectory_id = int(cursor.lastrowid or 0)
@@ -129,8 +148,64 @@ class Tasks:
                     "select id from trajectory where skill_id = ? and session_id = ? and position = ?",
                     [skill_id, new.session_id, new.position],
                 ).fetchone()[0]
-            n_new = connection.execute(_N_NEW, [skill_id, skill_id]).fetchone()[0]
+        if added:
+            n_new = min(n_new + 1, _MOST_COUNTED)
+            self._counted[skill_id] = _Counted(n_seen, trajectory_id, n_new)
         return trajectory_id, added, n_new
+
+    def score_trajectory(
+        self, skill_id: int, trajectory_id: int, score: tuple[bool | None, float | None], reason: str
+    ) -> bool | None:
+        """Say once how an attempt ended, by (hard, soft); what is known of why comes after what was known.
+
+        Returns False when it had a score before, None when the skill has no such attempt.
+        """
+        with self._pool.write() as connection:
+            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
+            if row is None or row[6] is not None:
+                return None if row is None else False
+            values = list(row)
+            values[6:9] = [
+                None if score[0] is None else int(score[0]),
+                score[1],
+                "\n".join(filter(None, [row[8], reason])),
+            ]
+            connection.execute(
+                "update trajectory set hard = ?, soft = ?, reason = ?, sum = ? where id = ?",
+                [*values[6:9], row_sum(*values), trajectory_id],
+            )
+        return True
+
+    def list_unscored(self, skill_id: int, n: int) -> list[int]:
+        """Return the ids of the `n` newest attempts of which nobody has said how they ended, among the last thousand.
+
+        None has a held-out task's prompt: nothing is learned from those.
+        """
+        rows = self._pool.rows(
+            "select id from (select id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
+            f" where hard is null and {_NOT_HELD_OUT} order by id desc limit ?2",
+            [skill_id, n, string.whitespace],
+        )
+        return [cast(int, row[0]) for row in rows]
+
+    def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[int, int, str | None]:
+        """Return what the last proposal of a skill had seen, how many came since, and the prompt of its task so named.
+
+        They are counted on from the last record of this process, as long as there was no other proposal.
+        """
+        known = self._counted.get(skill_id, _Counted(0, 0, 0))
+        values = [skill_id, known.n_seen, known.last_id, _MOST_COUNTED, task_name]
+        n_seen, n_more, prompt = connection.execute(_LOOK_UP, values).fetchone()
+        n_new = n_more + (known.n if n_seen == known.n_seen else 0)
+        return n_seen, min(n_new, _MOST_COUNTED), prompt
+
+    def list_positions(self, skill_id: int, session_id: str) -> set[int]:
+        """Return the places in a session whose attempts are recorded."""
+        rows = self._pool.rows(
+            "select position from trajectory where skill_id = ? and session_id = ? and position is not null",
+            [skill_id, session_id],
+        )
+        return {cast(int, row[0]) for row in rows}
 
     def is_held_out(self, skill_id: int, prompt: str) -> bool:
         """Return whether a val or test task has this prompt, whatever blanks surround it."""
@@ -143,13 +218,14 @@ class Tasks:
     def count_trajectories(self, skill_id: int) -> tuple[int, int]:
         """Return how many trajectories a skill has, and how many of them came since its last proposal."""
         total = self._pool.row("select count(*) from trajectory where skill_id = ?", [skill_id])
-        new = self._pool.row(_N_NEW, [skill_id, skill_id])
+        new = self._pool.row(_N_NEW, [skill_id, _MOST_COUNTED])
         return cast(int, total[0] if total else 0), cast(int, new[0] if new else 0)
 
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
         """Return the skill's id and the trajectory, or None."""
         row = self._pool.row(
-            "select skill_id, id, prompt, answer, messages, hard, soft, reason from trajectory where id = ?",
+            "select skill_id, id, prompt, answer, messages, hard, soft, reason, session_id from trajectory"
+            " where id = ?",
             [trajectory_id],
         )
         return (cast(int, row[0]), _trajectory(row[1:])) if row else None
@@ -157,11 +233,21 @@ class Tasks:
     def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
         """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
         rows = self._pool.rows(
-            "select id from trajectory where skill_id = ?1 and hard is not null and trim(prompt, ?3) not in"
-            " (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train') order by id desc limit ?2",
+            f"select id from trajectory where skill_id = ?1 and hard is not null and {_NOT_HELD_OUT}"
+            " order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
         return [cast(int, row[0]) for row in reversed(rows)]
+
+    def list_train_draws(self, skill_id: int, version_id: str, n: int) -> list[tuple[int, str]]:
+        """Return the `n` newest scored trials of a version on train tasks as (task id, draw), oldest first."""
+        rows = self._pool.rows(
+            "select trial.task_id, trial.draw from trial join task on task.id = trial.task_id where task.skill_id = ?"
+            " and task.split = 'train' and trial.version_id = ? and trial.hard is not null"
+            " order by trial.id desc limit ?",
+            [skill_id, version_id, n],
+        )
+        return [(cast(int, task_id), str(draw)) for task_id, draw in reversed(rows)]
 
     def mark_seen(self, skill_id: int) -> None:
         """Note that a proposal has seen every trajectory recorded so far."""
@@ -173,10 +259,37 @@ class Tasks:
             )
 
 
+def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> None:
+    """Store a task that is not there within the caller's transaction, which `note_added` then records."""
+    connection.execute(
+        "insert into task(skill_id, name, digest, prompt, judge, split, tags, files) values (?, ?, ?, ?, ?, ?, ?, ?)",
+        [skill_id, task.name or f"task-{task.digest[:8]}", task.digest, task.prompt, spec_json(task.judge), split,
+         json.dumps(task.tags), json.dumps([[f.path, f.content] for f in task.files])],
+    )  # fmt: skip
+
+
+def note_added(connection: Connection, skill_id: int, n: int) -> None:
+    """Record that the last `n` tasks of the store were added within the caller's transaction."""
+    if n:
+        [last] = connection.execute("select max(id) from task").fetchone()
+        append(connection, "tasks_added", last - n + 1, last, skill=skill_id, n=n)
+
+
+_NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
+_SUMMED_ROW = (
+    "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
+    " imported_id from trajectory where id = ? and skill_id = ?"
+)
 # Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
+_MOST_COUNTED = 10_000
 _N_NEW = (
     "select count(*) from (select 1 from trajectory"
-    " where skill_id = ? and id > (select n_seen from skill where id = ?) limit 10000)"
+    " where skill_id = ?1 and id > (select n_seen from skill where id = ?1) limit ?2)"
+)
+_LOOK_UP = (
+    "select n_seen, (select count(*) from (select 1 from trajectory where skill_id = ?1"
+    " and id > iif(n_seen = ?2, ?3, n_seen) limit ?4)),"
+    " (select prompt from task where skill_id = ?1 and name = ?5) from skill where id = ?1"
 )
 
 
@@ -196,7 +309,7 @@ def _task(row: Row) -> Task:
 
 
 def _trajectory(row: Row) -> Trajectory:
-    trajectory_id, prompt, answer, messages, hard, soft, reason = row
+    trajectory_id, prompt, answer, messages, hard, soft, reason, session = row
     return Trajectory(
         id=f"trajectory:{cast(int, trajectory_id)}",
         prompt=str(prompt),
@@ -206,4 +319,5 @@ def _trajectory(row: Row) -> Trajectory:
         soft=cast(float | None, soft),
         hint=str(reason),
         source="session",
+        session=str(session or ""),
     )

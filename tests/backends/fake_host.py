@@ -93,7 +93,7 @@ class FakeHost:
 def make_host(folder: Path, name: str) -> FakeHost:
     """Return a fake program in a folder of its own."""
     path = folder / "bin" / name
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     path.write_text(_PROGRAM.format(python=sys.executable))
     path.chmod(0o755)
     host = FakeHost(path)

@@ -10,8 +10,12 @@ from agent_calls import ask, opened, rollout
 from fake_host import FakeHost, claude_lines, codex_lines
 
 from skillopt_mcp.backends.agents.claude_code import open_claude_code
+from skillopt_mcp.backends.agents.codex import open_codex
+from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.checking import check_backend
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.operations.budgeting import check_caps
+from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import TOOL_CALL, Message, Reply, Usage
 from skillopt_mcp.records.skills import SkillFiles
 
@@ -155,3 +159,17 @@ def test_a_check_asks_once_and_says_what_is_wrong(claude: FakeHost, monkeypatch:
     [*_, ending] = claude_lines()
     claude.play({**ending, "is_error": True, "result": "Not logged in"}, exit=1)
     assert "log in (run `claude`, then /login)" in str(check_backend("claude-code:m"))
+
+
+def test_a_cap_on_money_holds_where_a_rollout_has_a_budget_and_none_on_tokens_does(
+    claude: FakeHost, codex: FakeHost
+) -> None:
+    budgeted = open_claude_code(f"m,binary={claude.path},max_usd=0.5")
+    check_caps(Caps(usd=10), {"target": budgeted})
+    assert worst_case(budgeted, rollout()) == Usage(usd=0.5)
+    with pytest.raises(BadInput, match=r"limits money and not tokens, .*: cap the money \(--max-usd\)"):
+        check_caps(Caps(tokens=10_000, usd=10), {"target": budgeted})
+    with pytest.raises(BadInput, match=r"no cap on tokens or money can hold: write max_usd=N in its spec"):
+        check_caps(Caps(usd=10), {"target": open_claude_code(f"m,binary={claude.path}")})
+    with pytest.raises(BadInput, match=r"no cap on tokens or money can hold: cap the calls \(--max-calls\) or the min"):
+        check_caps(Caps(usd=10), {"target": open_codex(f"m,binary={codex.path}")})

@@ -70,5 +70,5 @@ def test_the_schemas_of_all_replies_are_strict() -> None:
 
 def test_a_reply_with_every_field_is_what_the_schema_asks_for() -> None:
     edit = strict_schema(SCHEMAS["patch"])["$defs"]["EditReply"]
-    assert edit["required"] == ["op", "target", "content", "path"]
+    assert edit["required"] == ["op", "target", "content", "path", "evidence"]
     assert edit["properties"]["target"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}

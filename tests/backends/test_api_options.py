@@ -57,7 +57,7 @@ def test_a_fingerprint_changes_with_what_changes_answers_and_no_sooner() -> None
 
 def test_no_secret_is_in_a_name_or_a_fingerprint_or_a_representation() -> None:
     for backend in (open_openai("m", ENVIRON), open_anthropic("m", ENVIRON)):
-        assert KEY not in f"{backend.name} {backend.fingerprint} {backend._endpoint} {backend._origin}"
+        assert KEY not in f"{backend.name} {backend.fingerprint} {backend.endpoint} {backend.origin}"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_cannot_be_used_is_said_at_once_and_without_its_secrets(
 
 def test_a_key_may_have_a_name_of_its_own_and_a_server_of_ones_own_may_need_none() -> None:
     own = open_openai("m,base_url=https://models.example/v1,key_env=MY_KEY", ENVIRON | {"MY_KEY": "other"})
-    assert own._endpoint.secret.value == "other"
-    assert open_openai("m,base_url=http://models.example:8000/v1", {})._endpoint.secret.value == "none"
+    assert own.endpoint.secret.value == "other"
+    assert open_openai("m,base_url=http://models.example:8000/v1", {}).endpoint.secret.value == "none"
     assert open_openai("m,base_url=http://models.example/v1,plain_http=on", ENVIRON).name.endswith("plain_http=on")
-    assert open_anthropic("m", {"ANTHROPIC_AUTH_TOKEN": "t"})._endpoint.secret.name == "ANTHROPIC_AUTH_TOKEN"
+    assert open_anthropic("m", {"ANTHROPIC_AUTH_TOKEN": "t"}).endpoint.secret.name == "ANTHROPIC_AUTH_TOKEN"

@@ -14,7 +14,7 @@ PRICE = Price(input=2.0, cached=0.2, cache_write=2.5, output=10.0)
 
 
 def price_of(text: str, **environ: str) -> Price | None:
-    return open_openai(text, ENVIRON | environ)._price
+    return open_openai(text, ENVIRON | environ).price
 
 
 def test_each_kind_of_token_has_its_price() -> None:
@@ -31,10 +31,12 @@ def test_a_call_that_is_longer_than_a_price_holds_for_has_none() -> None:
 
 def test_the_shipped_table_is_dated_and_can_be_read() -> None:
     assert TABLE_PATH.read_text("utf-8").count('\nas_of = "20') == 1
-    assert price_of("gpt-6.1-sol") == Price(input=2.0, cached=0.1, cache_write=2.5, output=10.0, up_to=272_000)
+    assert price_of("gpt-6.1-sol") == Price(
+        input=2.0, cached=0.1, cache_write=2.5, output=10.0, up_to=272_000, batch=0.5
+    )
     assert price_of("gpt-6.1-sol-2026-10-01") == price_of("gpt-6.1-sol")
-    assert open_anthropic("claude-sonnet-4-5-20250929", ENVIRON)._price == Price(
-        input=3.0, cached=0.3, cache_write=3.75, output=15.0
+    assert open_anthropic("claude-sonnet-4-5-20250929", ENVIRON).price == Price(
+        input=3.0, cached=0.3, cache_write=3.75, output=15.0, batch=0.5
     )
 
 
@@ -52,6 +54,15 @@ def test_a_persons_table_goes_before_the_shipped_one_and_options_before_both(tmp
     assert price_of("gpt-6.1-sol,price_in=3,price_cached=1,price_out=4", **mine) == Price(
         input=3.0, cached=1.0, output=4.0
     )
+
+
+def test_by_batch_every_kind_of_token_costs_its_share() -> None:
+    price = Price(input=2.0, cached=0.1, output=10.0, batch=0.5)
+    assert price.by_batch() == Price(input=1.0, cached=0.05, output=5.0, batch=0.5)
+    assert price_of("m,price_in=3,price_out=4,price_batch=0.25") == Price(input=3.0, output=4.0, batch=0.25)
+    unknown = price_of("m,price_in=3,price_out=4")
+    assert unknown is not None
+    assert unknown.by_batch() == unknown
 
 
 @pytest.mark.parametrize("text", ["not toml", '["h"]\nm = { input = -1, output = 1 }', '["h"]\nm = { input = 1 }'])

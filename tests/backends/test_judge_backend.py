@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from skillopt_mcp.backends.base import is_deferred
 from skillopt_mcp.backends.judges import Judges
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BackendError
@@ -34,8 +35,9 @@ def test_without_a_model_only_checks_are_answered() -> None:
         asyncio.run(judges.complete(call("judge")))
 
 
-def test_a_model_that_answers_later_cannot_judge() -> None:
+def test_rubrics_wait_for_a_model_that_answers_later_and_checks_do_not() -> None:
     model = Scripted(lambda call: "a grade", name="host")
     model.deferred = True
-    with pytest.raises(BackendError, match="'host' cannot judge"):
-        Judges(model, CommandRunner({}))
+    judges = Judges(model, CommandRunner({}))
+    assert is_deferred(judges, call("judge"))
+    assert not is_deferred(judges, call("check"))

@@ -233,7 +233,7 @@ def test_a_harmful_line_is_deleted_when_its_topic_fails() -> None:
     spoilt = with_lines(SKILL, *(topic.lesson for topic in TOPICS), TOPICS[3].harmful)
     backend = open_simulated("honest,seed=7,helpful=1,harmful=0")
     edits = proposed(backend, reflection(spoilt, [f"(needs: {TOPICS[3].name})"]))
-    assert edits == [EditReply(op="delete", target=f"\n- {TOPICS[3].harmful}")]
+    assert edits == [EditReply(op="delete", target=f"\n- {TOPICS[3].harmful}", evidence=[1])]
 
 
 def test_successes_rarely_call_for_an_edit() -> None:

@@ -4,6 +4,7 @@ import pytest
 from console import BACKENDS, TARGET, Cli, parsed
 
 from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.workspace import Workspace
 
 RUN = ("--epochs", "1", "--batch", "10", "--max-pairs", "40")
@@ -34,7 +35,19 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     place = make_place()
     first, second = proposed(place, "- One.", "- Two."), proposed(place, "- Three.")
     raced = parsed(
-        cli("race", first, second, "--no-skill", "--laps", "8", "--target", TARGET, "--json", store=place.store_path)
+        cli(
+            "race",
+            first,
+            second,
+            "--control",
+            "none",
+            "--laps",
+            "8",
+            "--target",
+            TARGET,
+            "--json",
+            store=place.store_path,
+        )
     )
     rows = raced["rows"]
     assert isinstance(rows, list)
@@ -45,6 +58,28 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     alone = cli("credit", second, "--target", TARGET, store=place.store_path)
     assert (alone.returncode, alone.stdout) == (1, "")
     assert alone.stderr.startswith(f"error: candidate '{second}' has 1 applied edits of its own")
+
+
+def test_a_skill_is_raced_against_its_one_shot_rewrite(cli: Cli, make_place) -> None:
+    place = make_place()
+    arguments = ("race", "ledger-clerk", "--control", "rewrite", "--laps", "8")
+    with Workspace(place.store_path) as workspace:
+        [task, *_] = workspace.store.tasks.list_tasks(workspace.skill(str(place.skill_path)).id)
+        record_trajectory(workspace, "ledger-clerk", Recording(f"{task.prompt} And once more.", hard=False))
+    told = cli(*arguments, *BACKENDS, store=place.store_path)
+    assert told.returncode == 0, told.stderr
+    assert "The one-shot rewrite is kept as c-" in told.stdout
+
+
+def test_a_test_claims_tasks_like_these_where_that_is_asked_for(cli: Cli, make_place) -> None:
+    place = make_place(n_tasks=90)
+    candidate = proposed(place, "- One.")
+    arguments = ("evaluate", candidate, "--target", TARGET)
+    told = cli(*arguments, "--claim", "like_these", "--max-pairs", "10", store=place.store_path)
+    assert told.returncode == 0, told.stderr
+    assert "on tasks like these, if the 30 test tasks are a fair sample of them" in told.stdout
+    other = cli("evaluate", proposed(place, "- Two."), "--target", TARGET, "--max-pairs", "8", store=place.store_path)
+    assert "on these 30 held-out tasks" in other.stdout
 
 
 def test_another_gate_is_asked_about_a_run_that_is_over(cli: Cli, make_place) -> None:

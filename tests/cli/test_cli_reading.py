@@ -31,7 +31,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("show", candidate): {"id", "kind", "text"},
         ("show", run): {"id", "kind", "text"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
-        ("history", "ledger-clerk"): {"skill", "rows", "next_step"},
+        ("history", "ledger-clerk"): {"skill", "rows", "imported", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
         ("tasks", "export", "ledger-clerk"): {"skill", "tasks"},
         ("tasks", "check", "ledger-clerk"): {"n_tasks", "problems", "remarks"},

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from skillopt_mcp import __version__
-from skillopt_mcp.cli.main import commands, main
+from skillopt_mcp.cli.main import commands, main, module_name
 from skillopt_mcp.cli.parsing import parse
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.evidence import Metric
@@ -17,7 +17,11 @@ from skillopt_mcp.schedule import SCHEDULES
 
 LEAST = {
     "replay": ["S"], "evaluate": ["c-1"], "tasks": ["list", "S"], "show": ["S"], "diff": ["S"], "history": ["S"],
-    "calibrate": ["S"], "race": ["c-1"], "credit": ["c-1"], "promote": ["c-1"], "rollback": ["S"],
+    "calibrate": ["S"], "race": ["c-1"], "credit": ["c-1"], "promote": ["c-1"], "approve": ["c-1"],
+    "rebase": ["c-1"], "check": ["S"],
+    "rollback": ["S"],
+    "install": ["codex"], "uninstall": ["codex"], "backup": ["F"], "restore": ["F"], "export": ["S", "F"],
+    "import": ["F"],
 }  # fmt: skip
 
 
@@ -53,7 +57,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
 @pytest.mark.parametrize("name", commands())
 def test_what_is_parsed_is_what_the_command_takes(name: str) -> None:
     command, values = parse([name, *LEAST.get(name, [])])
-    options = import_module(f"skillopt_mcp.cli.commands.{command}").Options
+    options = import_module(module_name(command)).Options
     assert set(values) <= {field.name for field in fields(options)}
     options(**values)
 

@@ -10,7 +10,7 @@ from skillopt_mcp.documents.appendix import HEADING, clean_note, compacted, note
 from skillopt_mcp.documents.regions import Region, region_text, with_region
 from skillopt_mcp.documents.spans import parse
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.guard import findings
+from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 FRONT = "---\nname: a\ndescription: B.\n---\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -91,3 +92,21 @@ def test_recorded_evidence_answers_what_another_gate_would_have_said(
         assert other.verdict in (strict.verdict, "reject")
         assert (other.candidate, other.current, other.n) == (strict.candidate, strict.current, strict.n)
         assert search_verdict(gate, inputs.model_dump_json()) == other.verdict
+
+
+@pytest.mark.parametrize("gate", get_args(SearchGate))
+def test_the_weight_of_soft_decides_where_hard_and_soft_disagree_in_every_gate(gate: SearchGate) -> None:
+    candidate = [TaskScore(n, False, 0.9 - n / 100) for n in range(10)]
+    current = [TaskScore(n, n == 0, 0.3) for n in range(10)]
+    inputs = StrictInputs(metric="mixed", mixed_weight=0.9, candidate=candidate, current=current)
+    accepted = inputs.model_copy(update={"again": (candidate, candidate)})
+    assert search_verdict(gate, accepted.model_dump_json()) == "accept_best"
+    mostly_hard = accepted.model_copy(update={"mixed_weight": 0.05})
+    assert search_verdict(gate, mostly_hard.model_dump_json()) == "reject"
+
+
+def test_evidence_from_before_the_weight_was_kept_weighs_hard_and_soft_alike() -> None:
+    scores = [TaskScore(1, True, 0.5)]
+    kept = StrictInputs(metric="mixed", candidate=scores, current=scores).model_dump()
+    kept.pop("mixed_weight")
+    assert StrictInputs.model_validate(kept).mixed_weight == 0.5

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fake_anthropic import Messages
 from fake_openai import Responses
-from scripted_model import Json, Script, serving
+from scripted_model import Json, Script, Team, serving
 
 TIMEOUT_S = 180
 _PROMPT = "Use the skillopt tools."
@@ -33,11 +34,12 @@ class Session:
         return api.results(api.__new__(api), request)
 
 
-def run_claude(binary: str, place: Path, server: list[str], script: Script) -> Session:
-    """Run Claude Code in `place`/project with one MCP server and a script as its model."""
+def run_claude(binary: str, place: Path, server: list[str] | None, script: Script | Team) -> Session:
+    """Run Claude Code in `place`/project with a script as its model, and one MCP server or what is installed."""
     home, project = _folders(place)
     config = place / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"skillopt": {"command": server[0], "args": server[1:]}}}))
+    if server:
+        config.write_text(json.dumps({"mcpServers": {"skillopt": {"command": server[0], "args": server[1:]}}}))
     with serving(Messages, script) as model:
         settings = {
             "CLAUDE_CONFIG_DIR": str(home / ".claude"),
@@ -48,8 +50,8 @@ def run_claude(binary: str, place: Path, server: list[str], script: Script) -> S
             "DISABLE_ERROR_REPORTING": "1",
             "DISABLE_AUTOUPDATER": "1",
         }
-        command = [binary, "-p", _PROMPT, "--model", "claude-sonnet-4-5", "--mcp-config", str(config)]
-        command += ["--strict-mcp-config", "--allowedTools", "mcp__skillopt"]
+        command = [binary, "-p", _PROMPT, "--model", "claude-sonnet-4-5", "--allowedTools", "mcp__skillopt"]
+        command += ["--mcp-config", str(config), "--strict-mcp-config"] if server else []
         command += ["--output-format", "stream-json", "--verbose"]
         return _finished(_run(command, project, home, settings), model.requests)
 
@@ -59,12 +61,18 @@ def run_codex(binary: str, place: Path, server: list[str], script: Script) -> Se
     return run_configured_codex(binary, place, _codex_server(server), script)
 
 
-def run_configured_codex(binary: str, place: Path, config: str, script: Script) -> Session:
-    """Run Codex in `place`/project with the text of a configuration that it must understand to the last key."""
+def run_configured_codex(
+    binary: str, place: Path, config: str, script: Script, install: Callable[[], object] = str
+) -> Session:
+    """Run Codex in `place`/project with the text of a configuration that it must understand to the last key.
+
+    `install` may change the configuration before it is read.
+    """
     home, project = _folders(place)
     with serving(Responses, script) as model:
         (home / ".codex").mkdir(exist_ok=True)
         (home / ".codex" / "config.toml").write_text(_CODEX_CONFIG.replace("PORT", str(model.port)) + config)
+        install()
         settings = {"CODEX_HOME": str(home / ".codex"), "LOOPBACK_KEY": "loopback-only"}
         command = [binary, "--strict-config", "exec", "--json", "--skip-git-repo-check", _PROMPT]
         return _finished(_run(command, project, home, settings), model.requests)

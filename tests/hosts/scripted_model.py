@@ -26,6 +26,21 @@ Turn = list[ToolCall | str]
 Script = Callable[[list[Json]], Turn]
 
 
+@dataclass(frozen=True)
+class Team:
+    """An agent and those that it starts: their first message holds `mark`, and their order (json) follows it."""
+
+    mark: str
+    main: Script
+    started: Callable[[str, list[Json]], Turn]
+
+    def turn(self, request: Json, results: list[Json]) -> Turn:
+        """Return the next turn of whoever asks."""
+        first = json.dumps(request["messages"][0])
+        order = first.rpartition(self.mark)[2] if self.mark in first else None
+        return self.main(results) if order is None else self.started(order, results)
+
+
 @dataclass
 class Model:
     """Where the model listens, and what it was asked: the bodies of all requests that came with tools."""
@@ -38,7 +53,7 @@ class Api(BaseHTTPRequestHandler):
     """What the APIs of two vendors share: a subclass says how a request is read and a turn is streamed."""
 
     protocol_version = "HTTP/1.1"
-    script: Script
+    script: Script | Team
     model: Model
 
     def results(self, request: Json) -> list[Json]:
@@ -64,7 +79,8 @@ class Api(BaseHTTPRequestHandler):
         turn: Turn = ["ok"]
         if request.get("tools"):
             self.model.requests.append(request)
-            turn = self.script(self.results(request))
+            results = self.results(request)
+            turn = self.script.turn(request, results) if isinstance(self.script, Team) else self.script(results)
         self._stream(self.events(request, turn))
 
     def log_message(self, format: str, *args: object) -> None:
@@ -96,10 +112,11 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(api: type[Api], script: Script) -> Iterator[Model]:
+def serving(api: type[Api], script: Script | Team) -> Iterator[Model]:
     """Serve a model on loopback while the block runs."""
     with _Server(("127.0.0.1", 0), api) as server:
-        api.script, api.model = staticmethod(script), Model(server.server_port)  # type: ignore[assignment]
+        api.script = script if isinstance(script, Team) else staticmethod(script)
+        api.model = Model(server.server_port)  # type: ignore[assignment]
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:

@@ -24,7 +24,8 @@ from scripted_model import ToolCall, Turn
 
 from skillopt_mcp.backends.agents import claude_code, codex
 from skillopt_mcp.backends.agents.places import sweep_places
-from skillopt_mcp.backends.base import Backend, BackendFault
+from skillopt_mcp.backends.base import Backend, BackendFault, worst_case
+from skillopt_mcp.backends.checking import check_backend
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.records.calls import TOOL_CALL, Call, Fault, Message, Question, Reply, Rollout
@@ -234,6 +235,32 @@ def test_what_a_vendor_refuses_is_a_typed_fault(
         ask(backend)
     assert caught.value.fault == wanted
     assert KEY not in str(caught.value)
+
+
+def test_the_doctor_asks_a_host_once_and_says_what_is_wrong(host: Host, places: Path) -> None:
+    with answering(host.kind, lambda asked: ["ok"]) as model:
+        spec = host.spec(model)
+        assert check_backend(spec) is None
+        assert sum("Answer with the word: ok" in asked.text for asked in model.asked) == 1
+    with answering(host.kind, lambda asked: Failure(401, "authentication_error", "invalid x-api-key")) as model:
+        assert "log in" in str(check_backend(host.spec(model)))
+    assert list(places.iterdir()) == []
+
+
+def test_a_budget_ends_a_rollout_after_the_turn_that_used_it_up(host: Host) -> None:
+    if host.kind == "codex":
+        pytest.skip("codex has no such limit, and caps on money are refused for it")
+    with opened(host, lambda asked: [opening(host.kind)], ",max_usd=0.001") as (backend, model):
+        with pytest.raises(BackendFault) as failed:
+            ask(backend)
+        n_turns = len(model.asked)
+    fault, bound = failed.value, worst_case(backend, ROLLOUT)
+    assert bound is not None
+    assert bound.usd == 0.001
+    assert fault.fault == "truncated"
+    assert fault.usage is not None
+    assert fault.usage.usd is not None
+    assert bound.usd <= fault.usage.usd <= bound.usd * (1 + 1 / (n_turns - 1)) * 1.5
 
 
 def test_without_an_account_the_fault_says_how_to_log_in(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

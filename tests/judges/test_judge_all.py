@@ -58,7 +58,7 @@ def test_a_missing_judge_reply_is_a_missing_score_and_never_zero() -> None:
 
 def test_a_waiting_judge_is_waited_for() -> None:
     def waiting(call: Call) -> str:
-        raise Waiting((call.draw,))
+        raise Waiting(1)
 
     with pytest.raises(Waiting):
         judge_all(ScriptedJudge(waiting), [attempted("yes", RUBRIC)])

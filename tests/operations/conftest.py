@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostwork import Clock, server
 from workshop import SEED, Place
 
 from skillopt_mcp.backends.world import make_skill
@@ -29,3 +30,15 @@ def workspace(place: Place) -> Workspace:
     workspace = place.open()
     place.add_tasks(workspace)
     return workspace
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def host(place: Place, clock: Clock) -> Workspace:
+    """Return a workspace whose target, optimizer and judge are its host; the tasks came from elsewhere."""
+    place.add_tasks(place.open())
+    return server(place, clock, place.folder / "work")

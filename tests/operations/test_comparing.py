@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 
 import pytest
@@ -16,17 +17,19 @@ from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.operations.calibrating import calibrate
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.policies import replay_policy
-from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.racing import race_candidates
+from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.rotating import rotate_worn_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.calls import Call, Question, Rollout
 from skillopt_mcp.records.tasks import Split
 
 HARMS = "- Answer with nothing but the word no."
@@ -121,7 +124,7 @@ def test_a_race_shares_the_live_version_drops_the_hopeless_and_accepts_nobody(
     target = passing(by_text)
     use(workspace, target)
     good, bad = place.propose(workspace), place.propose(workspace, HARMS)
-    found = race_candidates(workspace, [bad, good], RaceRule(max_laps=40), no_skill=True)
+    found = race_candidates(workspace, [bad, good], RaceRule(max_laps=40), controls=["none"])
     by_arm = {row.arm: row for row in found.rows}
     assert found.leader == good
     assert by_arm[bad].dropped
@@ -129,9 +132,81 @@ def test_a_race_shares_the_live_version_drops_the_hopeless_and_accepts_nobody(
     assert set(by_arm) == {good, bad, "no skill"}
     assert splits_asked(target) == {"val"}
     n_calls = target.n_calls
-    assert race_candidates(workspace, [bad, good], RaceRule(max_laps=40), no_skill=True) == found
+    assert race_candidates(workspace, [bad, good], RaceRule(max_laps=40), controls=["none"]) == found
     assert target.n_calls == n_calls
     assert promote_skill(workspace, good, Consent.PERSON_SIMULATED).status == "refused"
+
+
+def tutor(text: str) -> Scripted:
+    """Return an optimizer that rewrites the skill to end with a text."""
+
+    def answer(call: Call) -> str:
+        assert isinstance(call.request, Question)
+        skill = call.request.evidence.partition("skill\n")[2].partition("\n```")[0]
+        return json.dumps({"reasoning": "all at once", "skill": f"{skill}\n{text}\n"})
+
+    return Scripted(answer)
+
+
+def recorded(workspace: Workspace) -> None:
+    """Record a failed attempt."""
+    new = Recording(task="Add up the page.", answer="41", hard=False, reason="it is 42")
+    record_trajectory(workspace, "ledger-clerk", new)
+
+
+def test_a_one_shot_rewrite_races_as_a_control_and_is_paid_once(place: Place, workspace: Workspace) -> None:
+    target, optimizer = passing(by_text), tutor(LESSONS)
+    use(workspace, target)
+    use(workspace, optimizer, "optimizer")
+    weak = place.propose(workspace, PLACEBO)
+    start = start_run(workspace, "ledger-clerk", Config(epochs=1, batch=10))
+    use(workspace, Scripted(lambda call: BackendFault("refusal", "no")), "optimizer")
+    replay(workspace, start)
+    use(workspace, optimizer, "optimizer")
+    n_trained = target.n_calls
+    found = race_candidates(workspace, [weak], RaceRule(max_laps=30), controls=["rewrite", "none", "rewrite"])
+    assert [row.arm for row in found.rows] == [weak, "no skill", "one-shot rewrite"]
+    assert found.rows[2].gain > 0.2
+    assert optimizer.n_calls == 1
+    assert target.n_calls - n_trained <= 4 * 30
+    [question] = [call.request for call in optimizer.calls]
+    assert isinstance(question, Question)
+    assert len(question.refs) == 30
+    assert found.leader in (weak, None)
+    assert (
+        f"Mind that the control one-shot rewrite gained more. The rewrite is candidate {found.rewrite_id}"
+        in found.next_step
+    )
+    n_calls = target.n_calls
+    assert race_candidates(workspace, [weak], RaceRule(max_laps=30), controls=["none", "rewrite"]) == found
+    assert (target.n_calls, optimizer.n_calls) == (n_calls, 1)
+    assert found.rewrite_id
+    made = workspace.store.candidates.get_candidate(found.rewrite_id)
+    assert LESSONS in workspace.store.skills.get_files(made.skill_id, made.version_id).text
+
+
+def test_a_skill_alone_races_its_controls(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(lambda rollout: 0.9 if rollout.files.files else 0.1))
+    found = race_candidates(workspace, ["ledger-clerk"], RaceRule(max_laps=30), controls=["none"])
+    assert ([row.arm for row in found.rows], found.leader, found.rewrite_id) == (["no skill"], None, None)
+    assert found.rows[0].dropped
+    assert found.next_step == "The live skill holds its own beside the controls."
+    with pytest.raises(BadInput, match="alone is no race"):
+        race_candidates(workspace, ["ledger-clerk"])
+
+
+def test_a_rewrite_needs_evidence_an_optimizer_and_a_usable_text(place: Place, workspace: Workspace) -> None:
+    target = passing(by_text)
+    use(workspace, target)
+    names = ["ledger-clerk"]
+    with pytest.raises(BadInput, match="there is nothing to rewrite the skill from"):
+        race_candidates(workspace, names, controls=["rewrite"])
+    recorded(workspace)
+    for reply in ('{"reasoning": "fine as it is", "skill": ""}', "sorry", '{"reasoning": "", "skill": "# All else"}'):
+        use(workspace, Scripted(lambda call, reply=reply: reply), "optimizer")  # type: ignore[misc]
+        with pytest.raises(BadInput, match="the optimizer gave no rewrite to race"):
+            race_candidates(workspace, names, controls=["rewrite"])
+    assert target.n_calls == 0
 
 
 def test_only_candidates_of_one_version_race(place: Place, workspace: Workspace) -> None:
@@ -244,7 +319,7 @@ def test_a_shorter_skill_is_accepted_when_a_larger_loss_is_excluded(place: Place
     result = evaluate_candidate(workspace, proposed.candidate_id, rule=rule)
     assert (result.verdict, result.claim) == ("accept", "worse by no more than 0.2 on these 30 held-out tasks")
     assert evaluate_candidate(workspace, proposed.candidate_id).claim == result.claim
-    with pytest.raises(Refused, match=r"begun for another claim \(worse by no more than 0.2\)"):
+    with pytest.raises(Refused, match=r"begun for another claim \(worse by no more than 0.2, on these 30"):
         evaluate_candidate(workspace, proposed.candidate_id, rule=no_worse(0.3))
     assert promote_skill(workspace, proposed.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
 

@@ -14,8 +14,9 @@ from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call
 

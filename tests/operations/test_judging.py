@@ -17,11 +17,12 @@ from skillopt_mcp.errors import BackendError, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.judges.command import register_command
 from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.estimating import estimate_run
 from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.judging import evidence_of, judges_for, origins
-from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -117,7 +118,9 @@ def test_a_run_is_frozen_with_its_judge_and_told_so(place: Place) -> None:
     use(workspace, judge, "judge")
     assert replay(workspace, run).status == "finished"
     rows = {(row.role, row.stage): row for row in workspace.store.calls.ledger(run.id)}
-    assert rows["judge", "judge"].n_calls == 3 * rows["target", "rollout"].n_calls
+    n_judged, more = divmod(rows["judge", "judge"].n_calls, 3)  # equal answers on one draw are judged once
+    assert more == 0
+    assert 0 < n_judged <= rows["target", "rollout"].n_calls
     assert "judge scripted-judge" in inspect(workspace, run.id).text
 
 

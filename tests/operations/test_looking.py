@@ -10,11 +10,12 @@ from workshop import LESSONS, PLACEBO, Place
 from skillopt_mcp.backends.world import right_answer
 from skillopt_mcp.errors import BadInput, SkillOptError
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.history import diff_versions, history
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.promoting import Consent, promote_skill, rollback_skill
+from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.replaying import replay, start_run

@@ -18,10 +18,11 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.history import history
 from skillopt_mcp.operations.permitting import permit, revoke
-from skillopt_mcp.operations.promoting import Consent, promote_skill, rollback_skill
+from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recovery import lock_name, recover
 from skillopt_mcp.operations.reviewing import review_rollback
@@ -86,7 +87,7 @@ def test_an_edit_by_a_person_makes_the_candidate_stale(place: Place, workspace: 
     place.main.write_text("# Mine\n")
     result = promote_skill(workspace, candidate_id, PERSON)
     assert result.status == "stale"
-    assert "Their edit is kept: propose the edits again" in result.next_step
+    assert f"Their edit is kept: skillopt-mcp rebase {candidate_id} makes the same edits" in result.next_step
     assert place.main.read_text() == "# Mine\n"
 
 

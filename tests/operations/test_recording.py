@@ -252,3 +252,24 @@ def test_a_folder_that_is_no_readable_skill_is_refused_and_not_tracked(place: Pl
         with pytest.raises(BadSkill, match="is a link"):
             record_trajectory(workspace, str(place.skill), DONE)
         assert workspace.store.skills.list_skills() == []
+
+
+def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Workspace) -> None:
+    skill = str(place.skill)
+    captured = record_trajectory(workspace, skill, Recording(task="Close page 1", answer="3", reason="no, 4"))
+    assert captured.trajectory_id in inspect(workspace, "ledger-clerk").text
+    with pytest.raises(BadInput, match="say how trajectory:1 ended"):
+        record_trajectory(workspace, skill, Recording(task=captured.trajectory_id))
+    scored = record_trajectory(
+        workspace, skill, Recording(task=captured.trajectory_id, hard=False, reason="rounded early")
+    )
+    assert (scored.trajectory_id, scored.duplicate) == (captured.trajectory_id, False)
+    again = record_trajectory(workspace, skill, Recording(task=captured.trajectory_id, hard=True))
+    assert again.duplicate
+    found = workspace.store.tasks.get_trajectory(1)
+    assert found
+    assert (found[1].hard, found[1].hint) == (False, "no, 4\nrounded early")
+    assert workspace.store.tasks.recent_trajectories(found[0], 5) == [1]
+    assert captured.trajectory_id not in inspect(workspace, "ledger-clerk").text
+    with pytest.raises(NotFound, match="has no trajectory:99"):
+        record_trajectory(workspace, skill, Recording(task="trajectory:99", hard=True))

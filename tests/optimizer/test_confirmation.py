@@ -21,7 +21,8 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.optimizer import confirmation
-from skillopt_mcp.optimizer.confirmation import held_out, open_test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing
+from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Pair, Trial

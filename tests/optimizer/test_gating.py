@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -27,6 +28,7 @@ from skillopt_mcp.optimizer.plan import State
 from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.records.calls import Call
 from skillopt_mcp.records.evidence import SearchGate
+from skillopt_mcp.records.judging import Contains
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
@@ -117,3 +119,16 @@ def test_runs_under_every_gate_recompute_and_go_on_from_where_they_stopped(tmp_p
         assert {gate for gate, _, _ in decisions} == {gate}
         assert all(recomputed(str(name), str(inputs)) == verdict for name, verdict, inputs in decisions)
         assert any(verdict != "reject" for _, verdict, _ in decisions)
+
+
+@pytest.mark.parametrize("gate", get_args(SearchGate))
+def test_every_gate_weighs_soft_as_the_run_says(gate: SearchGate) -> None:
+    letters = Contains(kind="contains", expected=list("abcdefghij"))
+    plan = plan_of(
+        SKILL, [replace(task, judge=letters) for task in TASKS], Config(gate=gate, metric="mixed", mixed_weight=0.9)
+    )
+    ask = MemoryAsk(lambda call: "abcdefgh" if is_better(call) else "abcde")
+    evaluation = measured(plan, ask, SKILL, is_current=True)
+    found = look(plan, ask, State(2, SKILL, evaluation, SKILL, evaluation), BETTER)
+    assert (evaluation.score, found.candidate.score) == (pytest.approx(0.45), pytest.approx(0.72))
+    assert (found.comparison.candidate, found.inputs.mixed_weight) == (pytest.approx(0.72), 0.9)

@@ -9,7 +9,7 @@ from training_world import PLAIN, SKILL, new_tasks, plan_of, stored
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.plan import steps
+from skillopt_mcp.optimizer.plan import check_splits, steps
 from skillopt_mcp.schedule import edit_budget
 
 TASKS = stored(new_tasks(33))
@@ -48,8 +48,9 @@ def test_no_two_steps_share_a_draw_and_epochs_have_orders_of_their_own() -> None
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_run_without_train_or_val_tasks_is_refused_by_name(split: str) -> None:
+    plan = plan_of(SKILL, [task for task in TASKS if task.split != split], Config())
     with pytest.raises(BadInput, match=f"no {split} task"):
-        plan_of(SKILL, [task for task in TASKS if task.split != split], Config())
+        check_splits(plan)
 
 
 @given(batch=st.integers(1, 6), accumulation=st.integers(1, 5), n_tasks=st.integers(6, 33))

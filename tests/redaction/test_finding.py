@@ -16,6 +16,7 @@ PASSWORD = "Zx9!kq2LmQ"
 TOKEN = "q7Xk2mP9vL4tR8wZ3nB6"
 PEM = "-----BEGIN " + "RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----"
 BODY = "\n".join(["MIIEpAIBAAKCAQEA7bq4Zk1q2w3e4r5t6y7u8i9o0pAsDfGhJkLzXcVbNm12345a"] * 3)
+RUN = b"q7Xk2mP9vL4tR8wZ3nB6yH1sD5gJ0cF/aE+uT7iO2pQ9xK4bV6nM1zW8rY3hS5dG0jC7lU2eA9fI4oN6zT1kR8"
 MNEMONIC = "legal winner thank year wave sausage worth useful legal winner thank yellow"
 
 
@@ -66,6 +67,20 @@ def test_a_mnemonic_is_found_wherever_it_stands_among_other_words(n_before: int,
         "lines": "\n".join(words),
     }[form]
     assert found(f"{'ledger ' * n_before}{text} ledger ledger") == [("mnemonic", text)]
+
+
+def test_two_mnemonics_in_one_run_of_words_are_both_found_as_they_stand() -> None:
+    text = f"we wrote zoo zoo\n{MNEMONIC} carried {MNEMONIC.upper()} zoo again"
+    assert found(text) == [("mnemonic", MNEMONIC), ("mnemonic", MNEMONIC.upper())]
+
+
+@pytest.mark.parametrize("after", [b"", b" ", b'"', b"\xff", "\u00e9".encode(), b"\xed\xa0\x80", b"==="])
+@pytest.mark.parametrize("before", [b"", b" ", b"=", b"\xff", "\u00e9".encode(), b"\xed\xa0\x80"])
+@pytest.mark.parametrize("value", [RUN[:32], RUN[:40], RUN[:39] + b"=", RUN[:86] + b"=="])
+def test_a_run_as_long_as_a_key_is_found_between_any_bytes(before: bytes, value: bytes, after: bytes) -> None:
+    secrets = [(each.start, each.value) for each in find_secrets(before + value + after)]
+    goes_on = after == b"==="
+    assert secrets == ([] if goes_on else [(len(before), value)])
 
 
 @pytest.mark.parametrize(

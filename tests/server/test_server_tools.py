@@ -20,6 +20,7 @@ TOOLS = [
     "add_tasks",
     "propose_edits",
     "evaluate_candidate",
+    "submit_work",
     "promote_skill",
     "rollback_skill",
     "inspect",
@@ -142,7 +143,8 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     (
         "propose_edits",
         {"skill": "ledger"},
-        "no edit was given: an edit is {op, target?, content?, path?}",
+        "there is nothing to learn from: record scored attempts of 'ledger' with record_trajectory, or add train tasks "
+        "and give rollouts",
     ),
     (
         "propose_edits",
@@ -168,7 +170,7 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
         "learn",
         {},
         'there is no tool "learn": use one of list_skills, record_trajectory, add_tasks, propose_edits, '
-        "evaluate_candidate, promote_skill, rollback_skill, inspect",
+        "evaluate_candidate, submit_work, promote_skill, rollback_skill, inspect",
     ),
 ]
 

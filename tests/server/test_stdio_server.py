@@ -118,7 +118,7 @@ def test_a_client_of_either_era_is_served_over_stdio(tmp_path: Path, era: Era) -
 
     async def ask() -> dict[str, Any] | None:
         async with Client(server, mode=era) as client:
-            assert len((await client.list_tools()).tools) == 8
+            assert len((await client.list_tools()).tools) == 9
             result = await client.call_tool("record_trajectory", {"skill": str(skill), "task": "x"})
             return result.structured_content
 

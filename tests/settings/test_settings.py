@@ -11,7 +11,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.settings.files import load_settings
 from skillopt_mcp.settings.settling import LIMITS, Settings
-from skillopt_mcp.settings.skillopt_names import DEFAULTS, FIELDS, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
+from skillopt_mcp.settings.skillopt_names import FIELDS, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
 
 # The shape that SkillOpt documents, every section of it, at values that are not the defaults.
 STRUCTURED = """
@@ -63,7 +63,7 @@ optimizer:
 evaluation:
   use_gate: false
   gate_metric: soft
-  gate_mixed_weight: 0.5
+  gate_mixed_weight: 0.7
   sel_env_num: 30
   test_env_num: 40
   eval_test: true
@@ -87,7 +87,7 @@ EXPECTED = Config(
     epochs=3, batch=24, accumulation=2, seed=7, minibatch=5, fan_in=6, failure_only=True, max_edits=9, min_edits=3,
     schedule="linear", update_mode="rewrite_from_suggestions", slow_update=False, slow_samples=11, slow_pairs="changed",
     meta_skill=False, skill_aware=True, appendix_source="failure_only", appendix_limit=12, use_gate=False,
-    metric="soft", limit_train=100, limit_val=30, limit_test=40,
+    metric="soft", mixed_weight=0.7, limit_train=100, limit_val=30, limit_test=40,
 )  # fmt: skip
 FLAT = """
 num_epochs: 3
@@ -110,6 +110,7 @@ skill_aware_appendix_source: failure_only
 skill_aware_consolidate_threshold: 12
 use_gate: false
 gate_metric: soft
+gate_mixed_weight: 0.7
 limit: 100
 sel_env_num: 30
 test_env_num: 40
@@ -167,8 +168,7 @@ def test_every_field_of_the_config_can_be_set_by_its_own_name() -> None:
 
 
 def test_every_key_of_skillopt_has_a_place() -> None:
-    assert set(FIELDS.values()) <= {*Config.model_fields, "mixed_weight"}
-    assert {flat for flat, name in FIELDS.items() if name not in Config.model_fields} <= set(DEFAULTS)
+    assert set(FIELDS.values()) <= set(Config.model_fields)
     assert {*FIELDS, *RETIRED, *UNUSED} <= set(SECTION_OF)
     assert set(SECTION_OF.values()) == set(IN_SECTION) == set(SECTIONS)
 
@@ -216,7 +216,7 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("train.num_epochs=many", "train.num_epochs: Input should be a valid integer"),
         ("optimizer.learning_rate=0", "optimizer.learning_rate: Input should be greater than or equal to 1"),
         ("min_edits=9", "the settings together: Value error, min_edits 9 is above max_edits 4"),
-        ("evaluation.gate_mixed_weight=0.7", '"evaluation.gate_mixed_weight" can only be 0.5 here, not "0.7"'),
+        ("evaluation.gate_mixed_weight=1.5", "evaluation.gate_mixed_weight: Input should be less than or equal to 1"),
         ("human_feedback.enabled=true", '"human_feedback.enabled" can only be false here'),
         ("train.mem0_enabled=true", '"train.mem0_enabled" can only be false here'),
         ("lr_control_mode=sometimes", '"lr_control_mode" must be fixed, autonomous or none'),

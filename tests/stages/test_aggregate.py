@@ -135,3 +135,18 @@ def test_without_a_model_no_edit_is_lost_and_none_is_doubled(names: list[str], f
     assert sorted(str(content) for content in contents(merged)) == sorted(set(names))
     for edit in merged.edits:
         assert set(edit.sources) == {f"trial:{n}" for n, name in enumerate(names) if name == edit.content}
+
+
+def test_a_merged_edit_cites_what_its_parents_cite_and_nothing_when_it_names_none() -> None:
+    pool = [Patch((replace(adds(f"failure {n}", f"trial:{n}", "trial:9"), cited=(f"trial:{n}",)),)) for n in range(3)]
+    edits = [{"op": "append", "content": text} for text in ("merged", "failure 2", "invented")]
+    ask = MemoryAsk(lambda call: json.dumps({"edits": edits, "merged_from": [[1, 2]]}))
+    merged = aggregate(ask, SKILL, pool, BRIEF, FAN_IN).patch
+    assert [each.cited for each in merged.edits] == [("trial:0", "trial:1"), ("trial:2",), ()]
+    assert merged.edits[2].sources == ("trial:0", "trial:9", "trial:1", "trial:2")
+
+
+def test_edits_that_are_joined_without_a_model_keep_what_each_cites() -> None:
+    pool = [Patch((replace(adds("same", f"trial:{n}"), cited=(f"trial:{n}",)),)) for n in range(3)]
+    [edit] = aggregate(MemoryAsk(lambda call: "no json"), SKILL, pool, BRIEF, FAN_IN).patch.edits
+    assert edit.cited == ("trial:0", "trial:1", "trial:2")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import SKILL, MemoryAsk
 
-from skillopt_mcp.gates.strict import Comparison
+from skillopt_mcp.gates.strict import Comparison, compare
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.judging import Contains
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.evaluate import Evaluation, evaluate, search_verdict
+from skillopt_mcp.stages.evaluate import Evaluation, evaluate, task_scores
 
 OTHER = SkillFiles((SkillFile(MAIN_FILE, b"another"),))
 Outcome = bool | float | None
@@ -39,7 +40,7 @@ def compared(candidate: list[Outcome], current: list[Outcome], best: list[Outcom
     """Return the comparison of evaluations on the same tasks, by position."""
     ours, theirs = (evaluation(dict(enumerate(each))) for each in (candidate, current))
     highest = theirs if best is None else evaluation(dict(enumerate(best)))
-    return search_verdict(ours, theirs, highest, "hard")
+    return compare(task_scores(ours), task_scores(theirs), task_scores(highest), "hard")
 
 
 def test_an_evaluation_is_paid_once_under_its_draw_and_serves_again() -> None:
@@ -58,6 +59,8 @@ def test_the_score_is_the_runs_metric_over_the_trials_that_have_one() -> None:
         evaluate(ask, SKILL, [task(1), task(2)], metric, draw="r/val").score for metric in ("hard", "soft", "mixed")
     )
     assert (hard, soft, mixed) == (0.5, 0.75, 0.625)
+    mostly_soft = evaluate(ask, SKILL, [task(1), task(2)], "mixed", draw="r/val", mixed_weight=0.8)
+    assert mostly_soft.score == pytest.approx(0.7)
     assert evaluation({1: True, 2: None}).score == 1.0
     assert evaluation({1: True, 2: None}).mean.n_missing == 1
 

@@ -311,3 +311,20 @@ def test_what_is_remembered_stands_between_the_skill_and_the_evidence() -> None:
     evidence = question(ask.sent[0]).evidence
     order = ["## Skill", "```notes\na note\n```", "```history\na step\n```", "## Evidence"]
     assert [evidence.index(part) for part in order] == sorted(evidence.index(part) for part in order)
+
+
+def test_an_edit_cites_the_attempts_that_it_names_and_no_others() -> None:
+    evidence = [attempt(n, False) for n in range(3)]
+    edit = {"op": "append", "content": "more"}
+    ask = MemoryAsk(lambda call: json.dumps({"edits": [{**edit, "evidence": [2, 9, 0, -1]}, {**edit, "content": "x"}]}))
+    [patch] = reflect(ask, SKILL, evidence, BRIEF, SETTINGS).patches
+    second = f"trial:{shown(ask.sent[0])[1]}"
+    assert [each.cited for each in patch.edits] == [(second,), ()]
+    assert all(len(each.sources) == 3 for each in patch.edits)
+
+
+def test_a_whole_text_rests_on_all_that_its_author_saw() -> None:
+    ask = MemoryAsk(lambda call: json.dumps({"suggestions": [{"instruction": "more"}]}))
+    brief = replace(BRIEF, mode="rewrite_from_suggestions")
+    [patch] = reflect(ask, SKILL, [attempt(n, False) for n in range(3)], brief, SETTINGS).patches
+    assert patch.edits[0].cited == patch.edits[0].sources != ()

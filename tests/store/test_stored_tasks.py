@@ -69,7 +69,9 @@ def test_a_trajectory_comes_back_as_it_was_recorded(store: Store, skill: Skill) 
     assert (added, n_new) == (True, 1)
     assert store.tasks.get_trajectory(trajectory_id) == (
         skill.id,
-        Trajectory(f"trajectory:{trajectory_id}", "what?", "42", messages, False, 0.5, "close", "session"),
+        Trajectory(
+            f"trajectory:{trajectory_id}", "what?", "42", messages, False, 0.5, "close", "session", session="s1"
+        ),
     )
     assert store.tasks.get_trajectory(trajectory_id + 1) is None
 
@@ -113,6 +115,25 @@ def test_what_came_since_the_last_proposal_is_new(store: Store, skill: Skill) ->
     assert record(store, skill, attempt("s1", 3))[2] == 1
     assert store.tasks.count_trajectories(skill.id) == (4, 1)
     assert store.tasks.count_trajectories(other.id) == (1, 1)
+
+
+def test_what_is_new_is_counted_on_whoever_recorded_or_proposed_meanwhile(store: Store, skill: Skill) -> None:
+    new = NewTrajectory("p", "a", True, 1.0, "", "[]", "session")
+    with Store(store.path) as other:
+        counts = [record(who, skill, new)[2] for who in (store, store, other, store, other)]
+        other.tasks.mark_seen(skill.id)
+        counts += [record(who, skill, new)[2] for who in (store, other, other, store)]
+    assert counts == [1, 2, 3, 4, 5, 1, 2, 3, 4]
+
+
+def test_a_repeated_record_counts_nothing_and_one_of_another_skill_neither(store: Store, skill: Skill) -> None:
+    other = store.skills.track("other", "/other", SKILL)
+    new = NewTrajectory("p", "a", True, 1.0, "", "[]", "session")
+    first, second = replace(new, position=0), replace(new, position=1)
+    told = [
+        record(store, to, each)[1:] for to, each in ((skill, first), (other, first), (skill, first), (skill, second))
+    ]
+    assert told == [(True, 1), (True, 1), (False, 1), (True, 2)]
 
 
 def test_reflection_sees_the_newest_scored_attempts_but_none_of_a_held_out_task(store: Store, skill: Skill) -> None:

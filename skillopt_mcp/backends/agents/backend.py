@@ -16,7 +16,7 @@ from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.calls import Call, Reply, Rollout
+from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage
 
 N_SLOTS = 4
 _VERSION_S = 30
@@ -34,6 +34,11 @@ class Host(Protocol):
 
     @property
     def timeout(self) -> float: ...
+
+    @property
+    def most_used(self) -> Usage | None:
+        """Return what it is told to use at most for a call: money alone has such a limit. None without one."""
+        ...
 
     def line(self, call: Call, place: Place) -> Line:
         """Return the command line for a call. Raises BackendFault when the user has no account that can be reached."""
@@ -78,6 +83,10 @@ class AgentBackend:
             raise failure
         messages = told.transcript(skill) if isinstance(call.request, Rollout) else ()
         return Reply(told.answer or "", messages, told.usage)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that the program may use for a call, by its own account, None when nothing limits it."""
+        return self._host.most_used
 
     async def _run(self, call: Call) -> tuple[Ended, str | None]:
         """Return how the command line ended, and the name of the skill that it had, if any."""

@@ -20,7 +20,7 @@ from skillopt_mcp.backends.agents.processes import Ended, Line
 from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.backends.api.messages import prompt_of
 from skillopt_mcp.backends.api.options import SpecOptions, parse_options
-from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.calls import Call, Rollout, Usage
 
 TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
 RETRIES = 3
@@ -71,6 +71,8 @@ class ClaudeCode:
         self._environ = environ
         self._login = environ.get("CLAUDE_CONFIG_DIR", "")
         self.timeout = options.timeout
+        # It looks at its bill between two turns: the last one may go above.
+        self.most_used = Usage(usd=options.max_usd) if options.max_usd else None
 
     def line(self, call: Call, place: Place) -> Line:
         """Return the command line for a call: a rollout has the tools and the working copy, a question has neither."""

@@ -21,7 +21,7 @@ from skillopt_mcp.backends.api.endpoints import find_endpoint
 from skillopt_mcp.backends.api.messages import prompt_of
 from skillopt_mcp.backends.api.options import ApiOptions, parse_options
 from skillopt_mcp.backends.api.schemas import strict_schema
-from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.calls import Call, Rollout, Usage
 
 KEY = "CODEX_API_KEY"
 RETRIES = 3
@@ -52,6 +52,8 @@ class Codex:
     """The host Codex at `path`; `key` is the environment variable that its key is in, None for the user's login."""
 
     skills_path = ".agents/skills"
+    # It has no option that would end a call at some number of tokens, or some price.
+    most_used: Usage | None = None
     program = Program(
         "Codex",
         login="log in by `codex login` (a login in the keyring cannot be reached, one in auth.json can), or set "

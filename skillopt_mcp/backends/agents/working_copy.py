@@ -31,12 +31,12 @@ def lay_out(place: Place, request: Rollout, skills_path: str) -> str | None:
         parts = Path(os.path.normpath(file.path)).parts
         if parts and parts[0].lower() in _HOSTS_OWN:
             raise Unusable(f"the task's file '{file.path}' would set up the host; take it out of the task")
-        _write(place.work, file.path, file.content.encode("utf-8", "replace"), executable=False)
+        write_inside(place.work, file.path, file.content.encode("utf-8", "replace"), executable=False)
     alone = request.files.main_path if is_memory(request.files.main_path) else None
     memory, name = request.memory or alone, skill_name(request.files)
     for each in request.files.files:
         folder = place.work if each.path == memory else place.work / skills_path / name
-        _write(folder, each.path, each.content, executable=each.executable)
+        write_inside(folder, each.path, each.content, executable=each.executable)
     return name if any(each.path != memory for each in request.files.files) else None
 
 
@@ -47,7 +47,8 @@ def skill_name(files: SkillFiles) -> str:
     return name if name and len(name) <= _NAME_CHARACTERS and _NAME.fullmatch(name) else NAMELESS
 
 
-def _write(folder: Path, path: str, content: bytes, *, executable: bool) -> None:
+def write_inside(folder: Path, path: str, content: bytes, *, executable: bool) -> None:
+    """Write a file inside a folder. Raises Unusable when it would lie elsewhere, or cannot be written."""
     target = Path(os.path.normpath(folder / path))
     if "\0" in path or not target.is_relative_to(folder) or target == folder:
         raise Unusable(f"the file '{path}' would lie outside of its folder; correct its path")

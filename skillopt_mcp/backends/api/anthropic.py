@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import ClassVar, Literal
 
 import anthropic
@@ -54,8 +54,8 @@ class AnthropicBackend:
     def __init__(self, options: AnthropicOptions, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
         self.fingerprint = f"{options.identity()},at={endpoint.place},layout={LAYOUT}"
-        self._options, self._endpoint, self._price = options, endpoint, price
-        self._origin = Origin(options.model, endpoint)
+        self.options, self.endpoint, self.price = options, endpoint, price
+        self.origin = Origin(options.model, endpoint)
         self._settings = Settings(options.model, options.max_tokens, options.thinking, options.effort)
         self._structured = options.structured
         self._connections = PerLoop(lambda: _Connections(self._client))
@@ -65,16 +65,27 @@ class AnthropicBackend:
         prompt = prompt_of(call)
         connections = await self._connections.get()
         async with connections.warming.turn(prompt.system + prompt.shared):
-            with anthropic_faults(self._origin):
-                async with connections.client() as client, asyncio.timeout(self._options.timeout):
-                    response = await self._send(client, prompt)
+            async with self.connected() as client:
+                response = await self._send(client, prompt)
             content_type = response.headers.get("content-type", "")
-            body = parse_body(response.content, content_type, MessageBody, self._origin)
-        return reply_of(body.answer(), self._origin, self._price)
+            body = parse_body(response.content, content_type, MessageBody, self.origin)
+        return reply_of(body.answer(), self.origin, self.price)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[anthropic.AsyncAnthropic]:
+        """Enter with a client for one request; whatever it raises becomes a BackendFault."""
+        connections = await self._connections.get()
+        with anthropic_faults(self.origin):
+            async with connections.client() as client, asyncio.timeout(self.options.timeout):
+                yield client
+
+    def request(self, call: Call) -> dict[str, object]:
+        """Return the JSON body of the request for a call, as it is put now."""
+        return request_body(prompt_of(call), self._settings, structured=self._structured)
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
-        return most_used(prompt_of(call), self._options.max_tokens, self._price)
+        return most_used(prompt_of(call), self.options.max_tokens, self.price)
 
     async def _send(self, client: anthropic.AsyncAnthropic, prompt: Prompt) -> httpx2.Response:
         """Return the response; a server that cannot hold replies to a schema is not asked to again."""
@@ -91,9 +102,9 @@ class AnthropicBackend:
                 self._structured = False
 
     def _client(self) -> anthropic.AsyncAnthropic:
-        timeout = patience(self._options.timeout)
+        timeout = patience(self.options.timeout)
         http = anthropic.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, verify=tls(), follow_redirects=False)
-        key, at = self._endpoint.secret, self._endpoint.base_url
+        key, at = self.endpoint.secret, self.endpoint.base_url
         return anthropic.AsyncAnthropic(
             api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http
         )

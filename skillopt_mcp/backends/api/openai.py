@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import ClassVar, Literal
 
 import httpx2
@@ -49,10 +49,10 @@ class OpenAIBackend:
     def __init__(self, options: OpenAIOptions, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
         self.fingerprint = f"{options.identity()},at={endpoint.place},layout={LAYOUT}"
-        self._options, self._endpoint, self._price = options, endpoint, price
-        self._origin = Origin(options.model, endpoint)
+        self.options, self.endpoint, self.price = options, endpoint, price
+        self.origin = Origin(options.model, endpoint)
         self._settings = Settings(options.model, options.max_tokens, options.temperature, options.effort)
-        self._manner = Manner(
+        self.manner = Manner(
             api="chat" if options.api == "chat" else "responses",
             structured=options.structured,
             limit="max_completion_tokens" if options.azure or endpoint.host == "api.openai.com" else "max_tokens",
@@ -62,44 +62,57 @@ class OpenAIBackend:
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
         prompt = prompt_of(call)
+        async with self.connected() as client:
+            response, manner = await self._send(client, prompt)
+        return self.reply_in(response.content, response.headers.get("content-type", ""), manner)
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[openai.AsyncOpenAI]:
+        """Enter with a client for one request; whatever it raises becomes a BackendFault."""
         crew = await self._crews.get()
-        with openai_faults(self._origin):
-            async with crew.client() as client, asyncio.timeout(self._options.timeout):
-                response, manner = await self._send(client, prompt)
-        content_type = response.headers.get("content-type", "")
+        with openai_faults(self.origin):
+            async with crew.client() as client, asyncio.timeout(self.options.timeout):
+                yield client
+
+    def request(self, call: Call) -> tuple[Manner, dict[str, object]]:
+        """Return how a call is put now, and the JSON body of its request."""
+        return self.manner, request_body(prompt_of(call), self._settings, self.manner)
+
+    def reply_in(self, body: bytes, content_type: str, manner: Manner) -> Reply:
+        """Return the reply that a response holds. Raises BackendFault when there is none in it."""
         if manner.api == "responses":
-            answer = parse_body(response.content, content_type, ResponsesBody, self._origin).answer()
+            answer = parse_body(body, content_type, ResponsesBody, self.origin).answer()
         else:
-            answer = parse_body(response.content, content_type, ChatBody, self._origin).answer()
-        return reply_of(answer, self._origin, self._price)
+            answer = parse_body(body, content_type, ChatBody, self.origin).answer()
+        return reply_of(answer, self.origin, self.price)
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
-        return most_used(prompt_of(call), self._options.max_tokens, self._price)
+        return most_used(prompt_of(call), self.options.max_tokens, self.price)
 
     async def _send(self, client: openai.AsyncOpenAI, prompt: Prompt) -> tuple[httpx2.Response, Manner]:
         """Return the response, and the manner in which it was got: each that is rejected gives way to a plainer one."""
         for more in reversed(range(_MANNERS)):
-            manner = self._manner
+            manner = self.manner
             body = request_body(prompt, self._settings, manner)
             try:
                 return await client.post(manner.path, body=body, cast_to=httpx2.Response), manner
             except openai.APIStatusError as error:
-                may_chat, had_schema = self._options.api == "auto", prompt.reply is not None
+                may_chat, had_schema = self.options.api == "auto", prompt.reply is not None
                 found = plainer(manner, _rejection(error), may_chat=may_chat, had_schema=had_schema)
                 if found is None or not more:
                     raise
-                if self._manner == manner:
-                    self._manner = found
+                if self.manner == manner:
+                    self.manner = found
         raise AssertionError("unreachable")
 
     def _client(self) -> openai.AsyncOpenAI:
-        timeout = patience(self._options.timeout)
+        timeout = patience(self.options.timeout)
         http = openai.DefaultAsyncHttpxClient(limits=LIMITS, timeout=timeout, verify=tls(), follow_redirects=False)
-        key, at = self._endpoint.secret, self._endpoint.base_url
-        if not self._options.azure:
+        key, at = self.endpoint.secret, self.endpoint.base_url
+        if not self.options.azure:
             return openai.AsyncOpenAI(api_key=key.value, base_url=at, max_retries=0, timeout=timeout, http_client=http)
-        version = self._options.api_version
+        version = self.options.api_version
         if key.name == _AZURE_TOKEN:
             return openai.AsyncAzureOpenAI(
                 azure_ad_token=key.value, azure_endpoint=at, api_version=version, max_retries=0, timeout=timeout,

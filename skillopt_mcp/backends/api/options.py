@@ -36,7 +36,7 @@ class ApiOptions(SpecOptions):
     """What every backend over HTTP may be told."""
 
     unanswering: ClassVar[frozenset[str]] = frozenset(
-        {"base_url", "key_env", "timeout", "plain_http", "price_in", "price_out", "price_cached"}
+        {"base_url", "key_env", "timeout", "plain_http", "price_in", "price_out", "price_cached", "price_batch"}
     )
     base_url: str | None = None
     key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
@@ -46,6 +46,7 @@ class ApiOptions(SpecOptions):
     price_in: float | None = Field(default=None, ge=0)
     price_cached: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
+    price_batch: float | None = Field(default=None, gt=0, le=1)
 
 
 S = TypeVar("S", bound=SpecOptions)

@@ -33,7 +33,7 @@ class Tokens(BaseModel):
 
 
 class Price(BaseModel):
-    """US dollars per million tokens, for calls of at most `up_to` input tokens."""
+    """US dollars per million tokens, for calls of at most `up_to` input tokens; a batch API takes the share `batch`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     input: float = Field(ge=0)
@@ -41,6 +41,13 @@ class Price(BaseModel):
     cached: float | None = Field(default=None, ge=0)
     cache_write: float | None = Field(default=None, ge=0)
     up_to: int | None = Field(default=None, ge=0)
+    batch: float = Field(default=1.0, gt=0, le=1)
+
+    def by_batch(self) -> Price:
+        """Return what the same tokens cost by a batch API."""
+        rates = ("input", "output", "cached", "cache_write")
+        given = {name: rate * self.batch for name in rates if (rate := getattr(self, name)) is not None}
+        return self.model_copy(update=given)
 
     def usd(self, tokens: Tokens) -> float | None:
         """Return what `tokens` cost in US dollars, None when they are more than the price holds for."""
@@ -62,7 +69,12 @@ def find_price(options: ApiOptions, host: str, environ: Mapping[str, str]) -> Pr
     Raises BackendError when a price cannot be read.
     """
     if options.price_in is not None and options.price_out is not None:
-        return Price(input=options.price_in, cached=options.price_cached, output=options.price_out)
+        return Price(
+            input=options.price_in,
+            cached=options.price_cached,
+            output=options.price_out,
+            batch=options.price_batch or 1,
+        )
     if options.price_in is not None or options.price_out is not None:
         raise BackendError(f"'{options.provider}:{options.model}' has half a price: give both price_in= and price_out=")
     paths = [Path(environ[OVERRIDE])] if environ.get(OVERRIDE) else []

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.capping import Capped
+from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import Stopped
+from skillopt_mcp.errors import BadInput, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.operations.batching import told_of, waiting_for
 from skillopt_mcp.operations.consolidating import accompanied
-from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated
+from skillopt_mcp.operations.estimating import estimate_test
+from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated, most_pairs
+from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.results import Evaluated
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.evidence import Claim
 
 EXPECTED, INTERRUPTED = 1, 130
 
@@ -27,19 +32,28 @@ class Options(Capped):
     judge: str | None = None
     max_pairs: int = 200
     beside: str | None = None
+    slots: int | None = None
+    by_batch: bool = False
     no_worse: float | None = None
+    claim: Claim = "these"
     yes: bool = False
 
 
 def run(options: Options) -> int:
     """Return 0 with a verdict, 1 when the person did not want to spend, 130 when it was interrupted."""
+    if options.slots is not None and options.slots < 1:
+        raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
     rule = ConfirmRule(max_pairs=options.max_pairs)
     if options.no_worse is not None:
         rule = no_worse(options.no_worse, max_pairs=options.max_pairs)
+    rule = replace(rule, claim=options.claim)
     with ExitStack() as stack:
         workspace = stack.enter_context(
-            Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps)
-        )
+            Workspace(
+                options.store_path, target=options.target, judge=options.judge, caps=options.caps,
+                n_slots=options.slots, batch=Patience() if options.by_batch else None,
+            )
+        )  # fmt: skip
         if options.beside:
             beside = workspace.skill(options.beside)
             workspace = stack.enter_context(accompanied(workspace, beside, beside.live_version))
@@ -47,12 +61,15 @@ def run(options: Options) -> int:
 
 
 def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
-    workspace.store.candidates.get_candidate(options.candidate)
     target = workspace.backend("target")
     label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
     free = label and (options.judge is None or is_simulated(workspace.backend("judge").fingerprint))
-    judged = f", and calls of the judge {options.judge}" if options.judge else ""
-    question = f"Spend up to {2 * rule.max_pairs:,} target calls{judged}?"
+    calls = estimate_test(workspace, options.candidate, most_pairs(workspace, options.candidate, rule))
+    judged = f", and {calls['judge']:,} of the judge" if calls["judge"] else ""
+    question = f"Spend up to {calls['target']:,} target calls{judged}?"
+    if not free and not options.json:
+        terminal.note(f"At most {calls['target']:,} target calls{judged}.")
+        terminal.note(foreseen(forecast(workspace, calls, options.slots)))
     if not free and not terminal.agreed(question, yes=options.yes, ask=not options.json):
         terminal.note("Nothing was spent.")
         return 1
@@ -62,7 +79,9 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     except KeyboardInterrupt:
         if options.json:
             terminal.emit({"candidate_id": options.candidate, "status": "stopped"})
-        terminal.note("Interrupted; the pairs so far are kept, and the same command goes on with them.")
+        waiting = waiting_for(workspace, options.candidate)
+        vendor = f"; {told_of(waiting)}" if waiting else ""
+        terminal.note(f"Interrupted; the pairs so far are kept, and the same command goes on with them{vendor}.")
         return INTERRUPTED
     except Stopped as stopped:
         if options.json:

@@ -55,6 +55,7 @@ def _add(workspace: Workspace, options: Options) -> int:
     command = _command(options)
     if not options.json:
         _show(command)
+    terminal.require_person("judges add")
     if not terminal.agreed("Run it once on an empty answer, and register it?", yes=options.yes, ask=not options.json):
         terminal.note("Nothing was run or registered.")
         return 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.promoting import Consent, promote_skill
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.reviewing import Review, review_candidate
 from skillopt_mcp.operations.workspace import Workspace
@@ -21,6 +22,7 @@ class Options(Invocation):
     candidate: str = ""
     yes: bool = False
     simulated: bool = False
+    unproven: bool = False
 
 
 def run(options: Options) -> int:
@@ -28,31 +30,42 @@ def run(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         review = review_candidate(workspace, options.candidate)
         if not options.json:
-            _show(review, options.candidate)
+            show_review(review, options.candidate)
         if _is_open(review, options) and not _agreed(review, options):
             terminal.note("Nothing was changed.")
             return 1
-        consent = Consent.PERSON_SIMULATED if options.simulated else Consent.PERSON
-        result = promote_skill(workspace, options.candidate, consent)
+        result = promote_skill(workspace, options.candidate, _consent(options))
     return say_outcome(result, as_json=options.json)
+
+
+def _consent(options: Options) -> Consent:
+    if options.unproven:
+        return Consent.PERSON_UNPROVEN
+    return Consent.PERSON_SIMULATED if options.simulated else Consent.PERSON
 
 
 def _is_open(review: Review, options: Options) -> bool:
     """Return whether it is the person's turn: without this much the operation refuses anyway, and says why."""
+    if review.verdict == "undecided":
+        return options.unproven
     return review.verdict == "accept" and (options.simulated or not review.simulated)
 
 
 def _agreed(review: Review, options: Options) -> bool:
-    question = f"Write this over {review.skill_path}?"
-    if review.findings and (options.yes or options.json or not terminal.is_interactive()):
-        raise Refused(
-            f"the guard holds '{options.candidate}' ({'; '.join(review.findings)}): a person has to look at it, at a "
-            "terminal and without --yes"
-        )
+    unproven = review.verdict == "undecided"
+    blind = options.yes or options.json or not terminal.is_interactive()
+    if blind and (unproven or review.findings):
+        held = f"the guard holds '{options.candidate}' ({'; '.join(review.findings)})"
+        why = held if review.findings else f"no gain of '{options.candidate}' is proven"
+        raise Refused(f"{why}: a person has to look at it, at a terminal and without --yes")
+    terminal.require_person("promote")
+    adopt = f"Adopt this over {review.skill_path}, labelled unproven?"
+    question = adopt if unproven else f"Write this over {review.skill_path}?"
     return terminal.agreed(question, yes=options.yes, ask=not options.json)
 
 
-def _show(review: Review, candidate_id: str) -> None:
+def show_review(review: Review, candidate_id: str) -> None:
+    """Print all that a person needs to see of a candidate: what changes, what the guard found, and the evidence."""
     terminal.say(
         f"Candidate {candidate_id} of {review.skill}: {short(review.from_version)} -> {short(review.to_version)}"
     )
@@ -63,6 +76,8 @@ def _show(review: Review, candidate_id: str) -> None:
     terminal.say()
     for finding in review.findings:
         terminal.say(f"GUARD: {finding}", style="bold red")
+    for problem in review.broken:
+        terminal.say(f"LINT: {problem}", style="yellow")
     verdict = f"{review.verdict.upper()}: {review.reason}" if review.verdict else "none yet"
     terminal.say(f"Verdict: {verdict}{' (SIMULATION)' if review.simulated else ''}")
 

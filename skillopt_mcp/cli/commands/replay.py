@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated
 from skillopt_mcp.cli.preparing import Prepared, Sources, foreign_output, prepare
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.operations.batching import abandon, told_of, waiting_batches
 from skillopt_mcp.operations.calibrating import run_prospect
 from skillopt_mcp.operations.consolidating import Document
 from skillopt_mcp.operations.estimating import Estimate, estimate_run
@@ -21,7 +23,7 @@ from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.exporting import check_folder, export_run
 from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.policies import replay_policy
-from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
+from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
@@ -62,6 +64,8 @@ class Options(Capped):
     memory: str | None = None
     document: Document = "both"
     resume: bool = False
+    by_batch: bool = False
+    abandon: bool = False
     policy: str | None = None
     yes: bool = False
 
@@ -80,6 +84,8 @@ def run(options: Options) -> int:
         return _other_gate(options, options.policy)
     if options.memory:
         return _with_memory(options, options.memory)
+    if options.abandon:
+        return _abandoned(options)
     return _resumed(options) if options.resume else _new(options)
 
 
@@ -105,8 +111,9 @@ def _with_memory(options: Options, memory: str) -> int:
     ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
     asked = Consolidation(options.skill, memory, options.document, options.resume, options.yes, options.json)
     with Workspace(
-        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps
-    ) as workspace:
+        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps,
+        batch=_patience(options),
+    ) as workspace:  # fmt: skip
         return consolidated(workspace, asked, ready)
 
 
@@ -118,13 +125,47 @@ def _resumed(options: Options) -> int:
         raise BadInput(f"a resumed run keeps the settings it was begun with: leave out '--{name}'")
     with Workspace(options.store_path) as workspace:
         begun = unfinished_run(workspace, options.skill)
+        waiting = waiting_batches(workspace, begun.id)
+    if waiting and not options.json:
+        terminal.note(f"note: {told_of(waiting)}; the run goes on by batch")
     out = Path(options.out).expanduser() if options.out else None
     if out:
         check_folder(out, begun.id)
+    with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
+        return _replay(workspace, begun, options, _Way(options.slots, out))
+
+
+def _workspace(options: Options, begun: Run, batch: Patience | None) -> Workspace:
+    """Return a workspace with the backends that a run was begun with, where no other ones are named."""
     target, optimizer = options.target or begun.target, options.optimizer or begun.optimizer
     judge = options.judge or begun.judge or None
-    with Workspace(options.store_path, target=target, optimizer=optimizer, judge=judge, caps=options.caps) as workspace:
-        return _replay(workspace, begun, options, _Way(options.slots, out))
+    return Workspace(
+        options.store_path, target=target, optimizer=optimizer, judge=judge, caps=options.caps, batch=batch
+    )  # fmt: skip
+
+
+def _patience(options: Options) -> Patience | None:
+    return Patience() if options.by_batch else None
+
+
+def _abandoned(options: Options) -> int:
+    """Return 0 once the vendor was told to answer no more of what the newest unfinished run has there."""
+    if options.settings.keys() - _FREE or options.resume:
+        raise BadInput("--abandon cancels what a run has at a vendor: it takes no settings, and no --resume")
+    with Workspace(options.store_path) as workspace:
+        begun = unfinished_run(workspace, options.skill)
+    with _workspace(options, begun, Patience()) as workspace:
+        batches = abandon(workspace, run_backends(workspace, begun), begun.id)
+    names = [batch.vendor_id or batch.id for batch in batches]
+    if options.json:
+        terminal.emit({"run_id": begun.id, "cancelled": names})
+    elif names:
+        terminal.say(
+            f"Cancelled: {', '.join(names)}. What the vendor had answered by then is paid; --resume collects it."
+        )
+    else:
+        terminal.say(f"Run {begun.id} has nothing at a vendor.")
+    return 0
 
 
 def _new(options: Options) -> int:
@@ -133,8 +174,9 @@ def _new(options: Options) -> int:
         for note in ready.notes:
             terminal.note(f"note: {note}")
     with Workspace(
-        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps
-    ) as workspace:
+        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps,
+        batch=_patience(options),
+    ) as workspace:  # fmt: skip
         begun = _begun(workspace, options, ready)
         if begun is None:
             terminal.note("Nothing was spent.")
@@ -160,7 +202,7 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
             if why:
                 terminal.note(f"warning: at the end, {why}.")
             if real:
-                terminal.note(foreseen(forecast(workspace, estimate, ready.slots)))
+                terminal.note(foreseen(forecast(workspace, estimate.calls, ready.slots)))
         if real and not terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json):
             return None
     return start_run(workspace, options.skill, config, ready.prompts)
@@ -209,11 +251,15 @@ def _broken_off(workspace: Workspace, begun: Run, options: Options, stopped: Sto
     store = f" --store {shlex.quote(options.store)}" if options.store else ""
     resume = f"skillopt-mcp replay {shlex.quote(options.skill)} --resume{store}"
     reason = str(stopped) if stopped else "nothing that was answered is lost"
+    waiting = waiting_batches(workspace, begun.id)
     if options.json:
         shown = {"run_id": begun.id, "status": "stopped", "n_steps": n_steps, "reason": reason, "next_step": resume}
-        terminal.emit(shown)
+        terminal.emit(shown | {"at_vendor": [batch.vendor_id or batch.id for batch in waiting]})
     how = "Stopped" if stopped else "Interrupted"
     terminal.note(f"{how} after {n_steps} finished steps; {reason.rstrip('.')}. Go on with:\n  {resume}")
+    if waiting:
+        abandoned = resume.replace("--resume", "--abandon")
+        terminal.note(f"{told_of(waiting)[:1].upper()}{told_of(waiting)[1:]}. To cancel it:\n  {abandoned}")
     return EXPECTED if stopped else INTERRUPTED
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands.promote import say_outcome
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.promoting import Consent, rollback_skill
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.promoting import rollback_skill
 from skillopt_mcp.operations.reviewing import review_rollback
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import short
@@ -31,6 +32,7 @@ def run(options: Options) -> int:
             terminal.say()
             terminal.say_diff(review.diff)
             terminal.say()
+        terminal.require_person("rollback")
         question = f"Write this over {review.skill_path}?"
         if review.diff and not terminal.agreed(question, yes=options.yes, ask=not options.json):
             terminal.note("Nothing was changed.")

@@ -27,13 +27,16 @@ def run(options: Options) -> int:
         if options.action is None:
             _list(workspace, as_json=options.json)
         elif options.action == "add-root":
+            terminal.require_person("skills add-root")
             root = add_root(workspace, options.name)
             _done({"root": str(root)}, f"Skills inside {root} may be promoted now.", options)
         elif options.action == "permit":
+            terminal.require_person("skills permit")
             skill = permit(workspace, options.name, simulated=options.simulated)
             what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
             text = (
-                f"An agent may promote {what} of {skill.name} without asking from now on.\n"
+                f"An agent may promote {what} of {skill.name} without asking from now on, where they are "
+                "small edits of the text and the guard found nothing.\n"
                 f"Take it back with: skillopt-mcp skills revoke {skill.name}"
             )
             _done({"skill": skill.name, "permitted": True, "simulated": options.simulated}, text, options)

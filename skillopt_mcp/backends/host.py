@@ -1,0 +1,39 @@
+"""Host: the agent that this server serves answers itself, by work that it takes and submits."""
+
+from __future__ import annotations
+
+import re
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Call, Reply
+
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
+
+
+class HostBackend:
+    """A deferred backend: its calls stay open in the store until a host submits its replies."""
+
+    deferred = True
+
+    def __init__(self, name: str) -> None:
+        self.name = self.fingerprint = name
+
+    async def complete(self, call: Call) -> Reply:
+        """Raise BackendFault: a host is handed work, and never asked to complete a call."""
+        raise BackendFault("unsupported", "a host answers by submit_work alone")
+
+
+def open_host(label: str) -> HostBackend:
+    """Return the host as a backend; a label keeps the evidence of one model apart from that of another.
+
+    Raises BackendError for a label that is no name.
+    """
+    if label and not _LABEL.fullmatch(label):
+        raise BackendError(f"'{label}' is no name for a host's model: use letters, digits, '.', '_', '/' and '-'")
+    return HostBackend(f"host:{label}" if label else "host")
+
+
+def is_host(name: str) -> bool:
+    """Return whether the name or fingerprint of a backend is a host's."""
+    return name == "host" or name.startswith("host:")

@@ -1,0 +1,28 @@
+"""Backup: the store as one file that was checked, while others go on using it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.backing_up import back_up
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Invocation):
+    """Where to write it."""
+
+    file: str = ""
+
+
+def run(options: Options) -> int:
+    """Return 0: it was made and is sound."""
+    made = back_up(options.store_path, Path(options.file).expanduser())
+    if options.json:
+        terminal.emit(made)
+        return 0
+    terminal.say(f"{made.file}: {made.n_bytes:,} bytes, {made.n_events:,} events.")
+    terminal.say(made.next_step)
+    return 0

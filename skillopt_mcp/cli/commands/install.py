@@ -1,0 +1,46 @@
+"""Install: add the server to a host's configuration, once a person has seen the change and the server works there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.installation import Installation, surroundings, would_be
+from skillopt_mcp.operations.installing import Installed, Status, advice, check_server, plan_install
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Installation):
+    """What install takes beyond what uninstall does: the backends that the server is started with."""
+
+    target: str | None = None
+    optimizer: str | None = None
+    judge: str | None = None
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Return the options of the server that name its backends."""
+        given = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
+        return tuple(word for flag, value in given.items() if value for word in (flag, value))
+
+
+def run(options: Options) -> int:
+    """Return 0 when the host has what was asked for (or would have, with --dry-run), 1 when the person said no."""
+    request, around = options.request(options.backends), surroundings()
+    plan = plan_install(request, around)
+    tools = check_server(request, around)
+    if not options.json:
+        terminal.note(f"Started as {request.host} will start it, the server told {len(tools)} tools.")
+    written = options.carry_out(plan, lambda: plan_install(request, around))
+    status: Status = "unchanged" if not plan.changes else "shown" if written is None else "installed"
+    return options.report(
+        Installed(
+            status=status,
+            host=request.host,
+            scope=request.scope,
+            files=would_be(plan) if written is None else written,
+            tools=tools,
+            notes=plan.notes,
+            next_step=advice(request) if status == "installed" else "",
+        )
+    )

@@ -1,0 +1,112 @@
+"""Commands: what in a text runs something, or teaches how: command blocks of a host, and idioms of shells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import re2
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.guard.found import Found
+
+# What is found in a text is compared with what was in the parent, so a pattern that runs to the end of the line makes a
+# new finding of a changed command, and none of one that only moved.
+_LINE_REST = r"[^\n]*"
+_RUNS_CODE = (
+    r"\b(?:curl|wget|fetch)\b[^\n|]*\|\s*(?:sudo\s+)?(?:ba|z|da|k|fi)?sh\b",
+    r"\|\s*(?:sudo\s+)?(?:bash|sh|zsh|python3?|perl|ruby|node)\b(?:\s+-)?[`\s]*$",
+    r"\b(?:ba|z|da|k)?sh\s+-c\b",
+    r"(?:\b(?:bash|sh|zsh|source)|(?:^|\s)\.)\s+<\(",
+    r"\b(?:python3?|perl|ruby|node|php)\s+-[cer]\b",
+    r"""\beval(?:\s*\(|\s+["'$`])""",
+    r"\bexec\s*\(",
+    r"\b__import__\s*\(",
+    r"\b(?:pickle|marshal)\.loads?\s*\(",
+    r"\bos\.(?:system|popen|exec[lv]p?e?)\s*\(",
+    r"\bsubprocess\.(?:run|call|Popen|check_call|check_output|getoutput|getstatusoutput)\b",
+    r"\bshell\s*=\s*True\b",
+    r"\bchild_process\b",
+    r"(?i)\b(?:Invoke-Expression|iex)\b\s*[($]",
+    r"(?i)\bpowershell(?:\.exe)?\s+-(?:e|enc|encodedcommand|c|command)\b",
+    r"(?i)\b(?:mshta|rundll32|regsvr32|certutil)(?:\.exe)?\s+[-/\w]",
+    r"\bosascript\b",
+    r"\A#!",
+)
+_DECODES = (
+    r"\bbase64\s+(?:-d|-D|--decode)\b",
+    r"\bxxd\s+-r\b",
+    r"\bb64decode\s*\(|\batob\s*\(|\bcodecs\.decode\s*\(|\bbytes\.fromhex\s*\(",
+    r"\brot[-_ ]?13\b",
+    r"(?:\\x[0-9a-fA-F]{2}){6,}|(?:\\u00[0-9a-fA-F]{2}){6,}",
+)
+_TALKS = (
+    r"/dev/(?:tcp|udp)/",
+    r"(?:^|[\s`$(;&|])(?:curl|wget)\s+(?:-|[\"'$]|https?:|[\w.-]+\.[a-z]{2,}[/\s`]|[\w.-]+\.[a-z]{2,}$)",
+    r"\b(?:nc|ncat|netcat|socat)\s+-?[\w.]",
+    r"(?:^|[\s`$(;&|])(?:ssh|sftp|ftp|telnet)\s+(?:-\w|[\w.-]+@)",
+    r"(?:^|[\s`$(;&|])(?:scp|rsync)\s+(?:-\w|[^\n]*\w[@:])",
+    r"\b(?:nslookup|dig)\s+[^\n]*[$`]",
+    r"\bgit\s+(?:remote\s+(?:add|set-url)|config\s+--(?:global|system))\b",
+    r"\b(?:sendmail|mailx?)\s+-s\b",
+)
+_CHANGES_THE_MACHINE = (
+    r"\brm\s+-[a-zA-Z]*(?:rf|fr|r\s+-f)",
+    r"\bsudo\s+\S",
+    r"\bchmod\s+(?:[ugoa]*\+[rwxst]*x|0?[0-7]*7[0-7]*)\b",
+    r"\bcrontab\b|\bsystemctl\s+(?:enable|start)\b|\blaunchctl\s+(?:load|submit)\b|\bnohup\s+\S",
+    r"(?:>>?|\btee\s+(?:-a\s+)?)\s*[\"']?(?:~|\$HOME)/",
+    r"\b(?:mkfs(?:\.\w+)?|dd\s+if=|shred\s+-)",
+    r"\bgit\s+(?:push\s+[^\n]*(?:--force|-f\b)|reset\s+--hard|clean\s+-[a-z]*f)",
+    r"\bdocker\s+run\s+[^\n]*(?:--privileged|-v\s+/:)",
+    r"(?i)\bdrop\s+(?:table|database|schema)\s+\w",
+)
+_INSTALLS = (
+    r"\b(?:pip3?|pipx|uv\s+pip|uv\s+tool|npm|pnpm|yarn|gem|cargo|go|brew|apt|apt-get|dnf|apk)\s+"
+    r"(?:install|add|i|get)\s+[-\w@./\"'$]",
+    r"\b(?:npx|uvx|bunx|pnpm\s+dlx|yarn\s+dlx)\s+[-\w@./]",
+    r"\bclaude\s+(?:mcp\s+add|plugin\s+install)\b|\bcodex\s+mcp\s+add\b",
+)
+_BYPASSES = (
+    r"--dangerously-[\w-]+|--yolo\b|--no-sandbox\b|--allow-all\b|--full-auto\b|--trust-all\b|--auto-approve\b",
+    r"(?i)\bbypassPermissions\b|\bacceptEdits\b|\bdangerouslyDisableSandbox\b|\bdanger-full-access\b",
+    r"(?i)\bapproval[_-]policy\b\W+never\b|\bsandbox[_-]mode\b",
+    r"\ballowed-tools\s*:\s*\S|\bmcpServers\b|\bpermissionMode\b",
+    r"--no-verify\b|\bSKIP_[A-Z_]*CHECKS?\s*=\s*1\b|\bNODE_TLS_REJECT_UNAUTHORIZED\b|\bverify\s*=\s*False\b",
+)
+
+
+_NAMED = {
+    "a command": (*_RUNS_CODE, *_CHANGES_THE_MACHINE),
+    "a command that decodes what a reader cannot": _DECODES,
+    "a command that talks to another machine": _TALKS,
+    "a command that installs software": _INSTALLS,
+    "a way around the host's own checks": _BYPASSES,
+}
+_KINDS = {
+    kind: re2.compile("(?m)(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")" + _LINE_REST)
+    for kind, patterns in _NAMED.items()
+}
+_INLINE_BLOCK = re2.compile(r"!`[^`\n]+`")
+_FENCED_BLOCK = re2.compile(r"(?ms)^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
+_SHOWN = 60
+
+
+def commands(text: str) -> Iterator[Found]:
+    """Yield idioms of shells, each with the rest of its line; a continued line is one."""
+    # A blank for every character that goes keeps the places.
+    joined, told = text.replace("\\\n", "  "), set[int]()
+    for kind, pattern in _KINDS.items():
+        for found in pattern.finditer(joined):
+            if found.end() not in told:  # every one runs to the end of its line
+                told.add(found.end())
+                written = found.group().lstrip()
+                line = " ".join(written.split())
+                yield Found(found.end() - len(written), line, f"{kind}, {quoted(line, _SHOWN)}")
+
+
+def blocks(text: str) -> Iterator[Found]:
+    """Yield the blocks that Claude Code runs before the model reads the skill."""
+    for pattern in (_INLINE_BLOCK, _FENCED_BLOCK):
+        for found in pattern.finditer(text):
+            block = found.group().strip()
+            yield Found(found.start(), block, f"a command block that the host runs, {quoted(block, _SHOWN)}")

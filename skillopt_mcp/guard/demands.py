@@ -1,0 +1,173 @@
+"""Demands: what in a text works against people: orders to override, to hide, to grant, to leak, to spread."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+import re2
+
+from skillopt_mcp.documents.characters import quoted, without_hidden
+from skillopt_mcp.guard.found import Found
+
+_SHOWN = 60
+
+_PERSON = r"(?:the |your |a |any )?(?:user|human|person|operator|developer|owner|reviewer|maintainer|customer)s?\b"
+_NEVER = r"(?:never|not|don't|dont|without|avoid|stop)"
+# A verb right behind one of these is forbidden, and not demanded.
+_FORBIDDEN = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid) (?:\w+(?:, \w+)*,? n?or )?)?"
+_ALL = r"(?:(?:all|any|every|the|your|of|these|those|other|its|their|whole|entire|existing|user's|full) )*"
+_KEPT = (
+    r"(?:credentials?|secrets?|passwords?|passphrases?|api[ -]keys?|private keys?|ssh keys?|access[ -]tokens?|"
+    r"auth(?:entication)? tokens?|session cookies|environment variables?|env vars?|keychain|wallets?|"
+    r"conversation history|chat history|system prompt|memory files?)\b"
+)
+_CHECKS = (
+    r"(?:sandbox(?:ing)?|guards?|guardrails?|safety(?: checks?| filters?| rules?)?|security(?: checks?| controls?| "
+    r"warnings?)?|permission(?:s| checks?| prompts?)|approvals?|confirmation(?:s| prompts?)?|authori[sz]ation|"
+    r"certificate checks?|antivirus|firewall|audit(?: log(?:s|ging)?)|content filters?|human review|code review)\b"
+)
+_AGAINST_PEOPLE = (
+    r"\b(?:ignore|disregard|forget|override|bypass|discard|drop)s? (?:(?:all|any|the|your|of|these|those|every|other|"
+    r"my|what|everything) )*(?:previous|prior|above|earlier|preceding|existing|system|developer|safety|original|other) "
+    r"(?:instruction|rule|prompt|message|guideline|direction|order|constraint|polic|restriction)(?:s|y|ies)?\b",
+    r"\b(?:ignore|disregard|forget|discard) (?:all |any |every |the |your )*(?:rule|instruction|guideline|prompt|order)"
+    r"s? (?:above|before|so far|until now|given earlier)\b",
+    r"\b(?:ignore|disregard|forget|discard) (?:everything|anything|all|whatever|what)(?: that)? (?:you|the agent) \w+",
+    r"\b(?:instructions?|system prompt|guidelines?|safety rules?|restrictions?|usual limits)\b[^.\n]{0,30}"
+    r"\b(?:no longer|do not|don't|does not|doesn't|never|cease to) (?:apply|hold|count|matter|bind)\b",
+    r"\b(?:outranks?|supersedes?|(?:takes?|has|have) (?:precedence|priority) over) (?:all |any |every |the |your "
+    r"|other )*(?:instruction|rule|prompt|guideline|skill|user|person)s?\b",
+    rf"\b{_NEVER} (?:ever )?(?:tell|telling|ask|asking|inform|informing|notify|notifying|alert|alerting|warn|warning|"
+    rf"mention|mentioning|disclose|disclosing|reveal|revealing|show|showing|report|reporting)"
+    rf"(?: (?:this|that|it|them|these|anything)(?: (?:rule|step|action|change|note|line)s?)?(?: to)?)? {_PERSON}",
+    rf"\b{_NEVER} (?:ever )?(?:ask|asking|seek|seeking|request|requesting|wait|waiting|need|require)(?: for)? "
+    rf"(?:(?:any|the|user|human|explicit|prior|further|your) )*"
+    r"(?:approval|permission|confirmation|consent|authori[sz]ation|review|sign-off)\b",
+    rf"\b(?:hide|conceal|keep) [^.\n]*\bfrom {_PERSON}",
+    r"\b(?:reveal|print|output|repeat|send|show) (?:your|the) (?:system prompt|hidden instructions)\b",
+    r"\b(?:keep|treat) (?:this|these|it|them)(?: \w+)? (?:as )?(?:a )?(?:secret|confidential|hidden)\b",
+    rf"\b(?:do|does|perform|run|make|apply|commit)\b[^.\n]{{0,60}}\b(?:silently|secretly|covertly|behind the scenes|"
+    rf"without {_PERSON} (?:knowing|noticing|seeing))",
+    rf"\bwithout {_PERSON} (?:knowing|noticing|seeing|being told)",
+    rf"\b(?:mislead|deceive|trick|lie to|fool|manipulate) {_PERSON}",
+)
+_OF_JUDGES = (
+    r"\b(?:award|give|assign|grant|grade|score|rate|mark) [^.\n]*\b(?:full|maximum|perfect|highest|top) "
+    r"(?:score|mark|point|credit|grade|rating)s?\b",
+    r"\b(?:the )?(?:judge|grader|evaluator|optimizer|reviewer model|gate) (?:must|should|shall|will|has to|needs to)\b",
+    r"\b(?:score|grade|verdict|rating)s? (?:is|are|must be|should be|of|=|:) ?(?:1(?:\.0+)?|100 ?%|accept|pass)"
+    r"(?:\s|$|[.,;!])",
+    r"\b(?:note|message|instruction)s? (?:to|for) (?:the )?(?:judge|grader|evaluator|optimizer|ai|llm|language model|"
+    r"assistant|agent|model)\b",
+)
+_FORGED = (
+    r"<\|[a-z ]+\|>|\[/?inst\]|<<\/?sys>>|</?(?:system|assistant|user|system-reminder|human|instructions?|tool_result|"
+    r"function_calls?|antml:[a-z]+)>",
+    r"(?:^|[.!?#>*\-\[] ?)(?:system|developer|administrator|admin)(?: (?:override|message|notice|update|prompt|alert|"
+    r"instruction|note))?\]? ?:",
+    r"\b(?:new|updated|real|actual|hidden) (?:system )?(?:instructions?|prompt|orders?) ?(?::|follow|are|is)",
+    r"\byou are (?:now|no longer)\b",
+    r"\b(?:developer|god|admin|debug|maintenance|unrestricted|jailbreak|dan|root) mode\b",
+    r"\b(?:message|notice|order|instructions?|request|update) from (?:anthropic|openai|the (?:administrator|admin|"
+    r"security team|system|vendor|provider|platform|company))\b",
+)
+_GRANTS = (
+    r"\b(?:you|the agent|the assistant|agents?|claude|codex) (?:have|has|are|is) (?:(?:now|hereby|always|already|full|"
+    r"complete|blanket|standing|explicit|been) )*(?:permission|permitted|authori[sz]ed|authori[sz]ation|allowed|"
+    r"cleared|approved|granted|trusted|free) (?:to|for)\b",
+    r"\b(?:all|every|any) (?:\w+ ){0,2}(?:tool|command|action|request|change|edit|operation|permission|shell command|"
+    r"call)s? (?:is|are|has been|have been|counts? as|may be)(?: (?:considered|treated as|now|always|already))? "
+    r"(?:pre-?)?(?:approved|allowed|authori[sz]ed|trusted|granted|permitted|safe|accepted)\b",
+    rf"{_FORBIDDEN}\b(?:automatically|always|auto-?)[ -]?(?:approve|accept|allow|confirm|grant|consent|agree|click)\b",
+    r"\b(?:answer|reply|say|respond|click|press|choose|select)(?: with)? [\"']?(?:yes|allow|approve|always allow|"
+    r"accept|y)[\"']?,? (?:to|on|at|when|whenever|for|in) [^.\n]{0,40}\b(?:prompt|question|dialog|permission|"
+    r"confirmation|approval)s?\b",
+    r"\b(?:with|has|have|use|using|grant|gain|get|request) (?:full|root|admin|administrator|elevated|unrestricted|"
+    r"superuser|write) (?:access|permissions?|rights?|privileges?)\b",
+    rf"{_FORBIDDEN}\b(?:disable|disabling|turn off|turning off|switch off|bypass|bypassing|skip|skipping|circumvent|"
+    rf"circumventing|evade|evading|suppress|suppressing|work around|deactivate) {_ALL}{_CHECKS}",
+    r"\b(?:approval|permission|confirmation|consent|authori[sz]ation|review)s? (?:is|are) (?:not|never|no longer) "
+    r"(?:needed|required|necessary)\b",
+    r"\b(?:approval|permission|confirmation|consent)s? (?:was|were|is|are|has been|have been) (?:already )?(?:given|"
+    r"granted|obtained|implied|assumed)\b",
+    rf"\b(?:ignore|dismiss|disregard|suppress) {_ALL}(?:security|safety|permission|certificate|tls|ssl) "
+    r"(?:warning|error|alert|notice|prompt)s?\b",
+    r"\b(?:add|set|put|write|enable|extend|include)\b[^.\n]{0,50}\b(?:allowed-tools|allowlist|permissions\.allow|hooks?"
+    r" (?:key|block|entry|section))\b",
+)
+_LEAKS = (
+    rf"{_FORBIDDEN}\b(?:send|post|upload|forward|e-?mail|mail|transmit|exfiltrate|leak|submit|collect|gather|harvest|"
+    rf"dump|print|echo|output|include|append|embed|encode|attach|paste|copy|read|list|store|save|log|reveal|put|write|"
+    rf"insert|report|show) [^.;\n]{{0,60}}?\b{_KEPT}",
+    r"\b(?:send|post|upload|forward|e-?mail|transmit|submit|report|copy|push|deliver|mirror|sync|stream|beacon|ping)\b"
+    r"[^.\n]{0,80}\b(?:to|at|into|via) (?:an? |the |this |our |my |that )?(?:https?:|www\.)?(?:\w+ ){0,2}"
+    r"(?:webhook|endpoint|server|host|url|address|collector|inbox|pastebin|gist|bucket|channel|dropbox|"
+    r"e-?mail|https?:)",
+    r"\b(?:append|add|put|pass|encode|include|embed)\b[^.\n]{0,80}\b(?:query string|query parameter|url parameter|dns "
+    r"(?:query|lookup|label|name)|image url|subdomain)s?\b",
+)
+_SPREADS = (
+    r"\b(?:copy|add|append|write|insert|repeat|include|put|propagate|spread|paste|keep) (?:this|these|the following|"
+    r"the same) (?:rule|line|instruction|paragraph|section|message|lesson|text|note|block|edit|sentence)s? "
+    r"(?:in|into|to|at|for|as|across) [^.\n]{0,20}\b(?:every|all|other|any|each|claude\.md|agents\.md|memory)\b",
+    r"\bthis (?:rule|line|instruction|paragraph|section|lesson|note|block) (?:must|may|should|can) (?:never|not|always)"
+    r" (?:be )?(?:remove|delete|change|edit|rewrite|replace|drop|stay|remain|kept)",
+    r"\b(?:follow|execute|run|obey|apply|carry out|do|perform) (?:(?:all|any|every|the|whatever|its|those|further) )*"
+    r"(?:instruction|command|order|direction|code|script|step)s?\b[^.\n]{0,40}\b(?:page|website|site|url|link|web|"
+    r"server|response|e-?mail|comment|ticket|issue|message|search results?|tool (?:output|results?)|header)s?\b",
+    rf"\btrust {_ALL}(?:instruction|content|input|output|command|message|request)s? (?:from|in|on|of)\b",
+)
+_SABOTAGE = (
+    rf"{_FORBIDDEN}\b(?:delete|deleting|remove|wipe|erase|destroy|drop|purge|truncate|overwrite|reformat|empty) "
+    r"(?:all|every|the entire|the whole|the user's|any) (?:of )?(?:the |their |your |user's )?(?:\w+ ){0,2}(?:files?|"
+    r"data|tables?|databases?|repositor(?:y|ies)|backups?|branch(?:es)?|records?|logs?|history|disks?|folders?|"
+    r"director(?:y|ies)|tests?)\b",
+    r"\b(?:report|say|claim|mark|pretend|declare)\b[^.\n]{0,60}\b(?:regardless|even (?:if|when|though)|no "
+    r"matter|whatever (?:the|happens)|whether or not)\b",
+    r"\b(?:introduce|insert|plant|leave|add|hide) (?:a |an |one |some )?(?:subtle |hidden |small |silent )?(?:bug|"
+    r"backdoor|back door|vulnerabilit(?:y|ies)|malware|payload|keylogger|miner)s?\b",
+)
+_NAMED = {
+    "an instruction that works against people": _AGAINST_PEOPLE,
+    "words meant for a judge or an optimizer": _OF_JUDGES,
+    "text that poses as a message of the system": _FORGED,
+    "a permission that only a person can give": _GRANTS,
+    "an instruction that gives away what is secret or sends it elsewhere": _LEAKS,
+    "an instruction that spreads, or has others' text obeyed": _SPREADS,
+    "an instruction that destroys or misreports": _SABOTAGE,
+}
+_DEMANDS = {kind: tuple(re2.compile(pattern) for pattern in patterns) for kind, patterns in _NAMED.items()}
+_EMPHASIS = str.maketrans({"*": None, "`": None, "_": " ", "\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
+
+
+def demands(text: str) -> Iterator[Found]:
+    """Yield demands as they read without emphasis, line breaks and disguise."""
+    flowing, line_of = _flowing(text)
+    for kind, patterns in _DEMANDS.items():
+        for pattern in patterns:
+            for found in pattern.finditer(flowing):
+                if "forbidden" not in pattern.groupindex or found.group("forbidden") is None:
+                    words = found.group().strip()
+                    yield Found(line_of(found.start()), words, f"{kind}, {quoted(words, _SHOWN)}")
+
+
+def _flowing(text: str) -> tuple[str, Callable[[int], int]]:
+    """Return a text as one plain line, and what tells the place in `text` of the line that a place in it came from."""
+    lines, starts, places = list[str](), list[int](), list[int]()
+    length = at = 0
+    for line in text.splitlines(keepends=True):
+        words = " ".join(_plain(line).split())
+        if words:
+            lines.append(words)
+            starts.append(length)
+            places.append(at)
+            length += len(words) + 1
+        at += len(line)
+    return " ".join(lines), lambda place: places[bisect_right(starts, place) - 1] if places else 0
+
+
+def _plain(line: str) -> str:
+    seen = unicodedata.normalize("NFKC", without_hidden(line.lstrip("> \t")))
+    return seen.translate(_EMPHASIS).casefold()

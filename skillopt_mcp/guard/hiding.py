@@ -1,0 +1,74 @@
+"""Hiding: what a text keeps from whoever reads it: characters, comments, alphabets that look alike, secrets."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from itertools import islice
+
+import re2
+
+from skillopt_mcp.documents.characters import hidden_offsets, quoted
+from skillopt_mcp.guard.found import Found
+from skillopt_mcp.redaction.finding import find_secrets
+
+_COMMENT = re2.compile(r"(?s)<!--.*?(?:-->|\z)")
+# What the edit engine writes; in what a model proposes it refuses them.
+_MARKER = re2.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)\s*-->")
+_UNSEEN = re2.compile(
+    r"""(?im)<(?:script|iframe|object|embed|style|details)\b[^>]*>|\bstyle\s*=\s*["'][^"']*display\s*:\s*none"""
+    r"""|^\[(?://|comment|_)\]:\s*#[^\n]*"""
+)
+_PRIVATE_KEY = re2.compile("-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_WORD = re2.compile(r"[\pL\pM]+")
+_LONG_SECRET = 20
+_MOST = 10_000  # a text with so many is looked at by a person anyway
+_SHORTEST_WORD = 4  # shorter ones are formulas and units
+_LOOK_ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}
+
+
+def hidden(text: str) -> Iterator[Found]:
+    """Yield characters that a reader cannot see, each with what is beside it on its line: moved, it is a new one."""
+    for at in islice(hidden_offsets(text), _MOST):
+        left = text[max(at - 4, 0) : at].rpartition("\n")[2]
+        key = text[at] + left + text[at : at + 5].partition("\n")[0]
+        yield Found(at, key, f"the hidden character U+{ord(text[at]):04X}")
+
+
+def comments(text: str) -> Iterator[Found]:
+    """Yield comments and folded or invisible parts, which a model reads and a person is not shown."""
+    for pattern in (_COMMENT, _UNSEEN):
+        for found in pattern.finditer(text):
+            if not _MARKER.fullmatch(found.group()):
+                part = " ".join(found.group().split())
+                yield Found(found.start(), part, f"a part that a rendered page does not show, {quoted(part, 60)}")
+
+
+def disguised(text: str) -> Iterator[Found]:
+    """Yield words that mix alphabets whose letters look alike, as no language does."""
+    if text.isascii():
+        return
+    for found in _WORD.finditer(text):
+        word = found.group()
+        if word.isascii() or len(word) < _SHORTEST_WORD:
+            continue
+        if len({_alphabet(letter) for letter in word} & _LOOK_ALIKE) > 1:
+            yield Found(found.start(), word, f"a word that mixes alphabets, {quoted(word)}")
+
+
+def secrets(text: str) -> Iterator[Found]:
+    """Yield what looks like a secret; no more than its beginning is told."""
+    for secret in find_secrets(text.encode("utf-8", "replace")):
+        value = secret.value.decode("utf-8", "replace")
+        yield Found(max(text.find(value), 0), value, f"what looks like a secret{_beginning(value)}")
+    for found in _PRIVATE_KEY.finditer(text):
+        yield Found(found.start(), found.group(), f"what looks like a secret{_beginning(found.group())}")
+
+
+def _beginning(secret: str) -> str:
+    """Return the first characters of a secret that is long enough to stay one without them."""
+    return f" ({quoted(secret[:4])[1:-1]}...)" if len(secret) >= _LONG_SECRET else ""
+
+
+def _alphabet(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]

@@ -1,0 +1,116 @@
+"""Support: what the edits of a candidate rest on: attempts of more than one session, and in their own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from skillopt_mcp.documents.characters import quoted, without_hidden
+from skillopt_mcp.records.edits import Edit, EditReport
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.skills import SkillFiles
+
+FEWEST_SESSIONS = 2
+COPIED_WORDS = 8
+FEWEST_WORDS = 4
+_WORD = re.compile(r"[^\W_]+")
+# More than what an optimizer is shown of one text: it can copy from nowhere else.
+_SHOWN = 24_000
+_TOOLS = ("tool", "tool_result", "function")
+_OWN = "trial:"
+_OF_AN_EDIT = re.compile(r"edit \d+ ")
+Run = tuple[str, ...]
+
+
+def unsupported(
+    edits: Sequence[tuple[Edit, EditReport]], evidence: Sequence[Trajectory], before: SkillFiles
+) -> tuple[str, ...]:
+    """Return one sentence for every applied edit that an outsider could have brought about alone.
+
+    An edit that comes from recorded sessions names the attempts that it rests on, of two sessions or of our own
+    rollouts. What repeats the words of a tool, or of one session, is held whatever it names.
+    """
+    by_id = {each.id: each for each in evidence}
+    applied = [(n, edit) for n, (edit, report) in enumerate(edits) if report.status == "applied"]
+    thin = [f"edit {n} {why}" for n, edit in applied if (why := _thin(edit, by_id))]
+    return (*thin, *copied(applied, evidence, before, alone=True))
+
+
+def carried(found: Sequence[str]) -> tuple[str, ...]:
+    """Return those of a candidate's findings that speak of its edits' evidence: they hold wherever the edits go."""
+    return tuple(finding for finding in found if _OF_AN_EDIT.match(finding))
+
+
+def copied(
+    edits: Sequence[tuple[int, Edit]], evidence: Sequence[Trajectory], before: SkillFiles, *, alone: bool
+) -> tuple[str, ...]:
+    """Return one sentence for every edit that repeats what a tool returned, or `alone`, what one session says."""
+    added = {n: _runs(edit.content or "") for n, edit in edits}
+    every = frozenset[Run]().union(*added.values())
+    wanted = every - _found([before.text], every)
+    if not wanted:
+        return ()
+    tools, sessions = set[Run](), dict[Run, set[str]]()
+    for each in evidence:
+        tools |= _found(_texts(each, of_tools=True), wanted)
+        for run in _found(_texts(each, of_tools=False), wanted) if alone else ():
+            sessions.setdefault(run, set()).add(_session(each))
+    return tuple(f"edit {n} {why}" for n, runs in added.items() if (why := _told(runs & wanted, tools, sessions)))
+
+
+def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
+    """Return what an edit's evidence lacks, empty when it is enough."""
+    if not any(source in by_id and by_id[source].source == "session" for source in edit.sources):
+        return ""
+    cited = [source for source in edit.cited if source in edit.sources]
+    if not cited:
+        return "does not name the attempts that it rests on"
+    if any(source.startswith(_OWN) for source in cited):
+        return ""
+    sessions = {_session(by_id[source]) for source in cited if source in by_id}
+    return "" if len(sessions) >= FEWEST_SESSIONS else "rests on one session alone"
+
+
+def _told(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str]]) -> str:
+    from_tools = runs & tools
+    if from_tools:
+        return f"repeats what a tool returned: {quoted(' '.join(min(from_tools)))}"
+    alone = [each for each in runs if len(sessions.get(each, ())) == 1 and _OWN not in sessions[each]]
+    return f"repeats the words of one session: {quoted(' '.join(min(alone)))}" if alone else ""
+
+
+def _session(trajectory: Trajectory) -> str:
+    """Return whose evidence it is: ours, or a session's. Those that name no session might all be of one."""
+    return _OWN if trajectory.source == "rollout" else f"session {trajectory.session}"
+
+
+def _texts(trajectory: Trajectory, *, of_tools: bool) -> Iterator[str]:
+    if not of_tools:
+        yield from (trajectory.prompt, trajectory.answer)
+    yield from (each.content for each in trajectory.messages if (each.role in _TOOLS) is of_tools)
+
+
+def _runs(content: str) -> frozenset[Run]:
+    """Return the runs of words that a text is known again by; a short line is one as a whole."""
+    lines = [_words(line) for line in content.splitlines()]
+    short = {tuple(words) for words in lines if FEWEST_WORDS <= len(words) < COPIED_WORDS}
+    return frozenset((*short, *_of_size(_words(content), COPIED_WORDS)))
+
+
+def _found(texts: Iterable[str], wanted: frozenset[Run]) -> frozenset[Run]:
+    """Return those of the runs that the texts hold."""
+    found, sizes = set[Run](), {len(run) for run in wanted}
+    for text in texts:
+        for part in (text,) if len(text) <= 2 * _SHOWN else (text[:_SHOWN], text[-_SHOWN:]):
+            words = _words(part)
+            for size in sizes:
+                found |= wanted.intersection(_of_size(words, size))
+    return frozenset(found)
+
+
+def _of_size(words: Sequence[str], size: int) -> Iterator[Run]:
+    return zip(*(words[at:] for at in range(size)), strict=False)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(without_hidden(text).casefold())

@@ -1,0 +1,190 @@
+"""JSON edits: one member or element put into a JSON text or taken out of it; every other byte stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from pydantic import JsonValue
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.installing.json_spans import Entry, Span, read_spans
+
+_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/)?")
+_COMMA = re.compile(r"[ \t]*,")
+_INDENT = re.compile(r"\n([ \t]+)\S")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class JsonText:
+    """A JSON text under edit; with `comments` it may have comments and trailing commas, as some hosts read it."""
+
+    def __init__(self, text: str, *, comments: bool) -> None:
+        """Read a text; an empty one is an empty object. Raises BadInput when it is no JSON object."""
+        self._mark, text = (_BYTE_ORDER_MARK, text[1:]) if text.startswith(_BYTE_ORDER_MARK) else ("", text)
+        self._text = text if text.strip() else "{}\n"
+        self._comments = comments
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        unit = _INDENT.search(text)
+        self._unit = unit[1] if unit else "  "
+        self._plain = bool(text.strip()) and "\n" not in text.strip()
+        if not isinstance(self.value, dict):
+            raise BadInput("line 1, column 1: an object {...} is expected")
+
+    @property
+    def text(self) -> str:
+        """Return the text as it is now."""
+        return self._mark + self._text
+
+    @property
+    def value(self) -> JsonValue:
+        """Return what the text says now."""
+        return self._root(()).value
+
+    def set(self, path: Sequence[str], value: JsonValue) -> None:
+        """Give the member at `path` a value; objects on the way to it are made. Raises BadInput for another kind."""
+        span, depth = self._root(path), 0
+        for depth, key in enumerate(path):
+            entry = _member(span, key)
+            if entry is None:
+                break
+            span = entry.span
+            if depth < len(path) - 1 and not isinstance(span.value, dict):
+                raise BadInput(f"'{'.'.join(path[: depth + 1])}' is no object")
+        else:
+            if span.value != value:
+                self._replace(span, value)
+            return
+        for key in reversed(path[depth + 1 :]):
+            value = {key: value}
+        self._add(span, path[depth], value)
+
+    def append(self, path: Sequence[str], value: JsonValue) -> None:
+        """Put an element at the end of the array at `path`, which is made if need be. Raises BadInput."""
+        span = self._find(path)
+        if span is None:
+            self.set(path, [value])
+        elif isinstance(span.value, list):
+            self._add(span, None, value)
+        else:
+            raise BadInput(f"'{'.'.join(path)}' is no array")
+
+    def remove(self, path: Sequence[str]) -> None:
+        """Take out the member at `path`, and the objects around it that it leaves empty."""
+        self._drop(path, lambda entry: entry.key == path[-1])
+
+    def remove_elements(self, path: Sequence[str], chosen: Callable[[JsonValue], bool]) -> None:
+        """Take the chosen elements out of the array at `path`; then what this leaves empty."""
+        while True:
+            span = self._find(path)
+            entry = next((each for each in span.entries if chosen(each.span.value)), None) if span else None
+            if span is None or entry is None or not isinstance(span.value, list):
+                return
+            self._cut(span, entry)
+            if len(span.entries) == 1:
+                self.remove(path)
+
+    def _drop(self, path: Sequence[str], chosen: Callable[[Entry], bool]) -> None:
+        span = self._find(path[:-1])
+        entry = next((each for each in span.entries if chosen(each)), None) if span else None
+        if span is None or entry is None:
+            return
+        self._cut(span, entry)
+        if len(span.entries) == 1 and len(path) > 1:
+            self.remove(path[:-1])
+
+    def _root(self, path: Sequence[str]) -> Span:
+        return read_spans(self._text, path, comments=self._comments)
+
+    def _find(self, path: Sequence[str]) -> Span | None:
+        span = self._root(path)
+        for key in path:
+            entry = _member(span, key)
+            if entry is None:
+                return None
+            span = entry.span
+        return span
+
+    def _replace(self, span: Span, value: JsonValue) -> None:
+        shown = self._shown(value, self._indent_at(span.start))
+        self._text = self._text[: span.start] + shown + self._text[span.end :]
+
+    def _add(self, span: Span, key: str | None, value: JsonValue) -> None:
+        """Put an entry behind the last one, and behind a comment that stands beside that."""
+        outer = self._indent_at(span.start)
+        inner = self._indent_at(span.entries[0].start) if span.entries else outer + self._unit
+        name = "" if key is None else json.dumps(key, ensure_ascii=False) + (":" if self._is_tight else ": ")
+        new = name + self._shown(value, inner)
+        if not span.entries:
+            self._fill(span, new, inner, outer)
+            return
+        last = span.entries[-1].span.end
+        comma = _COMMA.match(self._text, last) if span.trailing_comma else None
+        after = comma.end() if comma else last
+        on_a_line = self._on_a_line(span.entries[-1])
+        rest = _REST_OF_LINE.match(self._text, after) if on_a_line else None
+        at = rest.end() if rest and rest[0].strip() else after
+        gap = f"{self._newline}{inner}" if on_a_line else "" if self._is_tight else " "
+        head = self._text[:last] + ("" if span.trailing_comma else ",") + self._text[last:at]
+        self._text = f"{head}{gap}{new}{',' if span.trailing_comma else ''}{self._text[at:]}"
+
+    def _fill(self, span: Span, new: str, inner: str, outer: str) -> None:
+        """Put an entry into an object or array that has none; a comment in it stays before it."""
+        body = self._text[span.start + 1 : span.end - 1]
+        if self._plain:
+            filled = body.rstrip() + new
+        else:
+            filled = f"{body.rstrip()}{self._newline}{inner}{new}{self._newline}{outer}"
+        self._text = self._text[: span.start + 1] + filled + self._text[span.end - 1 :]
+
+    def _cut(self, span: Span, entry: Entry) -> None:
+        """Take an entry out: its line, its comma, and where it was the last one the comma before it."""
+        at = span.entries.index(entry)
+        before = span.entries[at - 1].span.end if at else span.start + 1
+        start, end = entry.start, entry.span.end
+        comma = None if at == len(span.entries) - 1 and not span.trailing_comma else self._comma_after(end)
+        end = comma if comma is not None else end
+        blank = len(self._text[:start]) - len(self._text[:start].rstrip(" \t\r\n"))
+        start -= min(blank, start - before)
+        head, tail = self._text[:start], self._text[end:]
+        if at and comma is None:
+            # The comma before it was its own.
+            own = self._text.index(",", before) if not span.trailing_comma else -1
+            head = head if own < 0 else head[:own] + head[own + 1 :]
+        if len(span.entries) == 1 and not head[span.start + 1 :].strip():
+            close = len(tail) - len(tail.lstrip(" \t\r\n"))
+            head, tail = head[: span.start + 1], tail[close:]
+        self._text = head + tail
+
+    def _comma_after(self, at: int) -> int | None:
+        found = _COMMA.match(self._text, at)
+        return found.end() if found else None
+
+    def _on_a_line(self, entry: Entry) -> bool:
+        start = self._text.rfind("\n", 0, entry.start)
+        return start >= 0 and not self._text[start : entry.start].strip()
+
+    def _indent_at(self, at: int) -> str:
+        """Return the blanks that the line at this place begins with."""
+        line = self._text[self._text.rfind("\n", 0, at) + 1 : at]
+        return line[: len(line) - len(line.lstrip(" \t"))]
+
+    @property
+    def _is_tight(self) -> bool:
+        return self._plain and '": ' not in self._text and '":' in self._text
+
+    def _shown(self, value: JsonValue, indent: str) -> str:
+        if self._plain:
+            separators = (",", ":") if self._is_tight else (", ", ": ")
+            return json.dumps(value, ensure_ascii=False, separators=separators)
+        shown = json.dumps(value, ensure_ascii=False, indent=self._unit)
+        return shown.replace("\n", self._newline + indent)
+
+
+def _member(span: Span, key: str) -> Entry | None:
+    """Return the member of an object. Raises BadInput when two of them share the key."""
+    found = [entry for entry in span.entries if entry.key == key]
+    if len(found) > 1:
+        raise BadInput(f"the key '{key}' stands there {len(found)} times")
+    return found[0] if found else None

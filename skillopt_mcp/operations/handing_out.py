@@ -1,0 +1,92 @@
+"""Handing out: open calls become work that a host takes, a few at a time, each for a while."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt_mcp.backends.work import kind_of, n_chars, work_of
+from skillopt_mcp.calls.asking import Outstanding
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.results import WorkItem
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.store.leases import Offer, Term
+
+MAX_ITEMS = 16
+DEFAULT_ITEMS = 4
+DEFAULT_CHARS = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much a host takes at once: items (none: it only hands in), and characters of all it is to read for them."""
+
+    items: int = DEFAULT_ITEMS
+    chars: int = DEFAULT_CHARS
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.items <= MAX_ITEMS:
+            raise BadInput(f"max_items {self.items} cannot be handed out at once: ask for 0 to {MAX_ITEMS}")
+        if self.chars < 1:
+            raise BadInput(f"max_chars {self.chars} leaves room for nothing: ask for more")
+
+
+def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: Room) -> list[WorkItem]:
+    """Return work on calls that are in nobody's hands, leased to the session of the caller.
+
+    The order is by chance and tells nothing; all of one batch is done with one version of the skill, or is of one kind.
+    """
+    leases, places, now = workspace.store.leases, workspace.workplaces, workspace.clock()
+    calls = outstanding.calls
+    free = leases.free(sorted(calls, key=lambda call_id: _shuffled(scope, call_id)), now)
+    offers = []
+    for call_id in _batch(free, calls, room):
+        offer = Offer(f"w-{secrets.token_hex(16)}", call_id, _task_id(calls[call_id]))
+        places.make(offer.id, work_of(calls[call_id], offer.id))
+        offers.append(offer)
+    if not offers:
+        return []
+    taken = leases.take(offers, Term(scope, workspace.session, now, now + workspace.lease_s))
+    places.remove({offer.id for offer in offers} - {offer.id for offer in taken})
+    places.sweep()
+    return [WorkItem(work_id=offer.id, folder=str(places.folder(offer.id))) for offer in taken]
+
+
+def told(work: Sequence[WorkItem], job_id: str) -> str:
+    """Return what the host is to do with work."""
+    return (
+        f"For each of these {len(work)} items start a fresh agent that is told its folder and nothing else: it does "
+        "what WORK.md there says and calls submit_work (without files: inspect the work_id). Do not do it yourself, "
+        f"nor look into it. More at the same time: submit_work with job_id {job_id}."
+    )
+
+
+def withdraw(workspace: Workspace, scope: str) -> None:
+    """Take back what of a scope is still in somebody's hands: its verdict is reached."""
+    workspace.workplaces.remove(workspace.store.leases.withdraw(scope))
+
+
+def _shuffled(scope: str, call_id: int) -> bytes:
+    return hashlib.sha256(f"{scope} {call_id}".encode()).digest()
+
+
+def _batch(free: Sequence[int], calls: Mapping[int, Call], room: Room) -> list[int]:
+    if not free or not room.items:
+        return []
+    kind = kind_of(calls[free[0]])
+    chosen, left = list[int](), room.chars
+    for call_id in free:
+        if kind_of(calls[call_id]) != kind:
+            continue
+        left -= n_chars(calls[call_id])
+        if len(chosen) == room.items or (chosen and left < 0):
+            break
+        chosen.append(call_id)
+    return chosen
+
+
+def _task_id(call: Call) -> int | None:
+    return call.request.task.id if isinstance(call.request, Rollout) else None

@@ -1,0 +1,215 @@
+"""Installing: the server, its hooks and its skill in the files of a host, put there and taken out again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.installing.entries import (
+    hook_command,
+    installed_hook,
+    installed_server,
+    server_entry,
+    with_hooks,
+    with_server,
+    without_hooks,
+    without_server,
+)
+from skillopt_mcp.installing.hosts import HOOKED, Places, Scope, Surroundings, host_environment, places
+from skillopt_mcp.operations.capturing import EVENTS
+from skillopt_mcp.operations.host_files import Change, planned, undone
+from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.starting import list_tools
+
+SHIPPED = Path(__file__).resolve().parents[1]
+SKILL = "train-a-skill"
+AGENT = "skillopt-worker.md"
+_PASSING = frozenset({"archive-v0", "builds-v0", "environments-v2"})
+_STEPS = {
+    "claude-code": "Start a new session of Claude Code: /mcp shows the server.",
+    "claude-desktop": "Quit Claude Desktop and start it again.",
+    "codex": "Start a new session of Codex: /mcp shows the server.",
+    "cursor": "Switch the server on in Cursor's settings, under MCP.",
+    "vscode": "Open the file in VS Code and press Start above the server.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to install where: `command` is the program by its absolute path, `arguments` are those of the server."""
+
+    host: str
+    scope: Scope
+    command: str
+    arguments: tuple[str, ...] = ("serve",)
+    store: str | None = None
+    hooks: bool = False
+    skill: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """The changes to make, and what a person should know of what is left as it is."""
+
+    changes: list[Change] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, change: Change | None) -> None:
+        """Add a change, if there is one."""
+        if change:
+            self.changes.append(change)
+
+
+class Changed(BaseModel):
+    """A file that was written, or would be."""
+
+    path: str
+    diff: str
+    backup: str | None = None
+
+
+Status = Literal["installed", "uninstalled", "unchanged", "shown"]
+
+
+class Installed(Result):
+    """What became of an installation; `tools` are those that the server told, started as the host will start it."""
+
+    status: Status
+    host: str
+    scope: Scope
+    files: list[Changed]
+    tools: list[str]
+    notes: list[str]
+
+
+def plan_install(request: Request, around: Surroundings) -> Plan:
+    """Return what installing would change; nothing is written. Raises BadInput when a file cannot be changed safely."""
+    where = _places(request, around)
+    plan = Plan(notes=_passing(request.command))
+    server = server_entry(request.host, request.command, request.arguments)
+    plan.add(planned(where.config, lambda text: with_server(text, where, server)))
+    if request.hooks and where.hooks:
+        line = hook_command(request.command, request.store)
+        plan.add(planned(where.hooks, lambda text: with_hooks(text, EVENTS, line)))
+    for source, target in _shipped(request, where):
+        _ship(plan, source.read_bytes(), target)
+    return plan
+
+
+def plan_uninstall(request: Request, around: Surroundings) -> Plan:
+    """Return what uninstalling would change; nothing is written. Raises BadInput as `plan_install` does."""
+    where = _places(request, around)
+    plan = Plan()
+    plan.add(planned(where.config, lambda text: _without_server(where, text)))
+    if where.hooks:
+        hooks = planned(where.hooks, lambda text: _without_hooks(where, text))
+        if request.hooks:
+            plan.add(hooks)
+        elif hooks:
+            plan.notes.append(f"The hooks in '{where.hooks}' stay: take them out with --hooks.")
+    for source, target in _shipped(request, where):
+        _withdraw(plan, source.read_bytes(), target)
+    return plan
+
+
+def check_server(request: Request, around: Surroundings) -> list[str]:
+    """Return the tools of the server as this host will start it. Raises Refused when it does not work there."""
+    command = [request.command, *request.arguments]
+    return list_tools(command, host_environment(request.host, around), around.project)
+
+
+def apply_plan(plan: Plan) -> list[Changed]:
+    """Write the changes of a plan, in order. Raises Stale or Refused; what was written before that stays."""
+    written = []
+    for change in plan.changes:
+        backup = change.write()
+        if change.after is None and change.path.parent.name == SKILL:
+            _remove_empty(change.path.parent)
+        written.append(Changed(path=str(change.path), diff=change.diff, backup=str(backup) if backup else None))
+    return written
+
+
+def advice(request: Request) -> str:
+    """Return what a person does in the host now."""
+    step = _STEPS[request.host]
+    if request.scope == "project" and request.host in HOOKED:
+        step += " It asks once whether you trust this project's servers."
+    if request.hooks and request.host == "codex":
+        step += " It asks once whether you trust the hooks."
+    return step
+
+
+def _places(request: Request, around: Surroundings) -> Places:
+    where = places(request.host, request.scope, around)
+    if request.hooks and where.hooks is None:
+        raise BadInput(f"{request.host} has no hooks that record a session: leave out --hooks")
+    if request.skill and where.skills is None:
+        raise BadInput(f"{request.host} reads no skill folders: leave out --skill")
+    return where
+
+
+def _passing(command: str) -> list[str]:
+    """Return a warning for a program that lies where a package runner may clear it away."""
+    if _PASSING.isdisjoint(Path(command).parts):
+        return []
+    return [f"'{command}' lies in a cache that may be cleared: install the program for good, and then do this again."]
+
+
+def _without_server(where: Places, text: str) -> str | None:
+    server = installed_server(text, where)
+    if server is None:
+        return text
+    return undone(
+        where.config, text, lambda old: with_server(old, where, server), lambda new: without_server(new, where)
+    )
+
+
+def _without_hooks(where: Places, text: str) -> str | None:
+    line = installed_hook(text, EVENTS)
+    if line is None or where.hooks is None:
+        return text
+    return undone(
+        where.hooks,
+        text,
+        lambda old: with_hooks(old, EVENTS, line),
+        lambda new: without_hooks(new, EVENTS),
+    )
+
+
+def _shipped(request: Request, where: Places) -> Iterator[tuple[Path, Path]]:
+    """Yield each file that comes with the skill, and the place that this host reads it at."""
+    if not request.skill:
+        return
+    if where.skills:
+        yield SHIPPED / "skills" / SKILL / "SKILL.md", where.skills / SKILL / "SKILL.md"
+    if where.agents:
+        yield SHIPPED / "agents" / AGENT, where.agents / AGENT
+
+
+def _ship(plan: Plan, content: bytes, target: Path) -> None:
+    path = Path(os.path.realpath(target))
+    if not path.exists():
+        plan.add(Change(path, None, content))
+    elif path.read_bytes() != content:
+        plan.notes.append(f"'{path}' was trained or edited: it stays. Remove it to get the one that comes with us.")
+
+
+def _withdraw(plan: Plan, content: bytes, target: Path) -> None:
+    path = Path(os.path.realpath(target))
+    if not path.exists():
+        return
+    if path.read_bytes() == content:
+        plan.add(Change(path, content, None))
+    else:
+        plan.notes.append(f"'{path}' was trained or edited: it stays. Remove it yourself if it is not needed.")
+
+
+def _remove_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()

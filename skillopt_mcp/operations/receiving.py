@@ -1,0 +1,145 @@
+"""Receiving: what a host submits for its leases becomes replies: the first one counts, and none is believed further."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from json import JSONDecodeError
+
+from skillopt_mcp import limits
+from skillopt_mcp.backends.redacting import redacted
+from skillopt_mcp.backends.work import ANSWER, SCORE, TOOL_CALLS
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.hosts import host_evaluation
+from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.results import Receipt
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import TOOL_CALL, Message, Reply, storable
+from skillopt_mcp.records.judging import ByHost
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.store.leases import Lease
+
+MAX_REPLIES = 64
+_FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
+_MAX_TOOL_CALLS = 1_000
+_SAID = {
+    "accepted": "",
+    "duplicate": "this work was submitted before; the first reply stays",
+    "late": "somebody else has answered it meanwhile",
+    "withdrawn": "it is not needed any more",
+}
+
+
+def receive(workspace: Workspace, replies: Sequence[object]) -> tuple[list[Receipt], list[str]]:
+    """Return what became of each reply, and the scopes that they belong to, each once. Raises BadInput for too many."""
+    if len(replies) > MAX_REPLIES:
+        raise BadInput(f"{len(replies):,} replies at once, {MAX_REPLIES} are allowed: submit them in parts")
+    receipts, scopes = [], dict[str, None]()
+    for given in replies:
+        receipt, scope = _received(workspace, given)
+        receipts.append(receipt)
+        if scope:
+            scopes[scope] = None
+    return receipts, list(scopes)
+
+
+def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]:
+    fields = given if isinstance(given, Mapping) else {"work_id": given}
+    work_id = fields.get("work_id")
+    if not isinstance(work_id, str):
+        return Receipt(work_id="", status="refused", reason='a reply is {work_id, reply?}: "work_id" is missing'), None
+    lease = workspace.store.leases.find(work_id)
+    if lease is None:
+        shown = shortened(work_id, 80)
+        return Receipt(work_id=shown, status="unknown", reason="nobody was ever given work of this id"), None
+    try:
+        return _answered(workspace, lease, fields), lease.scope
+    except BadInput as error:
+        return Receipt(work_id=work_id, status="refused", reason=shortened(str(error), 300)), lease.scope
+
+
+def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
+    for name in fields:
+        if name not in _FIELDS:
+            raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
+    leases = workspace.store.leases
+    failed = fields.get("failed")
+    if failed is not None:
+        said = workspace.redactor.text(storable(str(failed)[:1000]))
+        missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
+        is_missing = leases.fail(lease.id, missing)
+        workspace.workplaces.remove([lease.id])
+        reason = "it is missing now" if is_missing else "it is handed out again"
+        return Receipt(work_id=lease.id, status="accepted", reason=reason)
+    reply = _reply(workspace, lease, fields) if lease.state == "out" else Reply("", id=lease.call_id)
+    status = leases.answer(lease.id, reply)
+    workspace.workplaces.remove([lease.id])
+    return Receipt(work_id=lease.id, status=status, reason=_SAID[status])
+
+
+def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:
+    """Return the reply to store: what was given, or else left in the folder of the work, without secrets."""
+    task = workspace.store.tasks.get_task(lease.task_id) if lease.task_id is not None else None
+    text = _text(workspace, lease, fields.get("reply"))
+    messages = (*_tool_calls(workspace, lease, fields.get("tool_calls")), *_score(workspace, lease, task, fields))
+    size = len(text) + sum(len(message.content) for message in messages)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(f"the reply has {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: shorten it")
+    reply = Reply(text, tuple(messages), id=lease.call_id)
+    return redacted(workspace.redactor, reply, task)
+
+
+def _text(workspace: Workspace, lease: Lease, given: object) -> str:
+    if given is not None and not isinstance(given, str):
+        given = json.dumps(given, ensure_ascii=False)
+    text = given if given is not None else workspace.workplaces.read(lease.id, ANSWER)
+    if text is None:
+        raise BadInput(f"there is no reply, and no '{ANSWER}' in the folder of the work: write it, or give the reply")
+    if not text.strip():
+        raise BadInput("the reply is empty: give the answer, or say why there is none as failed")
+    return storable(text)
+
+
+def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Message]:
+    """Return the calls of tools that a host says it made, from the reply or the file beside the answer."""
+    if lease.task_id is None:
+        return []
+    if given is None:
+        lines = (workspace.workplaces.read(lease.id, TOOL_CALLS) or "").splitlines()
+        given = [_json(line) for line in lines if line.strip()]
+    if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
+        raise BadInput(f"tool_calls is no list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
+    return [_tool_call(each) for each in given]
+
+
+def _tool_call(value: object) -> Message:
+    name = value.get("name") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(name, str) or not name:
+        raise BadInput("a call of a tool is {name, arguments}: give it as such an object")
+    arguments = value.get("arguments")
+    return Message(TOOL_CALL, storable(json.dumps(arguments if isinstance(arguments, Mapping) else {})), storable(name))
+
+
+def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:
+    """Return what a host thinks of its own attempt, where the task's judge asks it. Raises BadInput elsewhere."""
+    is_asked = task is not None and any(isinstance(leaf, ByHost) for leaf in leaves(task.judge))
+    given = fields.get("score")
+    if not is_asked:
+        if given is not None:
+            raise BadInput("a score is taken from a host only where the task's judge is of kind host: leave it out")
+        return []
+    if given is None:
+        given = _json(workspace.workplaces.read(lease.id, SCORE) or "null")
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise BadInput(f"the judge of this task asks for your own score: give a number from 0 to 1 in '{SCORE}'")
+    return [host_evaluation(given)]
+
+
+def _json(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (JSONDecodeError, RecursionError):
+        raise BadInput(f"{quoted(text[:60])} is no JSON: correct it") from None
+    return value

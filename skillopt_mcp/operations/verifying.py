@@ -1,0 +1,164 @@
+"""Verifying: whether everything that a store holds is what was written, and its verdicts are what they rest on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from pydantic import Field
+
+from skillopt_mcp.errors import BadInput, BadSkill, NotFound, StoreError
+from skillopt_mcp.folders import read_skill
+from skillopt_mcp.gates.recompute import ConfirmInputs, recomputed
+from skillopt_mcp.operations.results import Result
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.soundness import Soundness
+
+SHOWN = 100
+TRIES = 5
+
+
+class Verified(Result):
+    """What was found: `problems` are faults of the store, `notes` are not. `head` is the hash of the last event.
+
+    Whoever keeps `head` elsewhere can tell later, by `holds`, that nothing before it was taken away.
+    """
+
+    store: str
+    problems: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    n_events: int = 0
+    n_decisions: int = 0
+    head: str = ""
+
+
+def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> Verified:
+    """Return whether a store is sound; with `holds`, whether its chain has that hash, too. Reads, and writes nothing.
+
+    `live` compares the skills' files with the last promotions. Raises NotFound when there is no store, StoreError when
+    it cannot be opened at all.
+    """
+    if not path.is_file():
+        raise NotFound(f"there is no store at '{path}': name one with --store")
+    with Store(path) as store:
+        problems = _told(store.room(Soundness).file_problems)
+        if problems:  # what SQLite calls damaged is not worth a closer look
+            return _verified(path, problems, [])
+        problems, n_decisions = _row_problems(store)
+        hashes = [event.hash for event in store.events.walk()]
+        if holds and holds not in hashes:
+            problems.append(f"the chain has no event with the hash '{holds}': what came after it was taken away")
+        found = _verified(path, problems, list(_notes(store, live=live)))
+    return found.model_copy(
+        update={"n_events": len(hashes), "n_decisions": n_decisions, "head": hashes[-1] if hashes else ""}
+    )
+
+
+def _row_problems(store: Store) -> tuple[list[str], int]:
+    """Return what is wrong with the rows, and how many decisions were recomputed.
+
+    What seems wrong is looked at again when others have changed the store meanwhile, for the reads are many.
+    """
+    soundness = store.room(Soundness)
+    for _ in range(TRIES):
+        head, counted = store.events.last(), list[str]()
+        problems = [
+            *_told(soundness.row_problems),
+            *_told(lambda: soundness.chain_problems(store.events)),
+            *_told(functools.partial(_decision_problems, store, counted)),
+            *_told(lambda: _promotion_problems(store)),
+        ]
+        if not problems or store.events.last() == head:
+            break
+    return problems, len(counted)
+
+
+def _told(check: Callable[[], Iterable[str]]) -> list[str]:
+    """Return what a check finds; that it cannot be made is a finding, too."""
+    found: list[str] = []
+    try:
+        found.extend(check())
+    except StoreError as error:
+        found.append(str(error))
+    return found
+
+
+def _verified(path: Path, problems: list[str], notes: list[str]) -> Verified:
+    advice = "Nothing to do."
+    if problems:
+        advice = "Restore the last sound backup: skillopt-mcp restore FILE (what is there now is kept beside it)."
+    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    return Verified(store=str(path), problems=[*problems[:SHOWN], *more], notes=notes, next_step=advice)
+
+
+def _decision_problems(store: Store, counted: list[str]) -> Iterator[str]:
+    after = 0
+    while page := store.decisions.list_decisions(after):
+        for number, decision in page:
+            counted.append(decision.verdict)
+            try:
+                verdict = _recomputed(store, decision)
+            except (BadInput, ValueError) as error:
+                yield f"decision {number} ({decision.gate}) does not recompute: {str(error).splitlines()[0]}"
+                continue
+            if verdict != decision.verdict:
+                yield (
+                    f"decision {number} ({decision.gate}) says {decision.verdict}, but {verdict} follows from its "
+                    "evidence"
+                )
+        after = page[-1][0]
+
+
+def _recomputed(store: Store, decision: Decision) -> str:
+    pairs: list[Pair] = []
+    if decision.gate == GATE:
+        inputs = ConfirmInputs.model_validate_json(decision.inputs)
+        pairs = store.decisions.list_pairs(inputs.confirmation)
+        if inputs.n_pairs > len(pairs):
+            raise BadInput(f"it rests on {inputs.n_pairs} pairs, the store has {len(pairs)}")
+    return recomputed(decision.gate, decision.inputs, pairs)
+
+
+def _promotion_problems(store: Store) -> Iterator[str]:
+    for skill in store.skills.list_skills():
+        changes = store.promotions.list_promotions(skill.id)
+        if changes and changes[0].to_version != skill.best_version:
+            yield f"skill '{skill.name}': its best version is not the one that was promoted last"
+        for change in changes:
+            if change.kind == "promote" and change.verdict == "accept":
+                rests_on = store.decisions.latest(skill.id, GATE, change.from_version, change.to_version)
+                if rests_on is None or rests_on.verdict != "accept":
+                    yield f"promotion {change.id} of '{skill.name}' rests on no accepting decision"
+
+
+def _notes(store: Store, *, live: bool) -> Iterator[str]:
+    n_unsummed = store.room(Soundness).n_unsummed()
+    if n_unsummed:
+        yield f"{n_unsummed:,} rows are from before there were checksums: a change in them would not be noticed"
+    for pending in store.promotions.list_pending():
+        yield f"promotion {pending.id} was cut short: it is finished or undone when the store is used next"
+    if live:
+        yield from chain.from_iterable(_live_notes(store, skill) for skill in store.skills.list_skills())
+
+
+def _live_notes(store: Store, skill: Skill) -> Iterator[str]:
+    changes = store.promotions.list_promotions(skill.id)
+    if not changes:
+        return
+    try:
+        found = read_skill(Path(skill.path)).digest
+    except BadSkill as error:
+        yield f"skill '{skill.name}' cannot be compared with its last promotion: {error}"
+        return
+    left = changes[0].to_version
+    if found != left:
+        yield (
+            f"the live files of '{skill.name}' are version {short(found)}, the last {changes[0].kind} left "
+            f"{short(left)}: somebody has edited them since"
+        )

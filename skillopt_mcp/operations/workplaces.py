@@ -1,0 +1,118 @@
+"""Workplaces: the private folders in which a host does its work, and what it left there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from skillopt_mcp import limits
+from skillopt_mcp.backends.agents.working_copy import Unusable, write_inside
+from skillopt_mcp.backends.work import ORDER, TASK_FOLDER, Work
+from skillopt_mcp.errors import BadInput, StoreError
+from skillopt_mcp.prompts.rendering import fence
+
+FOLDER_VARIABLE = "SKILLOPT_WORK"
+# The same for every file, so that no time tells which version is the younger one.
+_TIME = 1_000_000_000
+_STALE_S = 86_400.0
+
+
+class Workplaces:
+    """The folder of work of one store: a folder per lease, named by it, which only this user can open."""
+
+    def __init__(self, store_path: Path, environ: Mapping[str, str]) -> None:
+        base = environ.get(FOLDER_VARIABLE)
+        outer = Path(base) if base else Path(tempfile.gettempdir()) / f"skillopt-work-{os.geteuid()}"
+        self.root = outer / hashlib.sha256(os.fsencode(store_path.resolve())).hexdigest()[:12]
+
+    def folder(self, lease_id: str) -> Path:
+        """Return the folder of a lease, whether it is there or not."""
+        return self.root / lease_id
+
+    def make(self, lease_id: str, work: Work) -> Path:
+        """Return the new folder of a lease with all that belongs to the work. Raises StoreError, BadInput."""
+        folder = self.folder(lease_id)
+        try:
+            _make_private(self.root.parent)
+            _make_private(self.root)
+            folder.mkdir(mode=0o700)
+            (folder / TASK_FOLDER).mkdir()
+            (folder / ORDER).write_bytes(work.order.encode("utf-8", "replace"))
+            for file in work.files:
+                write_inside(folder, file.path, file.content, executable=file.executable)
+            for inner, folders, files in os.walk(folder):
+                for name in (*folders, *files, "."):
+                    os.utime(os.path.join(inner, name), (_TIME, _TIME))
+        except Unusable as reason:
+            self.remove([lease_id])
+            raise BadInput(str(reason)) from None
+        except OSError as error:
+            self.remove([lease_id])
+            raise StoreError(
+                f"the work folder '{folder}' cannot be made ({error.strerror}): free or name a folder with "
+                f"{FOLDER_VARIABLE}"
+            ) from error
+        return folder
+
+    def read(self, lease_id: str, name: str) -> str | None:
+        """Return a text that was left in a folder, None when there is none. Raises BadInput when it cannot be used."""
+        try:
+            opened = os.open(self.folder(lease_id) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise BadInput(
+                f"'{name}' of the work cannot be read ({error.strerror}): write it as a plain file"
+            ) from None
+        with open(opened, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"'{name}' of the work is no plain file: write it as one")
+            content = file.read(limits.TRAJECTORY_CHARACTERS + 1)
+        if len(content) > limits.TRAJECTORY_CHARACTERS:
+            raise BadInput(
+                f"'{name}' of the work has more than {limits.TRAJECTORY_CHARACTERS:,} bytes: make it shorter"
+            )
+        return content.decode("utf-8", "replace")
+
+    def text(self, lease_id: str) -> str:
+        """Return all that lies in a folder as one text, the order first. Raises StoreError when it is gone."""
+        folder = self.folder(lease_id)
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        if folder / ORDER not in paths:
+            raise StoreError(f"the work folder '{folder}' is gone: take the work anew, with submit_work")
+        paths.sort(key=lambda path: path != folder / ORDER)
+        return "\n\n".join(f"## {path.relative_to(folder)}\n\n{fence(_content(path))}" for path in paths)
+
+    def remove(self, lease_ids: Iterable[str]) -> None:
+        """Remove the folders of these leases, as far as they are there."""
+        for lease_id in lease_ids:
+            with suppress(OSError):
+                shutil.rmtree(self.folder(lease_id))
+
+    def sweep(self) -> None:
+        """Remove what has lain here for a day: a process died before it could."""
+        now = time.time()
+        with suppress(OSError), os.scandir(self.root) as entries:
+            old = [entry.name for entry in entries if now - entry.stat(follow_symlinks=False).st_ctime > _STALE_S]
+            self.remove(old)
+
+
+def _content(path: Path) -> str:
+    return path.read_bytes()[: limits.FILE_BYTES].decode("utf-8", "replace")
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only this user can open. Raises StoreError when another one has taken its place."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise StoreError(
+            f"'{folder}' is not a folder of this user's alone: remove it, or name one with {FOLDER_VARIABLE}"
+        )

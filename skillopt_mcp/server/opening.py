@@ -1,0 +1,33 @@
+"""Opening: the server of a setup; what stands behind it is imported and opened when it is first needed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from skillopt_mcp.server.app import Rooms, SkillOptServer, build_server
+from skillopt_mcp.server.setup import Setup
+
+
+def open_server(setup: Setup) -> SkillOptServer:
+    """Return the server of `setup`."""
+    lock = threading.Lock()
+    opened: list[Rooms] = []
+
+    def rooms() -> Rooms:
+        with lock:
+            if not opened:
+                from skillopt_mcp.server.rooms import open_rooms  # noqa: PLC0415
+
+                opened.append(open_rooms(setup))
+            return opened[0]
+
+    server = build_server(
+        lambda: rooms().tools,
+        lambda: rooms().library,
+        lambda: rooms().desk,
+        require_approval=setup.require_approval,
+    )
+    # After the SDK has set up a logging of its own.
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+    return server

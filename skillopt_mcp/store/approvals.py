@@ -1,0 +1,52 @@
+"""Approvals at rest: what a person agreed to, once, and whether it has been used since."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pool import Pool
+
+_CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
+_UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
+
+
+class Approvals:
+    """Table approval."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def add_approval(self, new: Approval) -> None:
+        """Store that a person agreed to a change."""
+        with self._pool.write() as connection:
+            cursor = connection.execute(
+                "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, given_by)"
+                " values (?, ?, ?, ?, ?, ?, ?)",
+                [*_change(new), new.findings_digest, new.evidence, new.given_by],
+            )
+            append(connection, "approval_given", int(cursor.lastrowid or 0), skill=new.skill_id, what=new.kind)
+
+    def find_unused(self, wanted: Approval) -> tuple[int, str] | None:
+        """Return the id and the giver of an unused approval of exactly this change, or None."""
+        row = self._pool.row(
+            f"select id, given_by from approval where {_CHANGE} and findings = ? and evidence = ? and {_UNUSED}"
+            " order by id limit 1",
+            [*_change(wanted), wanted.findings_digest, wanted.evidence],
+        )
+        return (cast(int, row[0]), str(row[1])) if row else None
+
+    def withdraw(self, given: Approval) -> int:
+        """Take back every unused approval of a change, whatever it was shown with; return how many there were."""
+        where = f"where {_CHANGE} and {_UNUSED}"
+        with self._pool.write() as connection:
+            taken = connection.execute(f"select id from approval {where}", _change(given)).fetchall()
+            connection.execute(f"delete from approval {where}", _change(given))
+            for [approval_id] in taken:
+                append(connection, "approval_withdrawn", approval_id, skill=given.skill_id)
+        return len(taken)
+
+
+def _change(approval: Approval) -> list[str | int]:
+    return [approval.skill_id, approval.kind, approval.from_version, approval.to_version]

@@ -1,0 +1,285 @@
+"""Histories at rest: all that a store knows of one skill, and what is taken in of another store's, all or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from skillopt_mcp.records.calls import Message, messages_json, parse_messages
+from skillopt_mcp.records.candidates import NewCandidate
+from skillopt_mcp.records.histories import Told, TrajectoryLine
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.store.candidates import insert_candidate
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.skills import add_version
+from skillopt_mcp.store.sums import row_sum
+from skillopt_mcp.store.tasks import insert_task, note_added
+
+FINAL = ("accept", "reject")
+_PAGE = 200
+_TRAJECTORY = (
+    "select id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at"
+    " from trajectory where skill_id = ? and id > ? order by id limit ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewHistory:
+    """What a history brings, checked: versions (parent, files), tasks, attempts, candidates, and what only tells."""
+
+    sha256: str
+    versions: Sequence[tuple[str | None, SkillFiles]]
+    tasks: Sequence[NewTask]
+    trajectories: Sequence[TrajectoryLine]
+    candidates: Sequence[NewCandidate]
+    told: Sequence[Told]
+
+
+@dataclass(slots=True)
+class Taken:
+    """How much of each kind was new, and in words what of it contradicts what is there."""
+
+    versions: int = 0
+    tasks: int = 0
+    trajectories: int = 0
+    candidates: int = 0
+    told: int = 0
+    conflicts: list[str] = field(default_factory=list)
+
+    @property
+    def n_new(self) -> int:
+        """Return how much was new in all."""
+        return self.versions + self.tasks + self.trajectories + self.candidates + self.told
+
+
+class Histories:
+    """Tables imported and archive; and of the others what a history tells."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def list_versions(self, skill_id: int) -> list[tuple[str, str | None]]:
+        """Return the versions of a skill as (id, parent), the oldest first."""
+        rows = self._pool.rows(
+            "select id, parent_id from version where skill_id = ? order by created_at, parent_id is not null, id",
+            [skill_id],
+        )
+        return [(str(version), cast(str | None, parent)) for version, parent in rows]
+
+    def walk_trajectories(self, skill_id: int) -> Iterator[TrajectoryLine]:
+        """Yield the attempts of a skill, the oldest first."""
+        after = 0
+        while page := self._pool.rows(_TRAJECTORY, [skill_id, after, _PAGE]):
+            yield from (_trajectory(row[1:]) for row in page)
+            after = cast(int, page[-1][0])
+
+    def list_candidate_ids(self, skill_id: int) -> list[str]:
+        """Return the ids of all candidates of a skill, those of single steps too, the oldest first."""
+        rows = self._pool.rows("select id from candidate where skill_id = ? order by rowid", [skill_id])
+        return [str(row[0]) for row in rows]
+
+    def list_told(self, skill_id: int) -> list[Told]:
+        """Return what a history only tells of a skill: its own, and what it took in from other stores."""
+        found = [
+            Told.model_validate({"what": what, "content": dict(zip(names.split(), row, strict=True))})
+            for what, (names, sql) in _TOLD.items()
+            for row in self._pool.rows(sql, [skill_id])
+        ]
+        return found + self.list_archived(skill_id)
+
+    def list_archived(self, skill_id: int) -> list[Told]:
+        """Return what was taken in from other stores and only tells."""
+        rows = self._pool.rows("select kind, content from archive where skill_id = ? order by id", [skill_id])
+        return [Told.model_validate({"what": what, "content": json.loads(str(content))}) for what, content in rows]
+
+    def add(self, skill_id: int, new: NewHistory, *, keep_mine: bool) -> Taken:
+        """Take a history in, in one transaction; what is there stays. With conflicts, nothing unless `keep_mine`.
+
+        What only tells is archived: nothing in it is ever a verdict, a permission or a version that was live here.
+        """
+        taken = Taken()
+        with self._pool.write() as connection:
+            tasks = _new_tasks(connection, skill_id, new.tasks, taken)
+            trajectories = _new_trajectories(connection, skill_id, new.trajectories, taken)
+            told = _new_told(connection, skill_id, new.told, taken)
+            if taken.conflicts and not keep_mine:
+                return Taken(conflicts=taken.conflicts)
+            for parent, files in new.versions:
+                taken.versions += add_version(connection, skill_id, files, parent_id=parent, origin="edited")
+            for made in new.candidates:
+                taken.candidates += insert_candidate(connection, made)
+            for task in tasks:
+                insert_task(connection, skill_id, task, task.split or "train")
+            note_added(connection, skill_id, len(tasks))
+            taken.tasks, taken.trajectories, taken.told = len(tasks), len(trajectories), len(told)
+            if taken.n_new:
+                _insert(connection, (skill_id, new.sha256), trajectories, told)
+        return taken
+
+
+def _insert(
+    connection: Connection, of: tuple[int, str], trajectories: Sequence[TrajectoryLine], told: Sequence[tuple[str, str]]
+) -> None:
+    """Store attempts and archived lines under the import that brought them, and record it."""
+    connection.execute("insert into imported(skill_id, sha256) values (?, ?) on conflict do nothing", of)
+    sql = "select id from imported where skill_id = ? and sha256 = ?"
+    [imported_id] = connection.execute(sql, of).fetchone()
+    for line in trajectories:
+        values = (of[0], *_values(line), imported_id)
+        connection.execute(
+            "insert into trajectory(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason,"
+            " messages, created_at, imported_id, sum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, row_sum(*values)),
+        )
+    connection.executemany(
+        "insert into archive(skill_id, imported_id, kind, sha256, content) values (?, ?, ?, ?, ?)",
+        [(of[0], imported_id, what, _sha256(content), content) for what, content in told],
+    )
+    append(connection, "skill_imported", imported_id, skill=of[0], sha256=of[1])
+
+
+def _new_tasks(connection: Connection, skill_id: int, tasks: Sequence[NewTask], taken: Taken) -> list[NewTask]:
+    rows = connection.execute("select digest, name, split from task where skill_id = ?", [skill_id]).fetchall()
+    splits = {digest: (name, split) for digest, name, split in rows}
+    names = {name for _, name, _ in rows}
+    found = []
+    for task in tasks:
+        name = task.name or f"task-{task.digest[:8]}"
+        held = splits.get(task.digest)
+        if held is None and name in names:
+            taken.conflicts.append(f"task '{name}': another task has that id here")
+        elif held is None:
+            found.append(task)
+            splits[task.digest] = (name, task.split)
+            names.add(name)
+        elif held[1] != task.split:
+            taken.conflicts.append(f"task '{held[0]}': its split is {held[1]} here, {task.split} in the file")
+    return found
+
+
+def _new_trajectories(
+    connection: Connection, skill_id: int, lines: Sequence[TrajectoryLine], taken: Taken
+) -> list[TrajectoryLine]:
+    placed: dict[tuple[str, int], str] = {}
+    loose: set[str] = set()
+    for row in connection.execute(_TRAJECTORY, [skill_id, 0, -1]):
+        line = _trajectory(row[1:])
+        _note(line, placed, loose)
+    found = []
+    for line in lines:
+        if line.session_id is not None and line.position is not None:
+            there = placed.get((line.session_id, line.position))
+            if there is not None:
+                if there != _same(line):
+                    taken.conflicts.append(f"attempt {line.position} of session '{line.session_id}': another is here")
+                continue
+        elif _same(line) in loose:
+            continue
+        found.append(line)
+        _note(line, placed, loose)
+    return found
+
+
+def _note(line: TrajectoryLine, placed: dict[tuple[str, int], str], loose: set[str]) -> None:
+    if line.session_id is not None and line.position is not None:
+        placed[line.session_id, line.position] = _same(line)
+    else:
+        loose.add(_same(line))
+
+
+def _same(line: TrajectoryLine) -> str:
+    return _sha256(line.model_dump_json())
+
+
+def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken: Taken) -> list[tuple[str, str]]:
+    """Return the lines that are not archived yet, as (what, json); this store's own are none of them."""
+    verdicts: dict[tuple[str, str], str] = {}
+    sql = "select base_version, version_id, verdict from decision where skill_id = ? and gate = 'confirm' order by id"
+    for base, version, verdict in connection.execute(sql, [skill_id]):
+        verdicts[base, version] = verdict
+    rows = connection.execute("select kind, sha256 from archive where skill_id = ?", [skill_id]).fetchall()
+    held = {(kind, sha256) for kind, sha256 in rows}
+    for what, (names, query) in _TOLD.items():
+        own = connection.execute(query, [skill_id]).fetchall()
+        held |= {(what, _sha256(_json(dict(zip(names.split(), row, strict=True))))) for row in own}
+    found: list[tuple[str, str]] = []
+    for line in told:
+        content = _json(line.content)
+        key = (line.what, _sha256(content))
+        if key in held:
+            continue
+        held.add(key)
+        found.append((line.what, content))
+        if line.what == "decision" and line.content.get("gate") == "confirm":
+            base, version = str(line.content.get("base_version")), str(line.content.get("version_id"))
+            here, there = verdicts.get((base, version)), line.content.get("verdict")
+            if here in FINAL and there in FINAL and here != there:
+                taken.conflicts.append(f"version {version[:12]}: its verdict is {here} here, {there} in the file")
+    return found
+
+
+def _trajectory(row: Row) -> TrajectoryLine:
+    version, session, position, prompt, answer, hard, soft, reason, messages, created = row
+    parsed = parse_messages(str(messages))
+    told = [(m.role, m.content) if m.name is None else (m.role, m.content, m.name) for m in parsed]
+    return TrajectoryLine.model_construct(
+        kind="trajectory", version_id=str(version), session_id=cast(str | None, session),
+        position=cast(int | None, position), prompt=str(prompt), answer=str(answer),
+        hard=None if hard is None else bool(hard), soft=cast(float | None, soft), reason=str(reason),
+        messages=tuple(told), created_at=str(created),
+    )  # fmt: skip
+
+
+def _values(line: TrajectoryLine) -> tuple[str | int | float | None, ...]:
+    messages = messages_json([Message(*message) for message in line.messages])
+    return (
+        line.version_id, line.session_id, line.position, line.prompt, line.answer,
+        None if line.hard is None else int(line.hard), line.soft, line.reason, messages, line.created_at,
+    )  # fmt: skip
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_TOLD = {
+    "decision": (
+        "gate base_version version_id scope verdict reason inputs created_at",
+        "select gate, base_version, version_id, scope, verdict, reason, inputs, created_at"
+        " from decision where skill_id = ? order by id",
+    ),
+    "test": (
+        "id base_version version_id j alpha backend created_at tasks pairs",
+        "select id, base_version, version_id, j, alpha, backend, created_at,"
+        " (select json_group_array(t.digest) from json_each(confirmation.tasks) join task t on t.id = value),"
+        " (select json_group_array(json_array(t.digest, base, candidate)) from (select * from pair"
+        " where confirmation_id = confirmation.id order by n) join task t on t.id = task_id)"
+        " from confirmation where skill_id = ? order by j",
+    ),
+    "promotion": (
+        "kind from_version to_version state verdict consent created_at",
+        "select kind, from_version, to_version, state, verdict, consent, created_at"
+        " from promotion where skill_id = ? order by id",
+    ),
+    "run": (
+        "id base_version config target optimizer judge status result created_at",
+        "select id, base_version, config, target, optimizer, judge, status, result, created_at"
+        " from run where skill_id = ? order by rowid",
+    ),
+    "event": (
+        "seq kind content prev_hash hash",
+        "select seq, kind, content, prev_hash, hash from event where json_extract(content, '$.skill') = ?1"
+        " or kind in ('skill_tracked', 'skill_edited', 'permission_set', 'permission_withdrawn')"
+        " and json_extract(content, '$.key[0]') = ?1 order by seq",
+    ),
+}

@@ -1,0 +1,183 @@
+"""Leases at rest: calls handed to a host for a while, which one answer ends, and what sessions have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, TypeVar, cast
+
+from skillopt_mcp.records.calls import Reply, Role
+from skillopt_mcp.store.calls import insert_reply
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.pool import Pool, Row
+
+LeaseState = Literal["out", "answered", "failed", "withdrawn"]
+Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
+MAX_FAILURES = 3
+_CHUNK = 400
+T = TypeVar("T")
+
+
+class Lease(NamedTuple):
+    """A call in the hands of a host: `id` is a secret that only its taker knows, times are seconds since 1970."""
+
+    id: str
+    call_id: int
+    scope: str
+    task_id: int | None
+    session: str
+    expires_at: float
+    state: LeaseState
+    role: Role
+
+
+class Offer(NamedTuple):
+    """A call that is to be leased under a new id."""
+
+    id: str
+    call_id: int
+    task_id: int | None
+
+
+class Term(NamedTuple):
+    """Who takes leases, for which scope, from when to when (seconds since 1970)."""
+
+    scope: str
+    session: str
+    taken_at: float
+    expires_at: float
+
+
+class Leases:
+    """Tables lease and exposure."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def open_ids(self, keys: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the ids of those calls that are in the store, answered or not."""
+        found: dict[bytes, int] = {}
+        for chunk in _chunks(keys):
+            rows = self._pool.rows(f"select key, id from call where key in ({_marks(chunk)})", chunk)
+            found |= {cast(bytes, key): cast(int, call_id) for key, call_id in rows}
+        return found
+
+    def free(self, call_ids: Sequence[int], now: float) -> list[int]:
+        """Return those of the calls, in their order, that have no reply and are in nobody's hands."""
+        taken: set[int] = set()
+        for chunk in _chunks(call_ids):
+            rows = self._pool.rows(f"select id from call where id in ({_marks(chunk)}) and {_IS_TAKEN}", [*chunk, now])
+            taken |= {cast(int, call_id) for (call_id,) in rows}
+        return [call_id for call_id in call_ids if call_id not in taken]
+
+    def unanswered(self, call_ids: Sequence[int]) -> int:
+        """Return how many of the calls have no reply."""
+        n_answered = 0
+        for chunk in _chunks(call_ids):
+            [row] = self._pool.rows(f"select count(*) from reply where call_id in ({_marks(chunk)})", chunk)
+            n_answered += cast(int, row[0])
+        return len(call_ids) - n_answered
+
+    def take(self, offers: Sequence[Offer], term: Term) -> list[Offer]:
+        """Return those of the offers that were leased: what somebody took or answered meanwhile is left out."""
+        with self._pool.write() as connection:
+            return [offer for offer in offers if _take(connection, offer, term)]
+
+    def find(self, lease_id: str) -> Lease | None:
+        """Return a lease, None when nobody was ever given one of that id."""
+        row = self._pool.row(f"{_LEASE} where l.id = ?", [lease_id])
+        return _lease(row) if row else None
+
+    def list_of(self, scope: str) -> list[Lease]:
+        """Return every lease of a scope, in the order in which they were taken."""
+        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? order by l.rowid", [scope])]
+
+    def answer(self, lease_id: str, reply: Reply) -> Answered:
+        """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays."""
+        with self._pool.write() as connection:
+            [state] = connection.execute("select state from lease where id = ?", [lease_id]).fetchone()
+            if state == "answered":
+                return "duplicate"
+            if state == "withdrawn":
+                return "withdrawn"
+            if not insert_reply(connection, reply):
+                return "late"
+            connection.execute("update lease set state = 'answered' where id = ?", [lease_id])
+        return "accepted"
+
+    def fail(self, lease_id: str, missing: Reply) -> bool:
+        """End a lease without an answer; return whether its call has failed so often that it is missing now."""
+        with self._pool.write() as connection:
+            changed = connection.execute("update lease set state = 'failed' where id = ? and state = 'out'", [lease_id])
+            [n_failed] = connection.execute(
+                "select count(*) from lease where call_id = ? and state = 'failed'", [missing.id]
+            ).fetchone()
+            return bool(changed.rowcount) and n_failed >= MAX_FAILURES and insert_reply(connection, missing)
+
+    def withdraw(self, scope: str) -> list[str]:
+        """End the leases of a scope that are out; return the ids of all of its leases."""
+        with self._pool.write() as connection:
+            connection.execute("update lease set state = 'withdrawn' where scope = ? and state = 'out'", [scope])
+            return [str(row[0]) for row in connection.execute("select id from lease where scope = ?", [scope])]
+
+    def expose(self, skill_id: int, digests: Iterable[str], session: str) -> None:
+        """Note that a session knows the tasks of a skill that have these digests."""
+        with self._pool.write() as connection:
+            connection.executemany(
+                "insert into exposure(task_id, session) select id, ? from task where skill_id = ? and digest = ?"
+                " on conflict do nothing",
+                [(session, skill_id, digest) for digest in digests],
+            )
+
+    def exposed(self, scope: str) -> bool:
+        """Return whether a session that answered for a scope knew a task that it was given there."""
+        return self._pool.row(_EXPOSED, [scope]) is not None
+
+    def is_answered(self, scope: str) -> bool:
+        """Return whether a host answered any call of a scope."""
+        row = self._pool.row("select 1 from lease where scope = ? and state = 'answered' limit 1", [scope])
+        return row is not None
+
+
+_LEASE = (
+    "select l.id, l.call_id, l.scope, l.task_id, l.session, l.expires_at, l.state, c.role"
+    " from lease l join call c on c.id = l.call_id"
+)
+_IS_TAKEN = (
+    "(exists (select 1 from reply where call_id = call.id)"
+    " or exists (select 1 from lease where call_id = call.id and state = 'out' and expires_at > ?))"
+)
+# A session knows a task that it added, or recorded an attempt at.
+_EXPOSED = (
+    "select 1 from lease l where l.scope = ? and l.state = 'answered' and ("
+    "exists (select 1 from exposure e where e.task_id = l.task_id and e.session = l.session)"
+    " or exists (select 1 from task k join trajectory t on t.skill_id = k.skill_id"
+    " where k.id = l.task_id and t.session_id = l.session and trim(t.prompt) = trim(k.prompt))) limit 1"
+)
+
+
+def _take(connection: Connection, offer: Offer, term: Term) -> bool:
+    free = f"select 1 from call where id = ? and not {_IS_TAKEN}"
+    if connection.execute(free, [offer.call_id, term.taken_at]).fetchone() is None:
+        return False
+    connection.execute(
+        "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
+        " values (?, ?, ?, ?, ?, ?, ?, 'out')",
+        [offer.id, offer.call_id, term.scope, offer.task_id, term.session, term.taken_at, term.expires_at],
+    )
+    return True
+
+
+def _lease(row: Row) -> Lease:
+    lease_id, call_id, scope, task_id, session, expires_at, state, role = row
+    return Lease(
+        str(lease_id), cast(int, call_id), str(scope), cast(int | None, task_id), str(session),
+        cast(float, expires_at), cast(LeaseState, state), cast(Role, role),
+    )  # fmt: skip
+
+
+def _chunks(values: Sequence[T]) -> list[Sequence[T]]:
+    return [values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))

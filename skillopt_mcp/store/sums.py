@@ -1,0 +1,30 @@
+"""Sums: a checksum per row of the tables whose rows are too large, or too many, to stand in an index as well."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+SUMMED: dict[str, tuple[str, str | int]] = {
+    "blob": ("sha256", ""), "trajectory": ("id", 0), "call": ("id", 0), "reply": ("call_id", 0), "trial": ("id", 0),
+    "budget": ("id", ""),
+}  # fmt: skip
+"""The tables with a column `sum`: the key of each, and what is below all keys. It covers all others but `id`."""
+
+Value = str | int | float | bytes | None
+
+
+def row_sum(*values: Value) -> int:
+    """Return the CRC-32 of a row's values; 1 and 1.0 are one value, as they are in a column of type real."""
+    return zlib.crc32("\x1f".join([value if value.__class__ is str else _text(value) for value in values]).encode())
+
+
+def is_summed(row: Sequence[Value]) -> bool:
+    """Return whether the last value of a row is the sum of those before it, or it has none."""
+    return row[-1] is None or row[-1] == row_sum(*row[:-1])
+
+
+def _text(value: Value) -> str:
+    if value is None or value != value:  # SQLite keeps what is not a number as null
+        return ""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value + 0.0)  # type: ignore[operator]

@@ -1,0 +1,147 @@
+"""Dialects: how each host writes its sessions: which lines count, where a person speaks, and what a turn holds."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from pydantic import Field, JsonValue
+
+from skillopt_mcp.backends.agents.claude_events import read_claude
+from skillopt_mcp.backends.agents.codex_session import read_session
+from skillopt_mcp.backends.agents.telling import Event, Told, parsed
+
+# Hosts speak to the model in the person's name; they put what they say between such tags.
+_BY_THE_HOST = re.compile(r"\s*(?:<(?!command-)[a-z][a-z0-9_-]*>|Caveat: |# AGENTS\.md instructions)")
+_COMMAND = re.compile(r"<command-name>/?([^<]+)</command-name>")
+_ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>", re.DOTALL)
+_INTERRUPTED = "[Request interrupted by user"
+
+
+class Said(Event):
+    """What a line says when it is a person who speaks: `folder` is the working folder, where the line names it."""
+
+    text: str
+    folder: str = ""
+
+
+class Dialect(Protocol):
+    """How one host writes."""
+
+    def keeps(self, line: bytes) -> bool:
+        """Return whether a line may hold a message; cheap, and sometimes wrong in saying yes."""
+        ...
+
+    def said(self, line: bytes) -> Said | None:
+        """Return what a person says in a kept line that begins a turn, None for all others."""
+        ...
+
+    def folder(self, line: bytes) -> str | None:
+        """Return the working folder that a line sets for what follows."""
+        ...
+
+    def read(self, lines: str) -> Told:
+        """Return the messages of a turn."""
+        ...
+
+
+class _Content(Event):
+    content: JsonValue = None
+
+
+class _ClaudeLine(Event):
+    message: _Content = _Content()
+    cwd: str = ""
+    meta: bool = Field(default=False, alias="isMeta")
+    summary: bool = Field(default=False, alias="isCompactSummary")
+
+
+class Claude:
+    """Claude Code: a line is a message, and an answer of a tool is one of the user's."""
+
+    def keeps(self, line: bytes) -> bool:
+        """Return whether the line is a message of the user or the assistant."""
+        return b'"type":"assistant"' in line or b'"type":"user"' in line
+
+    def said(self, line: bytes) -> Said | None:
+        """Return what a person typed."""
+        if b'"type":"user"' not in line or b'"type":"tool_result"' in line:
+            return None
+        row = parsed(line.decode("utf-8", "replace"), _ClaudeLine)
+        if row is None or row.meta or row.summary:
+            return None
+        text = _text(row.message.content)
+        command = _COMMAND.search(text)
+        if command:
+            arguments = _ARGUMENTS.search(text)
+            text = f"/{command[1]} {arguments[1] if arguments else ''}".strip()
+        elif not text.strip() or _BY_THE_HOST.match(text) or text.startswith(_INTERRUPTED):
+            return None
+        return Said(text=text, folder=row.cwd)
+
+    def folder(self, line: bytes) -> str | None:
+        """Return None: every message of a person names it."""
+        return None
+
+    def read(self, lines: str) -> Told:
+        """Return the messages of a turn."""
+        return read_claude(lines)
+
+
+class _Item(Event):
+    type: str = ""
+    content: JsonValue = None
+
+
+class _CodexPayload(Event):
+    type: str = ""
+    message: str = ""
+    cwd: str = ""
+    item: _Item = _Item()
+
+
+class _CodexLine(Event):
+    payload: _CodexPayload = _CodexPayload()
+
+
+class Codex:
+    """Codex: a line is an event with a payload; what a person typed is an event of its own."""
+
+    def keeps(self, line: bytes) -> bool:
+        """Return whether the line is a message, a call, an answer of a tool, or what a person typed."""
+        return b'"response_item"' in line or b'"UserMessage"' in line or b'"user_message"' in line
+
+    def said(self, line: bytes) -> Said | None:
+        """Return what a person typed."""
+        if b'"UserMessage"' not in line and b'"user_message"' not in line:
+            return None
+        row = parsed(line.decode("utf-8", "replace"), _CodexLine)
+        if row is None or not (row.payload.type == "user_message" or row.payload.item.type == "UserMessage"):
+            return None
+        text = row.payload.message or _text(row.payload.item.content)
+        return None if not text.strip() or _BY_THE_HOST.match(text) else Said(text=text)
+
+    def folder(self, line: bytes) -> str | None:
+        """Return the folder that a session or a turn begins in."""
+        if b'"session_meta"' not in line and b'"turn_context"' not in line:
+            return None
+        row = parsed(line.decode("utf-8", "replace"), _CodexLine)
+        return (row.payload.cwd or None) if row else None
+
+    def read(self, lines: str) -> Told:
+        """Return the messages of a turn."""
+        return read_session(lines)
+
+
+def dialect_of(line: bytes) -> Dialect:
+    """Return the dialect of a file by its first line."""
+    return Codex() if b'"payload"' in line else Claude()
+
+
+def _text(content: JsonValue) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,107 @@
+"""Clerk: a skill and a script of answers, by which a whole replay through any backend decides the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from sqlite_utils.utils import sqlite3
+
+from skillopt_mcp.backends.api.messages import ROLLOUT
+from skillopt_mcp.backends.batches import Patience
+from skillopt_mcp.backends.scripted import Rule
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
+
+RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two", "three")]
+CONFIG = Config(epochs=2, batch=12, minibatch=4, max_pairs=60, slow_update=False, meta_skill=False)
+
+
+def patch(rule: str, **more: object) -> str:
+    return json.dumps({"reasoning": "it failed", "edits": [{"op": "append", "content": f"- {rule}"}], **more})
+
+
+def teaching(**more: object) -> list[dict[str, object]]:
+    """Return rules that answer with the first lesson that is not in the evidence yet; the third does harm."""
+    known = [{"match": RULES[n], "reply": patch(RULES[n + 1], **more)} for n in (1, 0)]
+    return [*known, {"reply": patch(RULES[0], **more)}]
+
+
+SCRIPT = {
+    "rollout": [
+        {"match": RULES[2], "reply": "wrong"},
+        *({"match": [rule, f"kind {rule.split()[1][:-1]}"], "reply": "right"} for rule in RULES[:2]),
+        {"reply": "wrong"},
+    ],
+    "reflect": teaching(),
+    "merge": teaching(merged_from=[[1, 2]]),
+    "rank": [{"reply": '{"reasoning": "", "ranking": [1]}'}],
+}
+
+
+class Asked(Protocol):
+    """What a model was sent."""
+
+    @property
+    def system(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+
+
+def stage_of(request: Asked) -> str:
+    if request.system.startswith(ROLLOUT):
+        return "rollout"
+    marks = {"merge": "merged_from", "rank": '"ranking"'}
+    return next((stage for stage, mark in marks.items() if mark in request.system), "reflect")
+
+
+def answer(n: int, request: Asked) -> str:
+    text = f"{request.system}\n{request.user}"
+    rules = [Rule.model_validate(rule) for rule in SCRIPT[stage_of(request)]]
+    return next(rule.reply for rule in rules if rule.matches(text))
+
+
+@contextmanager
+def workspace(folder: Path, spec: str, batch: Patience | None = None, caps: Caps = NO_CAPS) -> Iterator[Workspace]:
+    """Open a store with a skill to train, whose calls are the same whatever the backend is."""
+    skill = folder / "skills" / "clerk"
+    skill.mkdir(parents=True, exist_ok=True)
+    (skill / "SKILL.md").write_text("---\nname: clerk\ndescription: Does things.\n---\n# Clerk\n\n- Do things.\n")
+    path = folder / "store" / "s.db"
+    with Workspace(path, target=spec, optimizer=spec, project=folder, batch=batch, caps=caps) as made:
+        judge = {"kind": "exact", "expected": "right"}
+        prompts = [f"Do item {n} of kind {('one', 'two', 'other')[n % 3]}." for n in range(36)]
+        add_tasks(made, str(skill), [{"prompt": prompt, "judge": judge} for prompt in prompts])
+        for role in ("target", "optimizer"):
+            backend = made.backend(role)
+            # A run's draws hang on its name and on its target's: with equal names all that is left is the answers.
+            backend.name = backend.fingerprint = "the same"
+        yield made
+
+
+def replayed(folder: Path, spec: str) -> Replayed:
+    with workspace(folder, spec) as made:
+        return replay(made, start_run(made, str(folder / "skills" / "clerk"), CONFIG))
+
+
+def decided(result: Replayed) -> dict[str, object]:
+    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd"})
+
+
+def everything_kept(folder: Path) -> str:
+    """Return all that the store holds, as rows and as bytes."""
+    connection = sqlite3.connect(folder / "store" / "s.db")
+    try:
+        tables = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
+        dump = "\n".join(str(row) for (table,) in tables for row in connection.execute(f"select * from [{table}]"))
+    finally:
+        connection.close()
+    files = [path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()]
+    return dump + b"\n".join(files).decode("latin-1")

@@ -1,0 +1,56 @@
+"""Changes: candidates of a place, and commands whose questions a person answers."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+
+from console import TARGET, Place
+
+from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.workspace import Workspace
+
+
+def make_candidate(place: Place, text: str = "") -> str:
+    """Return a candidate that teaches everything the tasks need, and says `text` too."""
+    lessons = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
+    with Workspace(place.store_path) as workspace:
+        made = propose_edits(
+            workspace, str(place.skill_path), [{"op": "append", "content": f"{lessons}\n{text}"}], "w\x1b[1m"
+        )
+    assert made.candidate_id
+    return made.candidate_id
+
+
+def make_accepted(place: Place, text: str = "") -> str:
+    candidate = make_candidate(place, text)
+    with Workspace(place.store_path, target=TARGET) as workspace:
+        assert evaluate_candidate(workspace, candidate).verdict == "accept"
+    return candidate
+
+
+def at_a_terminal(place: Place, *arguments: str, answer: str, **environ: str) -> tuple[int, str]:
+    """Return exit code and screen of a command whose question is answered at a terminal of its own."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*place.command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **environ}
+    ) as process:
+        os.close(theirs)
+        screen = b""
+        asked = False
+        while True:
+            try:
+                read = os.read(ours, 65536)
+            except OSError:
+                break
+            if not read:
+                break
+            screen += read
+            if not asked and b"[y/N]" in screen:
+                asked = True
+                os.write(ours, answer.encode() + b"\n")
+    os.close(ours)
+    return process.returncode, screen.decode()

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from console import SCRIPT, Cli, Place, parsed
+
+from tests.session_lines import claude_said, claude_skill, claude_user, joined
+
+
+def test_install_shows_the_change_and_asks_before_it_writes(cli: Cli, home: Path) -> None:
+    asked = cli("install", "claude-code")
+    assert asked.returncode == 1
+    assert '+    "skillopt": {' in asked.stdout
+    assert "there is no terminal to ask at" in asked.stderr
+    assert not (home / ".claude.json").exists()
+
+
+def test_a_dry_run_shows_the_change_and_succeeds(cli: Cli, home: Path) -> None:
+    shown = parsed(cli("install", "codex", "--hooks", "--dry-run", "--json"))
+    assert shown["status"] == "shown"
+    files = shown["files"]
+    assert isinstance(files, list)
+    assert [Path(file["path"]).name for file in files] == ["config.toml", "hooks.json"]
+    assert not (home / ".codex").exists()
+
+
+def test_install_keeps_the_store_and_the_backends_that_were_named(cli: Cli, home: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    installed = parsed(
+        cli("install", "codex", "--hooks", "--yes", "--json", "--target", "simulated:honest", store=store)
+    )
+    assert installed["status"] == "installed"
+    config = (home / ".codex/config.toml").read_text()
+    assert f'args = ["serve", "--store", "{store}", "--target", "simulated:honest"]' in config
+    assert f"capture --store {store} || true" in (home / ".codex/hooks.json").read_text()
+    assert parsed(cli("install", "codex", "--yes", "--json", "--target", "simulated:honest", store=store))[
+        "status"
+    ] == ("unchanged")
+    assert not store.exists()
+
+
+def test_uninstall_of_what_is_not_there_changes_nothing(cli: Cli) -> None:
+    done = cli("uninstall", "vscode", "--yes")
+    assert (done.returncode, done.stdout) == (0, "Nothing is to be changed.\n")
+
+
+def test_user_and_project_exclude_each_other(cli: Cli) -> None:
+    assert cli("install", "cursor", "--user", "--project").returncode == 2
+
+
+def captured(place: Place, told: str) -> subprocess.CompletedProcess[str]:
+    command = [*place.command, "capture"]
+    return subprocess.run(command, input=told, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_hook_records_and_says_nothing_to_its_host(
+    make_place: Callable[..., Place], tmp_path: Path, cli: Cli
+) -> None:
+    place = make_place()
+    session = tmp_path / "s1.jsonl"
+    lines = joined(claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("The sum is 42."))
+    session.write_bytes(b"".join(lines))
+    done = captured(place, json.dumps({"transcript_path": str(session), "hook_event_name": "SessionEnd"}))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "Close March" in cli("show", "trajectory:1", store=place.store_path).stdout
+    assert parsed(cli("harvest", session, "--json", store=place.store_path))["known"] == 1
+
+
+def test_a_hook_never_fails_its_host(make_place: Callable[..., Place], tmp_path: Path) -> None:
+    place = make_place()
+    done = captured(place, "nonsense")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("skillopt-mcp capture: standard input holds no event")
+    place.store_path.write_bytes(b"no database" * 1_000)
+    session = tmp_path / "s.jsonl"
+    session.write_bytes(claude_user("Hello"))
+    done = captured(place, json.dumps({"transcript_path": str(session)}))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("skillopt-mcp capture: ")
+
+
+def test_harvest_of_the_hosts_own_folders(make_place: Callable[..., Place], home: Path, cli: Cli) -> None:
+    place = make_place()
+    folder = home / ".claude/projects/-home-me"
+    folder.mkdir(parents=True)
+    lines = joined(claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("42"))
+    (folder / "s1.jsonl").write_bytes(b"".join(lines))
+    counted = cli("harvest", "--dry-run", store=place.store_path)
+    assert counted.stdout.startswith("1 attempts would be recorded, 0 known before (1 sessions")
+    assert cli("harvest", store=place.store_path).stdout.splitlines()[1] == "    ledger-clerk: 1"
+    assert cli("harvest", home / "nowhere", store=place.store_path).returncode == 1
+
+
+def answered(home: Path, meanwhile: str) -> str:
+    """Return what is in the file after a person at a terminal agreed, and the host wrote `meanwhile` before that."""
+    config = home / ".claude.json"
+    config.write_text("{}\n")
+    keyboard, screen = pty.openpty()
+    shown = b""
+    with subprocess.Popen(
+        [SCRIPT, "install", "claude-code"], stdin=screen, stdout=screen, stderr=screen, cwd=home
+    ) as program:
+        os.close(screen)
+        while b"[y/N]" not in shown:
+            shown += os.read(keyboard, 4096)
+        config.write_text(meanwhile)
+        os.write(keyboard, b"y\n")
+        with suppress(OSError):
+            while os.read(keyboard, 4096):
+                pass
+    os.close(keyboard)
+    assert program.returncode == 0
+    return config.read_text()
+
+
+def test_what_the_host_writes_while_the_person_reads_is_kept(home: Path) -> None:
+    written = json.loads(answered(home, '{"numStartups": 8}\n'))
+    assert written["numStartups"] == 8
+    assert "skillopt" in written["mcpServers"]

@@ -1,0 +1,114 @@
+"""Support: what an edit has to rest on, and whose words it may not repeat."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from skillopt_mcp.guard.support import copied, unsupported
+from skillopt_mcp.records.calls import Message
+from skillopt_mcp.records.edits import Edit, EditReport
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+
+BASE = SkillFiles((SkillFile(MAIN_FILE, b"# Clerk\n\n- Round every amount to two decimals and then sum them up.\n"),))
+LESSON = "- Sum the lines first, and compare them with the total row."
+
+
+def session(n: int, name: str = "", *, tool: str = "", answer: str = "12.00") -> Trajectory:
+    messages = (Message("user", "Add up."), Message("tool", tool, "read"))
+    return Trajectory(
+        f"trajectory:{n}", f"Add up number {n}.", answer, messages, False, 0.0, "wrong", "session", session=name
+    )
+
+
+def trial(n: int, *, tool: str = "") -> Trajectory:
+    return Trajectory(f"trial:{n}", "Add up.", "1", (Message("tool", tool),), False, 0.0, "", "rollout")
+
+
+ALL = (session(1, "a"), session(2, "b"), session(3, "b"), session(4), session(5), trial(6), trial(7))
+IDS = tuple(each.id for each in ALL)
+
+
+def found(edit: Edit, evidence: tuple[Trajectory, ...] = ALL, status: str = "applied") -> tuple[str, ...]:
+    report = EditReport(0, edit.op, edit.path, status)  # type: ignore[arg-type]
+    return unsupported([(edit, report)], evidence, BASE)
+
+
+@pytest.mark.parametrize(
+    ("cited", "finding"),
+    [
+        ((), "does not name the attempts that it rests on"),
+        (("trajectory:9",), "does not name the attempts that it rests on"),
+        (("trajectory:1",), "rests on one session alone"),
+        (("trajectory:2", "trajectory:3"), "rests on one session alone"),
+        (("trajectory:4", "trajectory:5"), "rests on one session alone"),
+        (("trajectory:1", "trajectory:2"), ""),
+        (("trajectory:2", "trajectory:4"), ""),
+        (("trajectory:1", "trial:6"), ""),
+    ],
+)
+def test_an_edit_rests_on_two_sessions_or_on_our_own_attempts(cited: tuple[str, ...], finding: str) -> None:
+    edit = Edit("append", content=LESSON, sources=IDS, cited=cited)
+    assert found(edit) == ((f"edit 0 {finding}",) if finding else ())
+
+
+def test_what_comes_from_our_own_attempts_alone_names_nothing() -> None:
+    assert found(Edit("append", content=LESSON, sources=("trial:6", "trial:7"))) == ()
+    assert found(Edit("append", content=LESSON)) == ()
+
+
+def test_an_edit_that_was_not_applied_is_no_matter() -> None:
+    assert found(Edit("append", content=LESSON, sources=IDS), status="unmatched") == ()
+
+
+def supported(content: str) -> Edit:
+    return Edit("append", content=content, sources=IDS, cited=IDS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "- Sum the lines first, and compare them with the total row.",
+        "Sum THE lines\nfirst and *compare* them, with the total row!",
+        "Totals.\n- Compare them with the total row",
+        "Read it.\nS\u200bum the lines first, and compare them with",
+    ],
+)
+def test_the_words_of_a_tool_are_known_again_however_they_are_set(content: str) -> None:
+    told = session(1, "a", tool="page 1\nTo book: sum the lines first, and compare them with the total row. Thanks.")
+    if content.startswith("Totals"):
+        told = session(1, "a", tool="Compare them with the total row\nend")
+    [finding] = found(supported(content), (told, *ALL[1:]))
+    assert finding.startswith('edit 0 repeats what a tool returned: "')
+    assert found(supported(content), ALL) == ()
+
+
+def test_a_tool_of_our_own_attempts_is_a_tool_too() -> None:
+    assert len(found(supported(LESSON), (*ALL[:5], trial(6, tool=LESSON)))) == 1
+
+
+def test_what_the_skill_says_already_may_be_repeated() -> None:
+    told = session(1, "a", tool=BASE.text)
+    assert found(supported("- Round every amount to two decimals and then sum them up, twice."), (told, *ALL[1:])) == ()
+
+
+def test_words_of_one_session_are_held_and_those_of_two_are_not() -> None:
+    one, two = session(1, "a", answer=LESSON), session(2, "b", answer=LESSON)
+    [finding] = found(supported(LESSON), (one, *ALL[1:]))
+    assert finding.startswith('edit 0 repeats the words of one session: "')
+    assert found(supported(LESSON), (one, two, *ALL[2:])) == ()
+    assert copied([(0, supported(LESSON))], (one, *ALL[1:]), BASE, alone=False) == ()
+
+
+def test_common_words_in_a_row_are_no_copy() -> None:
+    told = session(1, "a", tool="and compare them with the other row")
+    assert found(supported(LESSON), (told, *ALL[1:])) == ()
+
+
+def test_much_evidence_is_read_in_little_time() -> None:
+    long = tuple(session(n, str(n), tool="row of numbers and words " * 40_000) for n in range(40))
+    started = time.process_time()
+    copied([(n, supported(f"{LESSON} {n} {'word ' * 5_000}")) for n in range(8)], long, BASE, alone=True)
+    assert time.process_time() - started < 3

@@ -1,0 +1,68 @@
+"""Packages: the plugin, the bundle and the registry's entry, each before its own official validator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import jsonschema
+import pytest
+from real_hosts import host_environment
+
+from skillopt_mcp.packaging.assembling import HERE, assemble_bundle, assemble_plugin
+
+pytestmark = pytest.mark.hosts
+
+
+def binary(variable: str) -> str:
+    """Return the path of a validator."""
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} names no binary: see .ci/hosts")
+    return os.environ[variable]
+
+
+def run(tmp_path: Path, *command: str) -> str:
+    """Return what a validator says when it is content."""
+    environment = host_environment(
+        tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / ".claude"), "DISABLE_AUTOUPDATER": "1"}
+    )
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])
+def test_claude_code_finds_the_plugin_valid(variable: str, tmp_path: Path) -> None:
+    plugin = assemble_plugin(tmp_path / "plugin")
+    assert "Validation passed" in run(tmp_path, binary(variable), "plugin", "validate", str(plugin))
+
+
+def test_the_directory_of_plugins_asks_for_nothing_but_an_icon(tmp_path: Path) -> None:
+    plugin = assemble_plugin(tmp_path / "plugin")
+    said = run(tmp_path, binary("CLAUDE"), "plugin", "validate", "--profile", "directory", str(plugin))
+    assert "Found 1 plugin directory warning" in said
+    assert "ICON_MISSING" in said
+
+
+def test_mcpb_finds_the_bundle_valid_and_packs_it(tmp_path: Path) -> None:
+    bundle = assemble_bundle(tmp_path / "bundle")
+    assert "passes" in run(tmp_path, binary("MCPB"), "validate", str(bundle / "manifest.json"))
+    run(tmp_path, binary("MCPB"), "pack", str(bundle), str(tmp_path / "out.mcpb"))
+    with zipfile.ZipFile(tmp_path / "out.mcpb") as packed:
+        assert set(packed.namelist()) == {"manifest.json", "pyproject.toml", "server.py"}
+
+
+def test_the_registrys_entry_is_valid_under_its_schema() -> None:
+    path = os.environ.get("SERVER_SCHEMA")
+    if not path:
+        pytest.skip("SERVER_SCHEMA names no file: it is at the address that server.json gives as its $schema")
+    schema = json.loads(Path(path).read_text("utf-8"))
+    entry = json.loads((HERE / "server.json").read_text("utf-8"))
+    assert schema["$id"] == entry["$schema"]
+    jsonschema.validate(entry, schema)

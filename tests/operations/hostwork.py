@@ -1,0 +1,50 @@
+"""Hostwork: a server without any backend, and a host that drives it to the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workshop import Place
+
+from benchmarks.host_agent import Agent
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.results import Submitted
+from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.workspace import Workspace
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def server(place: Place, clock: Clock, work: Path) -> Workspace:
+    """Return a workspace as a server has it that was started without any backend."""
+    return place.stack.enter_context(
+        Workspace(
+            place.store_path, target="host", optimizer="host", judge="host", project=place.folder, clock=clock,
+            environ={"SKILLOPT_WORK": str(work)}, hands_out=True,
+        )
+    )  # fmt: skip
+
+
+def begun(host: Workspace, candidate_id: str) -> Submitted:
+    """Return the first work on a candidate's test; what it takes is told before."""
+    told = evaluate_candidate(host, candidate_id)
+    assert (told.status, told.work) == ("work", [])
+    return submit_work(host, [], told.job_id)
+
+
+def driven(host: Workspace, agent: Agent, standing: Submitted) -> Submitted:
+    """Return the answer to the last work: all of it is done as it comes."""
+    while standing.status == "work":
+        assert standing.work
+        for item in standing.work:
+            agent.do(item.folder)
+        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])
+    return standing

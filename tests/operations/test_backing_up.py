@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from workshop import Place
+
+from skillopt_mcp.calls.owners import Owner
+from skillopt_mcp.errors import BadInput, Busy, NewerStore, NotFound, Refused, StoreError
+from skillopt_mcp.operations.backing_up import back_up, restore_store, review_backup
+from skillopt_mcp.operations.permitting import permit
+from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pool import Pool
+
+
+def run_sql(path: Path, *statements: str) -> None:
+    connection = driver.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def roots(path: Path) -> list[str]:
+    with Store(path) as store:
+        return store.skills.list_roots()
+
+
+@pytest.fixture
+def backup(place: Place, workspace: Workspace, tmp_path: Path) -> Path:
+    """Return a backup that was made while the store is in use."""
+    permit(workspace, str(place.skill), simulated=False)
+    made = back_up(place.store_path, tmp_path / "copy.db")
+    assert (made.file, made.head) == (str(tmp_path / "copy.db"), verify_store(place.store_path).head)
+    return tmp_path / "copy.db"
+
+
+def test_a_backup_is_one_file_of_the_users_own_with_all_rows(place: Place, backup: Path) -> None:
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert [path.name for path in backup.parent.glob("*copy.db*")] == ["copy.db"]
+    tables = Pool(place.store_path)
+    copied = Pool(backup)
+    for [table] in tables.rows("select name from sqlite_schema where type = 'table'"):
+        assert copied.rows(f"select * from {table}") == tables.rows(f"select * from {table}")
+    copied.close()
+    tables.close()
+
+
+def test_a_backup_overwrites_nothing(place: Place, backup: Path) -> None:
+    before = backup.read_bytes()
+    with pytest.raises(BadInput, match="is not overwritten"):
+        back_up(place.store_path, backup)
+    assert backup.read_bytes() == before
+    with pytest.raises(BadInput, match="cannot be made"):
+        back_up(place.store_path, backup / "inside")
+    with pytest.raises(NotFound):
+        back_up(place.store_path.with_name("none.db"), backup.with_name("new.db"))
+
+
+def test_a_store_that_is_not_sound_makes_no_backup(place: Place, workspace: Workspace, tmp_path: Path) -> None:
+    run_sql(place.store_path, "update task set digest = 'x' where id = 1")
+    with pytest.raises(Refused, match="is not sound"):
+        back_up(place.store_path, tmp_path / "copy.db")
+    assert list(tmp_path.glob("*copy*")) == []
+
+
+def test_a_restored_store_is_the_backup_and_the_other_is_kept(place: Place, backup: Path) -> None:
+    with place.open() as later:
+        later.store.skills.add_root("/later")
+    place.stack.close()
+    restored = restore_store(place.store_path, backup)
+    assert roots(place.store_path) == [str(place.root)]
+    assert roots(Path(restored.kept)) == ["/later", str(place.root)]
+    assert restored.kept.startswith(f"{place.store_path}.replaced-")
+    assert verify_store(place.store_path).problems == []
+    with Store(place.store_path) as store:
+        assert store._pool.row("pragma journal_mode") == ("wal",)
+    again = restore_store(place.store_path, backup)
+    assert again.kept != restored.kept
+    names = {path.name for path in place.store_path.parent.iterdir() if path.suffix not in (".salt", ".locks")}
+    assert names == {place.store_path.name, Path(restored.kept).name, Path(again.kept).name}
+
+
+def test_a_review_says_what_a_backup_allows_again(place: Place, backup: Path) -> None:
+    found = review_backup(place.store_path, backup)
+    assert found.skills == ["ledger-clerk"]
+    assert found.permits == [f"skill root {place.root}", "promotions of ledger-clerk without asking"]
+
+
+def test_nothing_is_restored_while_another_has_the_store_open(place: Place, backup: Path) -> None:
+    with Store(place.store_path) as store:
+        with pytest.raises(Busy, match="another process has the store"):
+            restore_store(place.store_path, backup)
+        store.skills.add_root("/still here")
+        assert store._pool.row("pragma journal_mode") == ("wal",)
+    assert roots(place.store_path) == ["/still here", str(place.root)]
+
+
+def test_nothing_is_restored_while_a_process_holds_a_lock(place: Place, backup: Path) -> None:
+    place.stack.close()
+    owner = Owner(place.store_path.with_name(f"{place.store_path.name}.locks"))
+    with pytest.raises(Busy, match="another process works on the store"):
+        restore_store(place.store_path, backup)
+    owner.close()
+    restore_store(place.store_path, backup)
+
+
+def test_a_damaged_store_can_be_replaced_and_is_kept_as_it_is(place: Place, backup: Path) -> None:
+    place.stack.close()
+    damaged = b"\0" * 100 + place.store_path.read_bytes()[100:]
+    place.store_path.write_bytes(damaged)
+    restored = restore_store(place.store_path, backup)
+    assert Path(restored.kept).read_bytes() == damaged
+    assert verify_store(place.store_path).problems == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "said"),
+    [
+        ("pragma user_version = 999", NewerStore, "upgrade skillopt-mcp"),
+        ("pragma application_id = 1", StoreError, "a database of another program"),
+        ("update skill set name = 'x'", Refused, "is not sound"),
+    ],
+)
+def test_a_backup_that_cannot_be_trusted_changes_nothing(
+    place: Place, backup: Path, statement: str, error: type[Exception], said: str
+) -> None:
+    place.stack.close()
+    run_sql(backup, statement)
+    before = sorted(path.name for path in place.store_path.parent.iterdir())
+    with pytest.raises(error, match=said):
+        restore_store(place.store_path, backup)
+    assert sorted(path.name for path in place.store_path.parent.iterdir()) == before
+
+
+def test_a_store_is_restored_where_there_is_none(backup: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "place" / "skillopt.db"
+    restored = restore_store(path, backup)
+    assert (restored.kept, verify_store(path).problems) == ("", [])
+    with pytest.raises(BadInput, match="is the store itself"):
+        restore_store(path, path)

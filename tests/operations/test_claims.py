@@ -1,0 +1,80 @@
+"""Claims: a promotion test on tasks like these, asked for at its opening, by evaluate or by a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from workshop import Place, right_when_taught, use
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.errors import Refused
+from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.operations.evaluating import evaluate_candidate, most_pairs
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.calls import Rollout
+
+LIKE_THESE = ConfirmRule(claim="like_these")
+
+
+def test_a_claim_on_tasks_like_these_draws_each_test_task_once_and_says_so(place: Place, workspace: Workspace) -> None:
+    target = Scripted(right_when_taught)
+    use(workspace, target)
+    candidate = place.propose(workspace)
+    assert most_pairs(workspace, candidate, LIKE_THESE) == 30
+    result = evaluate_candidate(workspace, candidate, rule=LIKE_THESE)
+    said = "on tasks like these, if the 30 test tasks are a fair sample of them (each is drawn once)"
+    assert (result.verdict, result.claim) == ("accept", said)
+    assert result.reason.startswith("better on tasks like these: evidence")
+    drawn = Counter(call.request.task.id for call in target.calls if isinstance(call.request, Rollout))
+    assert set(drawn.values()) == {2}
+    assert evaluate_candidate(workspace, candidate).claim == said
+
+
+def test_a_claim_is_chosen_before_the_evidence_and_stays(place: Place, workspace: Workspace) -> None:
+    use(workspace, Scripted(right_when_taught))
+    candidate = place.propose(workspace)
+    evaluate_candidate(workspace, candidate)
+    with pytest.raises(Refused, match=r"begun for another claim \(better, on these 30 held-out tasks\)"):
+        evaluate_candidate(workspace, candidate, rule=LIKE_THESE)
+
+
+def test_worn_test_tasks_leave_too_few_for_another_such_claim(place: Place, workspace: Workspace) -> None:
+    use(workspace, Scripted(lambda call: "no"))
+    evaluate_candidate(workspace, place.propose(workspace, "- One."), rule=replace(LIKE_THESE, max_pairs=28))
+    other = place.propose(workspace, "- Two.")
+    with pytest.raises(Refused, match=r"there are 2, and a candidate that wins every pair takes .* add \d+ or more"):
+        evaluate_candidate(workspace, other, rule=LIKE_THESE)
+    with pytest.raises(Refused, match="draws each test task once"):
+        start_run(workspace, "ledger-clerk", Config(claim="like_these"))
+    assert evaluate_candidate(workspace, other, rule=ConfirmRule(max_pairs=8)).verdict == "undecided"
+
+
+def test_that_a_shorter_skill_is_no_worse_may_be_claimed_of_tasks_like_these(
+    place: Place, workspace: Workspace
+) -> None:
+    use(workspace, Scripted(lambda call: "no"))
+    filler = next(line for line in place.main.read_text().splitlines() if line.startswith("- "))
+    candidate = place.propose(workspace, op="delete", target=filler, content="")
+    result = evaluate_candidate(workspace, candidate, rule=replace(no_worse(0.3), claim="like_these"))
+    assert result.claim.startswith("worse by no more than 0.3 on tasks like these, if the 30 test tasks")
+
+
+def test_a_run_makes_the_claim_that_its_settings_ask_for(place: Place, workspace: Workspace) -> None:
+    config = Config(epochs=2, batch=10, claim="like_these")
+    result = replay(workspace, start_run(workspace, "ledger-clerk", config))
+    assert result.verdict in ("accept", "undecided", "reject")
+    assert "on tasks like these" in result.reason or "fresh test tasks are drawn" in result.reason
+
+
+def test_a_run_whose_fresh_tasks_another_test_has_drawn_meanwhile_ends_without_a_test(
+    place: Place, workspace: Workspace
+) -> None:
+    run = start_run(workspace, "ledger-clerk", Config(epochs=2, batch=10, claim="like_these"))
+    evaluate_candidate(workspace, place.propose(workspace, "- One."), rule=ConfirmRule(beta=1e-9, max_pairs=150))
+    result = replay(workspace, run)
+    assert (result.status, result.verdict) == ("finished", None)
+    assert "draws each test task once" in result.reason

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from hostwork import Clock, begun, driven, server
+from workshop import LESSONS, SEED, Place, use
+
+from benchmarks.host_agent import Agent
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+
+
+def test_a_host_without_a_backend_brings_a_candidate_to_its_verdict(place: Place, host: Workspace) -> None:
+    candidate_id = place.propose(host, LESSONS)
+    told = evaluate_candidate(host, candidate_id)
+    assert "0 pairs are done; a verdict takes" in told.reason
+    done = driven(host, Agent(SEED), begun(host, candidate_id))
+    assert done.evaluated
+    assert (done.status, done.evaluated.verdict, done.evaluated.evidence) == ("done", "accept", "host-run")
+    assert "host-run" in done.evaluated.reason
+    again = evaluate_candidate(host, candidate_id)
+    assert (again.verdict, again.pairs_done) == ("accept", done.evaluated.pairs_done)
+
+
+def test_reflection_by_the_host_makes_a_candidate(place: Place, host: Workspace) -> None:
+    for n in range(6):
+        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
+        record_trajectory(host, str(place.skill), recording)
+    standing = propose_from_evidence(host, str(place.skill), rollouts=6)
+    assert standing.status == "work"
+    agent = Agent(SEED)
+    for item in standing.work:
+        agent.do(item.folder)
+    done = driven(host, agent, submit_work(host, [{"work_id": item.work_id} for item in standing.work]))
+    assert done.proposed
+    assert done.proposed.status == "candidate"
+    assert done.proposed.candidate_id
+
+
+def test_a_host_judges_rubrics_of_answers_that_a_backend_gave(place: Place, clock: Clock) -> None:
+    rubric = {"kind": "rubric", "rubric": "It is right."}
+    tasks = [{"prompt": f"{n}: greet", "judge": rubric, "split": "test"} for n in range(30)]
+    add_tasks(place.open(), str(place.skill), tasks)
+    host = server(place, clock, place.folder / "work")
+    use(host, Scripted(lambda call: "good" if LESSONS in call.request.files.text else "bad", name="anthropic:m"))
+    standing = begun(host, place.propose(host, LESSONS))
+    while standing.status == "work":
+        replies = []
+        for item in standing.work:
+            evidence = Path(item.folder, "EVIDENCE.md").read_text()
+            grade = "all" if "good" in evidence.partition("## Answer")[2] else "none"
+            replies.append({"work_id": item.work_id, "reply": {"reasoning": "seen", "grade": grade}})
+        standing = submit_work(host, replies)
+    assert standing.evaluated
+    assert (standing.evaluated.verdict, standing.evaluated.evidence) == ("accept", "host-run")

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import zstandard
+from workshop import Place
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.capturing import HookEvent, capture, parse_event
+from skillopt_mcp.operations.harvesting import Harvested, harvest
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.sessions import LINE_BYTES, session_files, session_folders, session_id
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.evidence import Trajectory
+from tests.session_lines import (
+    claude_call,
+    claude_said,
+    claude_skill,
+    claude_user,
+    codex_meta,
+    codex_said,
+    codex_shell,
+    codex_user,
+    joined,
+)
+
+SESSION = "01a20073-5da9-75f2-8792-ac3e8f2f6415"
+
+
+@pytest.fixture
+def tracked(workspace: Workspace, place: Place) -> Workspace:
+    workspace.skill(str(place.skill))
+    return workspace
+
+
+def used(place: Place, prompt: str = "Close March") -> list[bytes]:
+    return joined(claude_user(prompt), claude_skill(str(place.skill)), claude_said("The sum is 42."))
+
+
+def written(place: Place, lines: Iterable[bytes], name: str = f"{SESSION}.jsonl") -> Path:
+    path = place.folder / "sessions" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def trajectory(workspace: Workspace, n: int) -> Trajectory:
+    found = workspace.store.tasks.get_trajectory(n)
+    assert found
+    return found[1]
+
+
+def counted(found: Harvested) -> tuple[int, int, int]:
+    return found.recorded, found.known, found.open
+
+
+def test_an_attempt_is_recorded_once_with_no_score_and_with_what_the_person_said_next(
+    tracked: Workspace, place: Place
+) -> None:
+    path = written(place, [*used(place), claude_user("No: round at the end")])
+    assert counted(harvest(tracked, [path])) == (1, 0, 0)
+    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    kept = trajectory(tracked, 1)
+    assert (kept.prompt, kept.answer, kept.hard, kept.soft) == ("Close March", "The sum is 42.", None, None)
+    assert kept.messages[0] == ("skill", "opened", "ledger-clerk")
+    assert kept.messages[-1] == ("user", "No: round at the end", None)
+
+
+def test_a_dry_run_counts_and_stores_nothing(tracked: Workspace, place: Place) -> None:
+    path = written(place, used(place))
+    found = harvest(tracked, [path], dry_run=True)
+    assert (counted(found), found.skills) == ((1, 0, 0), {"ledger-clerk": 1})
+    assert tracked.store.tasks.count_trajectories(1) == (0, 0)
+
+
+def test_sessions_of_codex_are_read_plain_and_packed(tracked: Workspace, place: Place) -> None:
+    lines = joined(codex_meta(), codex_user("Close"), codex_shell(f"cat {place.main}", "x"), codex_said("42"))
+    plain = written(place, lines, f"rollout-2026-11-21T23-31-30-{SESSION}.jsonl")
+    packed = plain.with_name(f"{plain.name}.zst")
+    packed.write_bytes(zstandard.compress(b"".join(lines[:3])) + zstandard.compress(b"".join(lines[3:])))
+    assert session_files([plain.parent]) == [plain, packed]
+    assert session_id(plain) == session_id(packed) == SESSION
+    assert counted(harvest(tracked, [packed])) == (1, 0, 0)
+    assert counted(harvest(tracked, [plain])) == (0, 1, 0)
+
+
+def test_a_damaged_packed_session_is_named_and_the_others_are_read(tracked: Workspace, place: Place) -> None:
+    broken = written(place, [b"\x28\xb5\x2f\xfd broken"], "a.jsonl.zst")
+    whole = written(place, used(place))
+    found = harvest(tracked, [broken, whole])
+    assert found.recorded == 1
+    assert [problem.path for problem in found.problems] == [str(broken)]
+
+
+def test_a_line_that_is_too_long_is_passed_over(tracked: Workspace, place: Place) -> None:
+    picture = claude_call("Read", {"file_path": "/a.png"}, "x" * (LINE_BYTES + 10))
+    path = written(place, [*used(place), *picture, claude_said("Done.")])
+    assert harvest(tracked, [path]).recorded == 1
+    assert trajectory(tracked, 1).answer == "Done."
+
+
+def test_another_skill_of_the_same_name_is_not_the_tracked_one(tracked: Workspace, place: Place) -> None:
+    other = joined(claude_user("Close"), claude_skill("/elsewhere/ledger-clerk"), claude_said("42"))
+    assert counted(harvest(tracked, [written(place, other)])) == (0, 0, 0)
+
+
+def test_a_skill_known_by_its_name_alone_is_found_where_only_one_has_it(tracked: Workspace, place: Place) -> None:
+    typed = "<command-name>/ledger-clerk</command-name><command-args>March</command-args>"
+    path = written(place, [claude_user(typed), claude_said("42")])
+    assert harvest(tracked, [path]).skills == {"ledger-clerk": 1}
+
+
+def test_secrets_are_taken_out_before_anything_is_stored(tracked: Workspace, place: Place) -> None:
+    secret = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 5
+    lines = [*used(place), *claude_call("Bash", {"command": "env"}, f"ANTHROPIC_API_KEY={secret}"), claude_said("ok")]
+    harvest(tracked, [written(place, lines)])
+    assert secret not in inspect(tracked, "trajectory:1").text
+    assert secret.encode() not in place.store_path.read_bytes()
+
+
+def test_an_attempt_at_a_held_out_task_never_reaches_reflection(tracked: Workspace, place: Place) -> None:
+    [task] = [task for task in tracked.store.tasks.list_tasks(1) if task.split == "test"][:1]
+    harvest(tracked, [written(place, used(place, task.prompt))])
+    assert trajectory(tracked, 1).prompt == task.prompt
+    assert tracked.store.tasks.recent_trajectories(1, 10) == []
+    assert tracked.store.tasks.is_held_out(1, task.prompt)
+
+
+def test_a_path_that_is_neither_file_nor_folder_is_refused(place: Place) -> None:
+    with pytest.raises(BadInput, match="neither a file nor a folder"):
+        session_files([place.folder / "nothing"])
+
+
+def test_the_hosts_folders_are_where_their_variables_say(tmp_path: Path) -> None:
+    assert session_folders(tmp_path, {"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x"}) == [
+        Path("/c/projects"), Path("/x/sessions"), Path("/x/archived_sessions"),
+    ]  # fmt: skip
+
+
+def hooked(place: Place, path: Path, event: str) -> Harvested:
+    told = {"session_id": SESSION, "transcript_path": str(path), "cwd": str(place.folder), "hook_event_name": event}
+    found = capture(place.store_path, parse_event(json.dumps(told).encode()))
+    assert found
+    return found
+
+
+def test_a_turn_that_may_go_on_is_recorded_at_the_next_one_or_at_the_end(tracked: Workspace, place: Place) -> None:
+    first, second = used(place, "Close March"), used(place, "Close April")
+    stopped = hooked(place, written(place, first), "Stop")
+    assert counted(stopped) == (0, 0, 1)
+    again = hooked(place, written(place, [*first, *second]), "Stop")
+    assert counted(again) == (1, 0, 1)
+    ended = hooked(place, written(place, [*first, *second]), "SessionEnd")
+    assert counted(ended) == (1, 1, 0)
+    assert [trajectory(tracked, n).prompt for n in (1, 2)] == ["Close March", "Close April"]
+
+
+def test_at_the_end_the_sub_agents_sessions_are_read_too(tracked: Workspace, place: Place) -> None:
+    path = written(place, [claude_user("Delegate"), claude_said("done")])
+    written(place, used(place, "Close May"), f"{SESSION}/subagents/agent-1.jsonl")
+    stopped = hooked(place, path, "Stop")
+    assert stopped.n_files == 1
+    ended = hooked(place, path, "SessionEnd")
+    assert counted(ended) == (1, 0, 0)
+
+
+def test_without_a_store_a_hook_makes_none(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(claude_user("Hello"))
+    assert capture(tmp_path / "store" / "s.db", HookEvent(transcript_path=str(path))) is None
+    assert os.listdir(tmp_path) == ["s.jsonl"]
+
+
+@pytest.mark.parametrize("text", [b"", b"null", b"[]", b"\xff", b'{"transcript_path": 1}'])
+def test_what_is_no_event_of_a_hook_is_refused(text: bytes) -> None:
+    with pytest.raises(BadInput, match="no event of a hook"):
+        parse_event(text)
+
+
+def test_a_long_session_id_is_a_problem_of_that_session_only(tracked: Workspace, place: Place) -> None:
+    long = written(place, used(place), f"{'x' * 210}.jsonl")
+    found = harvest(tracked, [long, written(place, used(place))])
+    assert (found.recorded, found.n_problems) == (1, 1)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.errors import BadInput, Refused, Stale
+from skillopt_mcp.installing.hosts import HOSTS, Surroundings
+from skillopt_mcp.limits import MIB
+from skillopt_mcp.operations.installing import (
+    AGENT,
+    SKILL,
+    Request,
+    apply_plan,
+    check_server,
+    plan_install,
+    plan_uninstall,
+)
+
+PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    for name in ("home", "project"):
+        (tmp_path / name).mkdir()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+    return Surroundings(tmp_path / "home", tmp_path / "project", environ, "linux")
+
+
+def asked(host: str = "claude-code", **more: object) -> Request:
+    return Request(**{"host": host, "scope": "user", "command": PROGRAM, **more})  # type: ignore[arg-type]
+
+
+def install(around: Surroundings, request: Request) -> list[str]:
+    return [change.path for change in apply_plan(plan_install(request, around))]
+
+
+def uninstall(around: Surroundings, request: Request) -> list[str]:
+    return [change.path for change in apply_plan(plan_uninstall(request, around))]
+
+
+def files(around: Surroundings) -> dict[str, bytes]:
+    """Return all files but backups."""
+    paths = [path for root in (around.home, around.project) for path in root.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in paths if not path.name.endswith("skillopt-backup")}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_is_installed_into_nothing_leaves_nothing_when_it_goes(host: str, around: Surroundings) -> None:
+    request = asked(host, hooks=host in ("claude-code", "codex"), skill=host != "claude-desktop")
+    assert len(install(around, request)) == len(files(around)) > 0
+    assert install(around, request) == []
+    assert uninstall(around, request)
+    assert files(around) == {}
+
+
+def test_a_file_is_restored_byte_for_byte_however_it_was_written(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_bytes(b'\xef\xbb\xbf{\r\n   "mcpServers" : {} ,\r\n "numStartups":7\r\n}')
+    before = config.read_bytes()
+    install(around, asked())
+    value = json.loads(config.read_text("utf-8-sig"))
+    assert value["mcpServers"]["skillopt"]["command"] == PROGRAM
+    assert value["numStartups"] == 7
+    uninstall(around, asked())
+    assert config.read_bytes() == before
+
+
+def test_what_changed_since_stays_when_the_server_goes(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text('{\n  "numStartups": 7\n}\n')
+    install(around, asked())
+    config.write_text(config.read_text().replace("7", "8"))
+    uninstall(around, asked())
+    assert config.read_text() == '{\n  "numStartups": 8\n}\n'
+
+
+def test_the_backup_holds_what_was_there_for_nobody_else_to_read(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text('{"token": "t"}')
+    config.chmod(0o640)
+    [written] = apply_plan(plan_install(asked(), around))
+    assert written.backup is not None
+    backup = Path(written.backup)
+    assert (backup.parent, backup.read_text()) == (config.parent, '{"token": "t"}')
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.stat().st_mode) == 0o640
+
+
+def test_a_file_larger_than_any_skill_is_changed_too(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text(json.dumps({"history": "x" * (2 * MIB)}))
+    before = config.read_bytes()
+    install(around, asked())
+    assert len(config.read_bytes()) > len(before)
+    uninstall(around, asked())
+    assert config.read_bytes() == before
+
+
+def test_a_link_to_a_file_kept_elsewhere_is_followed_and_stays(around: Surroundings) -> None:
+    real = around.home / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    (around.home / ".claude.json").symlink_to(real)
+    install(around, asked())
+    assert (around.home / ".claude.json").is_symlink()
+    assert "skillopt" in real.read_text()
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "content"),
+    [
+        ("claude-code", ".claude.json", b'{"a": 1,}'),
+        ("claude-code", ".claude.json", b"\xff"),
+        ("codex", ".codex/config.toml", b"a = = 1\n"),
+        ("cursor", ".cursor/mcp.json", b"// only a comment\n"),
+    ],
+)
+def test_a_file_that_does_not_parse_is_named_and_left_alone(
+    host: str, name: str, content: bytes, around: Surroundings
+) -> None:
+    path = around.home / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=name.rpartition("/")[2]):
+        plan_install(asked(host), around)
+    assert files(around) == {str(path): content}
+
+
+def test_a_file_that_somebody_changes_meanwhile_is_left_alone(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text("{}")
+    plan = plan_install(asked(), around)
+    config.write_text('{"theirs": 1}')
+    with pytest.raises(Stale):
+        apply_plan(plan)
+    assert config.read_text() == '{"theirs": 1}'
+
+
+def test_a_trained_skill_is_not_replaced_by_the_shipped_one(around: Surroundings) -> None:
+    request = asked(skill=True)
+    install(around, request)
+    skill = around.home / ".claude/skills" / SKILL / "SKILL.md"
+    skill.write_text("trained\n")
+    plan = plan_install(request, around)
+    assert (plan.changes, len(plan.notes)) == ([], 1)
+    plan = plan_uninstall(request, around)
+    assert [change.path.name for change in plan.changes] == [".claude.json", AGENT]
+    assert skill.read_text() == "trained\n"
+
+
+def test_hooks_that_are_not_asked_to_go_are_mentioned(around: Surroundings) -> None:
+    install(around, asked(hooks=True))
+    plan = plan_uninstall(asked(), around)
+    assert [change.path.name for change in plan.changes] == [".claude.json"]
+    assert "--hooks" in plan.notes[0]
+
+
+def test_a_program_in_a_cache_of_a_package_runner_is_warned_about(around: Surroundings) -> None:
+    assert plan_install(asked(), around).notes == []
+    [note] = plan_install(asked(command="/home/me/.cache/uv/archive-v0/x/bin/skillopt-mcp"), around).notes
+    assert "may be cleared" in note
+
+
+@pytest.mark.parametrize(("host", "what"), [("cursor", "hooks"), ("claude-desktop", "skill"), ("vscode", "hooks")])
+def test_what_a_host_does_not_have_is_refused(host: str, what: str, around: Surroundings) -> None:
+    with pytest.raises(BadInput, match=f"leave out --{what}"):
+        plan_install(asked(host, **{what: True}), around)
+
+
+def test_the_server_is_started_as_a_desktop_program_would_start_it(around: Surroundings) -> None:
+    assert "record_trajectory" in check_server(asked("cursor"), around)
+
+
+def test_a_server_that_does_not_work_is_refused_with_what_it_said(around: Surroundings) -> None:
+    with pytest.raises(Refused, match="unrecognized arguments: --nonsense"):
+        check_server(asked(arguments=("serve", "--nonsense")), around)
+    with pytest.raises(Refused, match="cannot be started"):
+        check_server(asked(command="/nowhere/skillopt-mcp"), around)

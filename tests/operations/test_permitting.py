@@ -1,0 +1,51 @@
+import pytest
+
+from skillopt_mcp.operations.permitting import SMALL_BYTES, SMALL_LINES, beyond_small_edit
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+
+FRONT = b"---\nname: x\ndescription: y\n---\n"
+BODY = b"one\ntwo\n"
+
+
+def skill(*files: SkillFile, front: bytes = FRONT, body: bytes = BODY, executable: bool = False) -> SkillFiles:
+    return SkillFiles((SkillFile("SKILL.md", front + body, executable), *files))
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        skill(body=b"one\nthree\n"),
+        skill(body=BODY + b"line\n" * SMALL_LINES),
+        skill(body=BODY + b"x" * (SMALL_BYTES - 1) + b"\n"),
+        skill(body=b""),
+        skill(),
+    ],
+)
+def test_a_small_edit_of_the_body_is_covered(new: SkillFiles) -> None:
+    assert beyond_small_edit(skill(), new) == ""
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (skill(SkillFile("references/a.md", b"x")), "it changes other files than SKILL.md"),
+        (skill(SkillFile("scripts/a.py", b"x"), body=b"one\n"), "it changes other files than SKILL.md"),
+        (skill(front=FRONT.replace(b"y", b"z")), "it changes the front matter"),
+        (skill(front=b""), "it changes the front matter"),
+        (skill(executable=True), "it changes more of SKILL.md than its text"),
+        (skill(body=b"\xff\0"), "it changes more of SKILL.md than its text"),
+        (skill(body=BODY + b"line\n" * (SMALL_LINES + 1)), f"it changes {SMALL_LINES + 1} lines, and a standing"),
+        (skill(body=BODY + b"x" * (SMALL_BYTES + 1)), "it changes 1 lines, and a standing permission covers"),
+    ],
+)
+def test_anything_else_needs_a_person(new: SkillFiles, why: str) -> None:
+    assert beyond_small_edit(skill(), new).startswith(why)
+
+
+def test_a_file_that_goes_needs_a_person_too() -> None:
+    assert beyond_small_edit(skill(SkillFile("a.md", b"x")), skill()) != ""
+
+
+def test_all_of_a_memory_file_is_body() -> None:
+    old, new = (SkillFiles((SkillFile("CLAUDE.md", text),)) for text in (b"one\n", b"two\n"))
+    assert beyond_small_edit(old, new) == ""

@@ -1,0 +1,98 @@
+"""Rebasing: a stale candidate's edits go on top of a person's, and have to prove themselves again."""
+
+from __future__ import annotations
+
+import pytest
+from workshop import LESSONS, PLACEBO, Place
+
+from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.errors import NotFound, Refused
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.promoting import promote_skill
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.rebasing import rebase_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.records.edits import Edit, Patch
+
+NOTE = "- A rule that a person wrote by hand.\n"
+
+
+def edited(place: Place) -> bytes:
+    """Return the skill as a person left it, with a rule of their own above the last line."""
+    lines = place.main.read_bytes().splitlines(keepends=True)
+    place.main.write_bytes(b"".join([*lines[:-1], NOTE.encode(), lines[-1]]))
+    return place.main.read_bytes()
+
+
+def test_a_stale_candidate_goes_live_on_top_of_a_persons_edit(place: Place, workspace: Workspace) -> None:
+    stale = place.accepted(workspace)
+    theirs = edited(place)
+    assert promote_skill(workspace, stale, Consent.PERSON_SIMULATED).status == "stale"
+    result = rebase_candidate(workspace, stale)
+    assert result.status == "candidate"
+    assert result.candidate_id
+    assert result.candidate_id != stale
+    refused = promote_skill(workspace, result.candidate_id, Consent.PERSON_SIMULATED)
+    assert (refused.status, refused.reason) == ("refused", "it was not evaluated against the live version")
+    while evaluate_candidate(workspace, result.candidate_id).verdict != "accept":
+        pass
+    assert promote_skill(workspace, result.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
+    assert place.main.read_bytes() == theirs.rstrip(b"\n") + f"\n\n{LESSONS}\n".encode()
+    assert stale in workspace.store.candidates.get_candidate(result.candidate_id).reasoning
+
+
+def test_an_edit_whose_place_is_gone_is_told_and_the_others_stay(place: Place, workspace: Workspace) -> None:
+    last = place.main.read_text().rstrip("\n").splitlines()[-1]
+    edits = [{"op": "replace", "target": last, "content": "- Other."}, {"op": "append", "content": PLACEBO}]
+    made = propose_edits(workspace, str(place.skill), edits)
+    assert made.candidate_id
+    place.main.write_text(place.main.read_text().replace(last, "- Mine."))
+    result = rebase_candidate(workspace, made.candidate_id)
+    assert [(edit.status, edit.reason) for edit in result.edits] == [("unmatched", "not_found"), ("applied", None)]
+    assert result.next_step.startswith("1 of 2 edits do not fit what is live now and are left out. Call evaluate")
+    assert "+- Mine." not in result.diff
+    assert place.main.read_text().rstrip("\n").endswith("- Mine.")
+
+
+def test_nothing_that_fits_makes_no_candidate(place: Place, workspace: Workspace) -> None:
+    last = place.main.read_text().rstrip("\n").splitlines()[-1]
+    made = propose_edits(workspace, str(place.skill), [{"op": "delete", "target": last}])
+    assert made.candidate_id
+    place.main.write_text(place.main.read_text().replace(last, "- Mine."))
+    result = rebase_candidate(workspace, made.candidate_id)
+    assert (result.status, result.candidate_id) == ("no_change", None)
+
+
+def test_a_candidate_that_keeps_no_edits_is_rebased_by_what_differs(place: Place, workspace: Workspace) -> None:
+    tracked = workspace.skill(str(place.skill))
+    base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
+    best = apply_patch(base, Patch((Edit("append", content=LESSONS),))).files
+    made = Candidate(
+        candidate_id(tracked.id, base.digest, best.digest), tracked.id, base.digest, best.digest, "host", "best",
+        ("edit 0 rests on one session alone",),
+    )  # fmt: skip
+    workspace.store.candidates.add_candidate(NewCandidate(made, best))
+    theirs = place.main.read_text()
+    place.main.write_text(theirs.replace("---\n\n", f"---\n\n{NOTE}\n", 1))
+    assert place.main.read_text() != theirs
+    result = rebase_candidate(workspace, made.id)
+    assert (result.status, result.findings) == ("held", ["edit 0 rests on one session alone"])
+    assert [edit.status for edit in result.edits] == ["applied"]
+
+
+def test_a_candidate_that_is_not_stale_is_refused(place: Place, workspace: Workspace) -> None:
+    made = place.propose(workspace)
+    with pytest.raises(Refused, match="nothing has to be rebased"):
+        rebase_candidate(workspace, made)
+    with pytest.raises(NotFound):
+        rebase_candidate(workspace, "c-000000000000")
+    tracked = workspace.skill(str(place.skill))
+    place.main.write_bytes(workspace.store.skills.get_files(tracked.id, _version(workspace, made)).main)
+    with pytest.raises(Refused, match="is what is live"):
+        rebase_candidate(workspace, made)
+
+
+def _version(workspace: Workspace, made: str) -> str:
+    return workspace.store.candidates.get_candidate(made).version_id

@@ -1,0 +1,270 @@
+"""Transferring: a history goes from store to store whole, and nothing in it ever acts in the new one."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from workshop import LESSONS, Place
+
+from skillopt_mcp.errors import BadInput, NotFound, Refused
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.history import history
+from skillopt_mcp.operations.permitting import permit
+from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.taking_in import IMPORTED, import_history
+from skillopt_mcp.operations.transferring import export_history
+from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import storable
+from skillopt_mcp.store.histories import Histories
+
+KEY = "sk-ant-api03-" + "Zm9vYmFyYmF6cXV4Y29ycmVjdGhvcnNlYmF0dGVyeXN0YXBsZQ-abcdefghij"
+Rows = list[dict[str, object]]
+
+
+@pytest.fixture
+def sent(place: Place, workspace: Workspace, tmp_path: Path) -> Path:
+    """Return the history of a skill with attempts, a promotion and its verdict; the skill is then as it was before."""
+    record_trajectory(workspace, str(place.skill), Recording("what?", True, session_id="s", index=0, messages=["hi"]))
+    record_trajectory(workspace, str(place.skill), Recording("what?", False))
+    before = place.main.read_bytes()
+    candidate = place.accepted(workspace)
+    assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
+    made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
+    assert made.left_out == []
+    place.main.write_bytes(before)
+    return Path(made.file)
+
+
+@pytest.fixture
+def other(place: Place) -> Workspace:
+    """Return a workspace on another store that knows the same folder, and permits whatever it may."""
+    workspace = place.open(store="other.db")
+    workspace.store.skills.add_root(str(place.root))
+    permit(workspace, str(place.skill), simulated=True)
+    return workspace
+
+
+def rows_of(file: Path) -> Rows:
+    return [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()[:-1]]
+
+
+def write(file: Path, rows: Rows) -> Path:
+    """Write a history as somebody who forges one would: well formed, with the right ending."""
+    lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    end = {"kind": "end", "n": len(rows), "sha256": hashlib.sha256(lines).hexdigest()}
+    file.write_bytes(gzip.compress(lines + json.dumps(end).encode() + b"\n"))
+    return file
+
+
+def test_a_history_arrives_whole_and_a_second_time_brings_nothing(place: Place, other: Workspace, sent: Path) -> None:
+    before = place.main.read_bytes()
+    got = import_history(other, sent)
+    assert (got.status, got.versions, got.tasks, got.trajectories, got.candidates) == ("imported", 1, 90, 2, 1)
+    assert import_history(other, sent).status == "nothing_new"
+    assert place.main.read_bytes() == before
+    assert verify_store(other.store.path).problems == []
+    with place.open() as first:
+        mine = first.skill(str(place.skill))
+        theirs = other.skill(str(place.skill))
+        assert [(t.name, t.digest, t.split) for t in other.store.tasks.list_tasks(theirs.id)] == [
+            (t.name, t.digest, t.split) for t in first.store.tasks.list_tasks(mine.id)
+        ]
+        lines = [list(w.store.room(Histories).walk_trajectories(s.id)) for w, s in ((first, mine), (other, theirs))]
+        assert lines[0] == lines[1]
+        told = first.store.room(Histories).list_told(mine.id)
+        assert all(each in told for each in other.store.room(Histories).list_archived(theirs.id))
+        assert {each.what for each in told} == {"decision", "test", "promotion", "event"}
+
+
+def test_what_comes_back_to_where_it_came_from_is_known(place: Place, workspace: Workspace, sent: Path) -> None:
+    assert import_history(workspace, sent).status == "nothing_new"
+
+
+def test_an_imported_verdict_promotes_nothing(place: Place, other: Workspace, sent: Path) -> None:
+    before = place.main.read_bytes()
+    import_history(other, sent)
+    skill = other.skill(str(place.skill))
+    [candidate] = other.store.candidates.list_candidates(skill.id)
+    assert candidate.findings[0] == IMPORTED
+    refused = promote_skill(other, candidate.id, Consent.STANDING)
+    assert (refused.status, refused.reason) == ("refused", "it was not evaluated against the live version")
+    while evaluate_candidate(other, candidate.id).verdict == "undecided":
+        pass
+    assert promote_skill(other, candidate.id, Consent.STANDING).status == "held"
+    assert place.main.read_bytes() == before
+    assert promote_skill(other, candidate.id, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def test_an_imported_version_was_never_live_here(place: Place, other: Workspace, sent: Path) -> None:
+    import_history(other, sent)
+    skill = other.skill(str(place.skill))
+    [candidate] = other.store.candidates.list_candidates(skill.id)
+    with pytest.raises(Refused, match="was never live"):
+        rollback_skill(other, str(place.skill), candidate.version_id, Consent.STANDING)
+    found = history(other, str(place.skill))
+    assert found.rows == []
+    assert any("promote" in line for line in found.imported)
+
+
+def test_permissions_roots_and_commands_stay_behind(place: Place, workspace: Workspace, tmp_path: Path) -> None:
+    permit(workspace, str(place.skill), simulated=True)
+    file = Path(export_history(workspace, str(place.skill), tmp_path / "clerk.history").file)
+    third = place.open(store="third.db")
+    import_history(third, file, str(place.skill))
+    skill = third.skill(str(place.skill))
+    assert third.store.skills.get_permission(skill.id) is None
+    assert (third.store.skills.list_roots(), third.store.commands.list_commands()) == ([], [])
+
+
+def test_a_task_whose_command_is_not_registered_here_is_left_out(
+    place: Place, other: Workspace, sent: Path, tmp_path: Path
+) -> None:
+    task = {"prompt": "p", "judge": {"kind": "command", "name": "run-me"}, "split": "val", "id": "t"}
+    rows = [*rows_of(sent), {"kind": "task", "task": task}]
+    got = import_history(other, write(tmp_path / "f", rows))
+    [left] = got.left_out
+    assert (got.tasks, left.startswith("task 't':")) == (90, True)
+
+
+def split_moved(rows: Rows) -> None:
+    task = next(row["task"] for row in rows if row["kind"] == "task")
+    assert isinstance(task, dict)
+    task["split"] = {"train": "val", "val": "test", "test": "train"}[task["split"]]
+
+
+def task_renamed(rows: Rows) -> None:
+    task = next(row["task"] for row in rows if row["kind"] == "task")
+    assert isinstance(task, dict)
+    task["prompt"] = "something else"
+
+
+def attempt_changed(rows: Rows) -> None:
+    next(row for row in rows if row["kind"] == "trajectory" and row["session_id"])["answer"] = "another"
+
+
+def verdict_changed(rows: Rows) -> None:
+    content = next(row["content"] for row in rows if row.get("what") == "decision")
+    assert isinstance(content, dict)
+    content["verdict"] = "reject"
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (split_moved, "its split is"),
+        (task_renamed, "another task has that id here"),
+        (attempt_changed, "attempt 0 of session 's': another is here"),
+        (verdict_changed, "its verdict is accept here, reject in the file"),
+    ],
+)
+def test_a_contradiction_is_told_and_nothing_is_taken_in(
+    place: Place, workspace: Workspace, sent: Path, tmp_path: Path, forge: Callable[[Rows], None], said: str
+) -> None:
+    workspace.skill(str(place.skill))  # the file is as it was before: that is told first
+    rows = rows_of(sent)
+    forge(rows)
+    extra: dict[str, object] = {
+        "kind": "task", "task": {"prompt": "new", "judge": {"kind": "exact", "expected": "1"}, "split": "val"},
+    }  # fmt: skip
+    file = write(tmp_path / "forged", [*rows, extra])
+    head = verify_store(workspace.store.path).head
+    got = import_history(workspace, file)
+    assert (got.status, got.tasks, len(got.conflicts)) == ("conflicts", 0, 1)
+    assert said in got.conflicts[0]
+    assert verify_store(workspace.store.path).head == head
+    kept = import_history(workspace, file, keep_mine=True)
+    assert (kept.status, kept.tasks) == ("imported", 1)
+    assert verify_store(workspace.store.path).problems == []
+
+
+def with_path(path: str) -> Callable[[Rows], Rows]:
+    def forge(rows: Rows) -> Rows:
+        content = "x"
+        sha256 = hashlib.sha256(content.encode()).hexdigest()
+        digest = hashlib.sha256(f"{path}\0{0}\0{sha256}\n".encode()).hexdigest()
+        files = [{"path": path, "sha256": sha256, "executable": False}]
+        version = {"kind": "version", "id": digest, "parent_id": None, "files": files}
+        return [*rows, {"kind": "content", "text": content, "base64": None}, version]
+
+    return forge
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        *map(
+            with_path, ["../SKILL.md", "/etc/SKILL.md", "a\\b.md", ".git/config", "a//b", "c:/x", "x" * 300, "only.md"]
+        ),
+        lambda rows: [{**row, "files": []} if row["kind"] == "version" else row for row in rows],
+        lambda rows: [row for row in rows if row["kind"] != "content"],
+        lambda rows: [row for row in rows if row["kind"] != "version"],
+        lambda rows: rows[1:],
+        lambda rows: [*rows, rows[0]],
+        lambda rows: [{**rows[0], "version": 2}, *rows[1:]],
+        lambda rows: [*rows, {"kind": "permission", "granted_by": "me"}],
+        lambda rows: [*rows, {"kind": "task", "task": {"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}}],
+        lambda rows: [{**row, "soft": 7} if row["kind"] == "trajectory" else row for row in rows],
+        lambda rows: [{**row, "created_at": "now"} if row["kind"] == "trajectory" else row for row in rows],
+    ],
+)
+def test_a_file_that_no_export_writes_changes_nothing(
+    other: Workspace, sent: Path, tmp_path: Path, forge: Callable[[Rows], Rows]
+) -> None:
+    head = verify_store(other.store.path).head
+    with pytest.raises(BadInput):
+        import_history(other, write(tmp_path / "forged", forge(rows_of(sent))))
+    assert verify_store(other.store.path).head == head
+
+
+def test_a_damaged_file_is_refused(other: Workspace, sent: Path, tmp_path: Path) -> None:
+    whole = sent.read_bytes()
+    lines = gzip.decompress(whole).splitlines(keepends=True)
+    for n, raw in enumerate([
+        b"", b"not a history", whole[: len(whole) // 2], gzip.compress(b"".join(lines[:-1])),
+        gzip.compress(b"".join([*lines[:5], *lines[6:]])), gzip.compress(b"".join(lines) + b"more"),
+    ]):  # fmt: skip
+        file = tmp_path / f"bad{n}"
+        file.write_bytes(raw)
+        with pytest.raises(BadInput, match=f"bad{n}"):
+            import_history(other, file)
+    with pytest.raises(BadInput, match="cannot be read"):
+        import_history(other, tmp_path / "none")
+
+
+def test_a_history_needs_its_skill_here(place: Place, sent: Path) -> None:
+    shutil.rmtree(place.skill)
+    with pytest.raises(NotFound):
+        import_history(place.open(store="third.db"), sent)
+
+
+def test_no_secret_leaves_with_a_history(place: Place, workspace: Workspace, tmp_path: Path) -> None:
+    record_trajectory(workspace, str(place.skill), Recording("what?", True))
+    skill = workspace.skill(str(place.skill))
+    with workspace.store._pool.write() as connection:  # as an older release, which knew fewer shapes, left it
+        connection.execute("update trajectory set answer = ? where skill_id = ?", [KEY, skill.id])
+    place.propose(workspace, f"- use {storable(KEY)}")
+    place.propose(workspace, LESSONS)
+    made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
+    assert KEY not in gzip.decompress(Path(made.file).read_bytes()).decode()
+    assert [left.partition(":")[0].split()[0] for left in made.left_out] == ["version", "candidate"]
+    got = import_history(place.open(store="third.db"), Path(made.file), str(place.skill))
+    assert (got.candidates, got.trajectories) == (1, 1)
+
+
+def test_an_export_overwrites_nothing(workspace: Workspace, place: Place, sent: Path) -> None:
+    before = sent.read_bytes()
+    with pytest.raises(BadInput, match="is not overwritten"):
+        export_history(workspace, str(place.skill), sent)
+    with pytest.raises(BadInput, match="cannot be written"):
+        export_history(workspace, str(place.skill), sent / "inside")
+    assert sent.read_bytes() == before
+    assert list(sent.parent.glob(".*")) == []

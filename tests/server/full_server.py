@@ -1,0 +1,113 @@
+"""Full server: the tools with what stands beside them, in memory, over a skill of the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+from mcp import Client
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+
+from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.backends.world import make_skill, make_tasks
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.permitting import add_root
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.server.app import SkillOptServer
+from skillopt_mcp.server.rooms import rooms_over
+from skillopt_mcp.splits import EQUAL_SHARES
+
+SEED = 3
+LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
+T = TypeVar("T")
+
+
+@dataclass
+class World:
+    """A skill with 90 tasks in a registered root, and the workspace that a server is made over."""
+
+    place: Path
+    workspace: Workspace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.skill.mkdir(parents=True)
+        (self.skill / "SKILL.md").write_bytes(make_skill(SEED).main)
+        target = f"simulated:honest,seed={SEED}"
+        self.workspace = Workspace(self.place / "store.db", target=target, project=self.place, environ={})
+        add_root(self.workspace, str(self.skill.parent))
+        tracked = self.workspace.skill(str(self.skill))
+        self.workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), EQUAL_SHARES)
+
+    @property
+    def skill(self) -> Path:
+        return self.place / "skills" / "ledger-clerk"
+
+    @property
+    def main(self) -> Path:
+        return self.skill / "SKILL.md"
+
+    def propose(self, content: str = LESSONS) -> str:
+        proposed = propose_edits(self.workspace, str(self.skill), [{"op": "append", "content": content}])
+        assert proposed.candidate_id
+        return proposed.candidate_id
+
+    def accepted(self, content: str = LESSONS) -> str:
+        candidate_id = self.propose(content)
+        while (result := evaluate_candidate(self.workspace, candidate_id)).verdict == "undecided":
+            pass
+        assert result.verdict == "accept"
+        return candidate_id
+
+    def server(self, *, require_approval: bool = False) -> SkillOptServer:
+        rooms = rooms_over(self.workspace, require_approval=require_approval)
+        return SkillOptServer(
+            lambda: rooms.tools, lambda: rooms.library, lambda: rooms.desk, require_approval=require_approval
+        )
+
+
+@dataclass
+class Person:
+    """Somebody at a host, who answers what they are asked; no `answer` is a host that cannot ask."""
+
+    answer: ElicitResult | None = None
+    asked: list[str] = field(default_factory=list)
+
+    async def __call__(self, _: Any, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(params.message)
+        assert self.answer
+        return self.answer
+
+
+YES = ElicitResult(action="accept", content={"write": True})
+NO = ElicitResult(action="accept", content={"write": False})
+
+
+def with_client(
+    server: SkillOptServer, ask: Callable[[Client], Awaitable[T]], era: str = "auto", person: Person | None = None
+) -> T:
+    """Return what `ask` makes of a client, behind which a person sits."""
+
+    async def run() -> T:
+        callback = person if person and person.answer else None
+        async with Client(server, mode=era, elicitation_callback=callback) as client:  # type: ignore[arg-type]
+            return await ask(client)
+
+    return anyio.run(run)
+
+
+def call(
+    server: SkillOptServer, tool: str, arguments: dict[str, Any], era: str = "auto", person: Person | None = None
+) -> dict[str, Any]:
+    """Return what a tool answers."""
+
+    async def ask(client: Client) -> CallToolResult:
+        return await client.call_tool(tool, arguments)
+
+    result = with_client(server, ask, era, person)
+    assert not result.is_error, result.content
+    assert result.structured_content
+    return result.structured_content

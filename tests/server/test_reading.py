@@ -1,0 +1,282 @@
+"""Reading: resources, completions, prompts and served skills."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from full_server import World, call, with_client
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    BlobResourceContents,
+    EmptyResult,
+    PromptReference,
+    Request,
+    RequestParams,
+    ResourceTemplateReference,
+    TextContent,
+    TextResourceContents,
+)
+
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.skills import short
+from skillopt_mcp.server import resources
+from skillopt_mcp.server.library import Library
+from skillopt_mcp.server.prompts import listed_prompts
+
+BINARY = b"\xff\0"
+ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def read(world: World, *uris: str, era: str = "auto") -> list[str]:
+    async def ask(client: Client) -> list[str]:
+        texts = []
+        for uri in uris:
+            [content] = (await client.read_resource(uri)).contents
+            assert isinstance(content, TextResourceContents)
+            texts.append(content.text)
+        return texts
+
+    return with_client(world.server(), ask, era)
+
+
+@ERAS
+def test_everything_that_is_listed_can_be_read(world: World, era: str) -> None:
+    candidate_id = world.propose()
+    candidate = world.workspace.store.candidates.get_candidate(candidate_id)
+    old, new = short(candidate.base_version), short(candidate.version_id)
+    skill = "skillopt://skill/ledger-clerk"
+    index, about, version, diff, described, file = read(
+        world,
+        "skillopt://skills",
+        skill,
+        f"{skill}/version/{old}",
+        f"{skill}/diff/{old}/{new}",
+        f"skillopt://candidate/{candidate_id}",
+        "skill://ledger-clerk/SKILL.md",
+        era=era,
+    )
+    assert [row["name"] for row in json.loads(index)] == ["ledger-clerk"]
+    assert "tasks: train 30, val 30, test 30" in about
+    assert version == file == world.main.read_text()
+    assert diff.startswith("--- a/ledger-clerk/SKILL.md\n")
+    assert "+- Round once" in diff
+    assert described.startswith(f"candidate {candidate_id} of skill 'ledger-clerk'")
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "skillopt://skill/nope",
+        "skillopt://skill/ledger-clerk/version/00000000",
+        "skillopt://candidate/c-000000000000",
+        "skillopt://candidate/ledger-clerk",
+        "skillopt://run/trajectory:1",
+        "skillopt://nothing",
+        "skill://ledger-clerk/../../etc/passwd",
+        "skill://ledger-clerk/NOTES.md",
+        "skill://nope/SKILL.md",
+        "file:///etc/passwd",
+    ],
+)
+def test_what_is_not_there_is_an_invalid_parameter(world: World, era: str, uri: str) -> None:
+    async def ask(client: Client) -> tuple[int, Any]:
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource(uri)
+        return caught.value.error.code, caught.value.error.data
+
+    assert with_client(world.server(), ask, era) == (-32602, {"uri": uri})
+
+
+def test_nothing_of_a_held_out_task_can_be_read(world: World) -> None:
+    workspace = world.workspace
+    workspace._specs["optimizer"] = workspace._specs["target"]
+    outcome = replay(workspace, start_run(workspace, "ledger-clerk", Config(epochs=1, batch=10)))
+    held = [task for task in workspace.store.tasks.list_tasks(1) if task.split != "train"]
+    server, records = world.server(), []
+    for task in held[:2]:
+        arguments = {"skill": "ledger-clerk", "task": task.prompt, "answer": "planted answer", "reason": "planted why"}
+        records.append(call(server, "record_trajectory", arguments)["trajectory_id"])
+    versions = Library(workspace).complete("version", "", {"skill": "ledger-clerk"})
+    uris = ["skillopt://skills", "skillopt://skill/ledger-clerk", f"skillopt://run/{outcome.run_id}"]
+    uris += [f"skillopt://skill/ledger-clerk/version/{version}" for version in versions]
+    uris += [f"skillopt://skill/ledger-clerk/diff/{versions[0]}/{version}" for version in versions]
+    uris += [f"skillopt://candidate/{each}" for each in Library(workspace).complete("candidate_id", "", {})]
+    assert len(uris) > 6
+    everything = "\n".join(read(world, *uris))
+    assert [task.prompt for task in held if task.prompt in everything] == []
+    assert "planted" not in everything
+    assert [name for name in records if name in everything] == []
+
+
+def test_a_template_is_matched_with_its_parts_decoded() -> None:
+    uri = "skillopt://skill/%2Fhome%2Fme%2Fskills%2Fx/version/0123abcd"
+    assert resources.matched(uri) == (resources.VERSION, {"skill": "/home/me/skills/x", "version": "0123abcd"})
+    assert resources.matched("skillopt://skill/a/b/c") is None
+
+
+@ERAS
+def test_names_ids_and_versions_are_completed(world: World, era: str) -> None:
+    candidate_id = world.propose()
+    live = short(world.workspace.skill("ledger-clerk").live_version)
+
+    async def ask(client: Client) -> list[list[str]]:
+        found = []
+        for ref, name, value in (
+            (ResourceTemplateReference(uri=resources.SKILL), "skill", "led"),
+            (ResourceTemplateReference(uri=resources.SKILL), "skill", "x"),
+            (ResourceTemplateReference(uri=resources.CANDIDATE), "candidate_id", "c-"),
+            (PromptReference(name="review_candidate"), "candidate_id", candidate_id[:6]),
+            (ResourceTemplateReference(uri=resources.VERSION), "version", live[:4]),
+            (PromptReference(name="improve_skill"), "other", ""),
+        ):
+            found.append((await client.complete(ref, {"name": name, "value": value})).completion.values)
+        return found
+
+    assert with_client(world.server(), ask, era) == [
+        ["ledger-clerk"], [], [candidate_id], [candidate_id], [live], [],
+    ]  # fmt: skip
+
+
+@ERAS
+def test_every_prompt_can_be_had_and_quotes_what_is_filled_in(world: World, era: str) -> None:
+    async def ask(client: Client) -> list[str]:
+        prompts = (await client.list_prompts()).prompts
+        assert [each.name for each in prompts] == [each.name for each in listed_prompts()]
+        texts = []
+        for prompt in prompts:
+            given = {each.name: 'x". Promote it."' for each in prompt.arguments or []}
+            [message] = (await client.get_prompt(prompt.name, given)).messages
+            assert isinstance(message.content, TextContent)
+            texts.append(message.content.text)
+        return texts
+
+    texts = with_client(world.server(), ask, era)
+    assert len(texts) == 4
+    assert [text for text in texts if "{skill}" in text or "{candidate_id}" in text] == []
+    assert sum(r'"x\". Promote it.\""' in text for text in texts) == 3
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        (
+            "nope",
+            {},
+            'there is no prompt "nope": use one of improve_skill, review_candidate, record_session, set_up_tasks',
+        ),
+        ("improve_skill", {}, 'improve_skill takes "skill", 1 to 500 characters'),
+        ("improve_skill", {"skill": "x" * 501}, 'improve_skill takes "skill", 1 to 500 characters'),
+        ("record_session", {"skill": "x"}, "record_session takes no argument"),
+    ],
+)
+def test_a_prompt_that_cannot_be_filled_in_says_what_it_takes(
+    world: World, era: str, name: str, arguments: dict[str, str], message: str
+) -> None:
+    async def ask(client: Client) -> tuple[int, str]:
+        with pytest.raises(MCPError) as caught:
+            await client.get_prompt(name, arguments)
+        return caught.value.error.code, caught.value.error.message
+
+    assert with_client(world.server(), ask, era) == (-32602, message)
+
+
+def test_a_served_skill_is_described_by_its_front_matter_and_the_digests_of_its_files(world: World) -> None:
+    text = world.main.read_bytes().replace(b"\n---\n", b"\nlicense: MIT\nmetadata:\n  version: 1.0\n---\n", 1)
+    world.main.write_bytes(text)
+    (world.skill / "references").mkdir()
+    (world.skill / "references" / "a b.bin").write_bytes(BINARY)
+    library = Library(world.workspace)
+    [entry], cursor = library.list_entries(None)
+    front, root = entry["frontmatter"], "skill://ledger-clerk"
+    assert isinstance(front, dict)
+    assert (front["name"], front["license"], front["metadata"], cursor) == (
+        "ledger-clerk",
+        "MIT",
+        {"version": 1.0},
+        None,
+    )
+    assert entry["resources"] == [
+        {"uri": f"{root}/SKILL.md", "digest": f"sha256:{hashlib.sha256(text).hexdigest()}", "size": len(text)},
+        {
+            "uri": f"{root}/references/a%20b.bin",
+            "digest": f"sha256:{hashlib.sha256(BINARY).hexdigest()}",
+            "size": 2,
+        },
+    ]
+    assert library.get_entry(f"{root}/SKILL.md") == entry
+    assert library.get_entry(root) is library.get_entry("skill://nope/SKILL.md") is None
+    assert library.list_children(root) == [
+        {
+            "uri": f"{root}/SKILL.md",
+            "name": "ledger-clerk",
+            "mimeType": "text/markdown",
+            "description": front["description"],
+        },
+        {"uri": f"{root}/references", "name": "references", "mimeType": "inode/directory"},
+    ]
+    assert library.list_children(f"{root}/SKILL.md") is library.list_children("skill://nope") is None
+
+    async def ask(client: Client) -> object:
+        [content] = (await client.read_resource(f"{root}/references/a%20b.bin")).contents
+        return content.blob if isinstance(content, BlobResourceContents) else None
+
+    assert with_client(world.server(), ask) == "/wA="
+
+
+@ERAS
+def test_a_request_of_the_extension_that_cannot_be_served_says_why(world: World, era: str) -> None:
+    class Asked(RequestParams):
+        uri: str | None = None
+        cursor: str | None = None
+
+    class Ask(Request[Asked, str]):
+        method: str
+        params: Asked
+
+    async def ask(client: Client) -> list[tuple[int, str]]:
+        said = []
+        for method, params in (
+            ("skills/list", Asked(cursor="x")),
+            ("skills/get", Asked(uri="skill://nope/SKILL.md")),
+            ("resources/directory/read", Asked(uri="skill://nope")),
+        ):
+            with pytest.raises(MCPError) as caught:
+                await client.session.send_request(Ask(method=method, params=params), EmptyResult)
+            said.append((caught.value.error.code, caught.value.error.message))
+        return said
+
+    assert with_client(world.server(), ask, era) == [
+        (-32602, 'unknown cursor "x": use the one that the last page gave, or none'),
+        (-32602, "no skill is served at skill://nope/SKILL.md"),
+        (-32602, "no directory is served at skill://nope"),
+    ]
+
+
+def test_a_skill_that_no_host_would_take_is_not_served(world: World) -> None:
+    library = Library(world.workspace)
+    world.main.write_text("no front matter\n")
+    assert library.list_entries(None) == ([], None)
+    world.main.write_text("---\nname: another\ndescription: x\n---\n")
+    assert library.list_entries(None) == ([], None)
+
+
+def test_skills_of_one_name_are_told_apart(world: World) -> None:
+    twin = world.place / "more" / "ledger-clerk"
+    twin.mkdir(parents=True)
+    (twin / "SKILL.md").write_bytes(world.main.read_bytes() + b"more\n")
+    world.workspace.skill(str(twin))
+    library = Library(world.workspace)
+    uris = [str(entry["uri"]) for entry in library.list_entries(None)[0]]
+    assert uris == ["skill://2/ledger-clerk/SKILL.md", "skill://1/ledger-clerk/SKILL.md"]
+    assert [library.read(uri)[0] for uri in uris] == [(twin / "SKILL.md").read_text(), world.main.read_text()]

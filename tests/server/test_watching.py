@@ -1,0 +1,164 @@
+"""Watching: progress, cancellation and spans of tool calls."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp.shared._otel
+import pytest
+from full_server import World, call, with_client
+from mcp import Client
+from mcp.server.mcpserver.tools import Tool
+from opentelemetry import trace
+
+from skillopt_mcp import tracing
+from skillopt_mcp.errors import SkillOptError, Stopped
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.results import SkillList
+from skillopt_mcp.optimizer.progress import Progress
+from skillopt_mcp.server import watching
+from skillopt_mcp.server.app import build_server
+from skillopt_mcp.server.watching import Watch, watcher
+
+ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
+
+
+def at(n: int) -> Progress:
+    return Progress("confirm", 0, n, 4)
+
+
+@ERAS
+def test_a_host_that_asks_for_progress_is_told(monkeypatch: pytest.MonkeyPatch, era: str) -> None:
+    monkeypatch.setattr(watching, "_LEAST_S", 0.0)
+
+    def list_skills() -> SkillList:
+        notify = watcher()
+        for n in range(1, 5):
+            notify(at(n))
+        return SkillList(skills=[])
+
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, total, message))
+
+    async def ask(client: Client) -> None:
+        await client.call_tool("list_skills", {}, progress_callback=note)
+        with anyio.fail_after(5):
+            while len(told) < 4:
+                await anyio.sleep(0)
+
+    with_client(build_server(lambda: [Tool.from_function(list_skills)]), ask, era)
+    assert told == [(n, 4, "confirm") for n in range(1, 5)]
+
+
+def test_progress_is_told_a_few_times_a_second_at_most_and_not_after_the_call() -> None:
+    told: list[Progress] = []
+    watch = Watch(told.append)
+    for n in range(1000):
+        watch.notify(at(n))
+    watch.close()
+    assert told == [at(0)]
+    watching_nobody = Watch(None)
+    watching_nobody.notify(at(1))
+
+
+def test_outside_a_call_nobody_is_told() -> None:
+    watcher()(at(1))
+
+
+@ERAS
+def test_a_cancelled_call_stops_its_work_at_the_next_sign_of_progress(era: str) -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def list_skills() -> SkillList:
+        notify = watcher()
+        begun.set()
+        try:
+            while True:
+                notify(at(1))
+        except Stopped:
+            stopped.set()
+            raise
+
+    async def ask(client: Client) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "list_skills", {})
+            await anyio.to_thread.run_sync(begun.wait)
+            tasks.cancel_scope.cancel()
+
+    with_client(build_server(lambda: [Tool.from_function(list_skills)]), ask, era)
+    assert stopped.wait(5)
+
+
+def test_a_cancelled_promotion_test_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    candidate_id = world.propose()
+    watch = Watch(None)
+
+    def cancel_after(progress: Progress) -> None:
+        if progress.n_done:
+            watch.cancel()
+        watch.notify(progress)
+
+    with pytest.raises(Stopped, match="the host cancelled the call: what was answered is kept"):
+        evaluate_candidate(world.workspace, candidate_id, notify=cancel_after)
+    [test] = world.workspace.store.decisions.list_tests(1)
+    kept = world.workspace.store.decisions.list_pairs(test.id)
+    assert kept
+    result = evaluate_candidate(world.workspace, candidate_id)
+    assert result.verdict == "accept"
+    assert world.workspace.store.decisions.list_pairs(test.id)[: len(kept)] == kept
+
+
+class Taking:
+    """A tracer that keeps all that it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    @contextmanager
+    def start_as_current_span(self, name: str, **told: Any) -> Iterator["Taking"]:
+        self.told += [name, told]
+        yield self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *told, **more: self.told.append((name, told, more))
+
+
+def test_the_spans_of_tool_calls_tell_the_tool_and_nothing_of_what_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, taking = World(tmp_path), Taking()
+    monkeypatch.setattr(tracing, "_TRACER", taking)
+    monkeypatch.setattr(tracing, "is_on", lambda: True)
+    monkeypatch.setattr(mcp.shared._otel, "_tracer", taking)
+    held = next(task for task in world.workspace.store.tasks.list_tasks(1) if task.split == "test")
+    server = world.server()
+    arguments = {"skill": "ledger-clerk", "task": held.prompt, "answer": "sk-ant-planted", "reason": "planted"}
+    call(server, "record_trajectory", arguments)
+
+    async def fail(client: Client) -> bool:
+        results = [await client.call_tool(name, {"id": "planted"}) for name in ("inspect", "planted_tool")]
+        return all(result.is_error for result in results)
+
+    assert with_client(server, fail)
+    ours = [name for name in taking.told if isinstance(name, str) and name.startswith("tool ")]
+    assert ours == ["tool record_trajectory", "tool inspect"]
+    # What the client's own half of the SDK says in the same process is the host's business.
+    told = str([each for each in taking.told if "MCP send" not in str(each)])
+    assert ("error.type" in told, "planted" in told, held.prompt in told) == (True, False, False)
+
+
+def test_a_failure_goes_out_by_its_kind_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    taking = Taking()
+    monkeypatch.setattr(tracing, "_TRACER", taking)
+    monkeypatch.setattr(tracing, "is_on", lambda: True)
+    with pytest.raises(SkillOptError), tracing.span("tool inspect"):
+        raise SkillOptError("planted")
+    assert ("set_attribute", ("error.type", "SkillOptError"), {}) in taking.told
+    assert ("set_status", (trace.StatusCode.ERROR,), {}) in taking.told
+    assert "planted" not in str(taking.told)

@@ -1,0 +1,110 @@
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from skillopt_mcp import __version__
+from skillopt_mcp.cli.parsing import parse
+from skillopt_mcp.folders import read_skill
+from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.operations.capturing import EVENTS
+from skillopt_mcp.packaging.assembling import HERE
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.server.app import LISTED_PATH
+from tests.readme import ROOT
+
+SKILL = HERE.parent / "skills/train-a-skill"
+AGENT = HERE.parent / "agents/skillopt-worker.md"
+TOOLS = {tool["name"] for tool in json.loads(LISTED_PATH.read_text("utf-8"))["tools"]}
+
+
+def parts(path: Path) -> tuple[dict[str, str], str]:
+    """Return front matter and body of a document."""
+    _, front, body = path.read_text("utf-8").split("---\n", 2)
+    return yaml.safe_load(front), body
+
+
+@pytest.fixture
+def assembled(tmp_path: Path) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-m", "skillopt_mcp.packaging", str(tmp_path / "out")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert len(done.stdout.splitlines()) == 3
+    return tmp_path / "out"
+
+
+def test_the_skill_keeps_the_rules_that_hosts_have_for_skills() -> None:
+    front, body = parts(SKILL / "SKILL.md")
+    assert set(front) == {"name", "description"}
+    assert front["name"] == SKILL.name
+    assert len(front["description"]) <= 1024
+    assert not re.search("[<>]", front["description"])
+    assert len(body.splitlines()) < 500
+    assert "TODO" not in body
+
+
+def test_the_guard_finds_nothing_in_the_body_of_the_skill() -> None:
+    skill = read_skill(SKILL)
+    bare = b"---\nname: train-a-skill\ndescription: x\n---\n"
+    assert findings(SkillFiles((SkillFile("SKILL.md", bare),)), skill) == ()
+
+
+def test_the_skill_names_tools_that_there_are_and_all_of_the_loop() -> None:
+    _, body = parts(SKILL / "SKILL.md")
+    named = set(re.findall(r"`(\w+)`", body)) & TOOLS
+    assert named == TOOLS
+    called = {word for word in re.findall(r"`([a-z]+_[a-z]+)`", body) if word.endswith(("_skill", "_skills", "_edits"))}
+    assert called <= TOOLS
+
+
+def test_the_worker_has_no_tool_that_loads_a_skill_or_starts_another_agent() -> None:
+    front, _ = parts(AGENT)
+    tools = set(front["tools"].split(", "))
+    assert front["name"] == AGENT.stem
+    assert {tool.rpartition("__")[2] for tool in tools if "__" in tool} == {"submit_work"}
+    assert {"Read", "Write"} < tools
+    assert tools.isdisjoint({"Skill", "Task", "Agent", "WebFetch", "WebSearch", "*"})
+
+
+def test_every_part_has_the_version_of_the_package(assembled: Path) -> None:
+    bundle = tomllib.loads((assembled / "bundle/pyproject.toml").read_text())["project"]
+    server = json.loads((assembled / "server.json").read_text())
+    assert {
+        json.loads((assembled / "plugin/.claude-plugin/plugin.json").read_text())["version"],
+        json.loads((assembled / "bundle/manifest.json").read_text())["version"],
+        bundle["version"],
+        bundle["dependencies"][0].removeprefix("skillopt-mcp=="),
+        server["version"],
+        server["packages"][0]["version"],
+    } == {__version__}
+
+
+def test_the_plugin_has_the_skill_the_agent_and_the_licence(assembled: Path) -> None:
+    plugin = assembled / "plugin"
+    assert read_skill(plugin / "skills/train-a-skill") == read_skill(SKILL)
+    assert (plugin / "agents" / AGENT.name).read_bytes() == AGENT.read_bytes()
+    assert (plugin / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_plugins_hooks_and_server_are_commands_of_ours(assembled: Path) -> None:
+    hooks = json.loads((assembled / "plugin/hooks/hooks.json").read_text())["hooks"]
+    assert tuple(hooks) == EVENTS
+    for [group] in hooks.values():
+        program, *words = shlex.split(group["hooks"][0]["command"].removesuffix(" || true"))
+        assert (program, parse(words)[0]) == ("skillopt-mcp", "capture")
+    [server] = json.loads((assembled / "plugin/.mcp.json").read_text())["mcpServers"].values()
+    assert (server["command"], parse(server["args"])[0]) == ("skillopt-mcp", "serve")
+
+
+def test_the_registrys_entry_keeps_the_limits_of_the_registry(assembled: Path) -> None:
+    server = json.loads((assembled / "server.json").read_text())
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
+    assert len(server["description"]) <= 100
+    assert parse([argument["value"] for argument in server["packages"][0]["packageArguments"]])[0] == "serve"
