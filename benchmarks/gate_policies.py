@@ -9,7 +9,8 @@ from benchmarks.gate_worlds import Chance, Rates, World, proposed_effect
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.spending import next_alpha, refund
 from skillopt_mcp.gates.strict import strict
-from skillopt_mcp.optimizer.confirmation import FEW_TASKS
+from skillopt_mcp.optimizer.sampling import FEW_TASKS
+from skillopt_mcp.records.evidence import SearchGate
 
 BUDGET = 1500
 RESERVE = 300
@@ -43,10 +44,13 @@ def strict_run(world: World, chance: Chance, budget: int = BUDGET) -> Outcome:
     return Outcome(fmean(live) - fmean(base), n_proposals, n_promoted)
 
 
-def our_run(world: World, chance: Chance, budget: int = BUDGET, max_proposals: int | None = None) -> Outcome:
-    """Return the outcome of one replay: a lineage by the fresh gate on val, its sum confirmed once against live.
+def our_run(
+    world: World, chance: Chance, budget: int = BUDGET, max_proposals: int | None = None, *, gate: SearchGate = "fresh"
+) -> Outcome:
+    """Return the outcome of one replay: a lineage by a search gate on val, its sum confirmed once against live.
 
-    Val and test share the tasks below 30, with fresh draws; else each has a half. `RESERVE` rollouts are kept for the
+    Under strict, what was accepted keeps the score that it was accepted for; under fresh it is measured anew. Val and
+    test share the tasks below 30, with fresh draws; else each has a half. `RESERVE` rollouts are kept for the
     promotion test, and what the search leaves.
     """
     n, base = world.n_tasks, world.rates(chance)
@@ -57,9 +61,12 @@ def our_run(world: World, chance: Chance, budget: int = BUDGET, max_proposals: i
         candidate = world.edited(current, proposed_effect(chance), chance)
         spent += n_val
         n_proposals += 1
-        if strict(world.measured(candidate[:n_val], chance), score, score) != "reject":
-            current, score = candidate, world.measured(candidate[:n_val], chance)
-            spent += n_val
+        reached = world.measured(candidate[:n_val], chance)
+        if strict(reached, score, score) != "reject":
+            current, score = candidate, reached
+            if gate == "fresh":
+                score = world.measured(candidate[:n_val], chance)
+                spent += n_val
     rule = ConfirmRule(next_alpha(1, ALPHA, 0.0, 0.0), max_pairs=max(1, (budget - spent) // 2))
     test = slice(n - n_val, n)
     if current == base or confirm(world.pairs(base[test], current[test], chance), rule).verdict != "accept":

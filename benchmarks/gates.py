@@ -15,11 +15,13 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.gate_cheats import claims, memorising, parroting
 from benchmarks.gate_policies import (
     ALPHA,
     BUDGET,
@@ -55,6 +57,7 @@ GAIN_TASKS = (20, 40, 80)
 LARGE = (0.16, 0.30)
 POWER = 0.9
 DELTA = 0.15
+STOPPED = ("memoriser_promoted", "cross_checked_parrot_promoted")
 PLANTED = 0.30
 N_CALIBRATION = 80
 """Pairs of the live skill against itself that a power is predicted from."""
@@ -125,6 +128,7 @@ def gain(kind: str, n_tasks: int, patchy: bool, n_worlds: int) -> dict[str, obje
     most = max(outcome.n_proposals for outcome in reference)
     ours = outcomes(lambda chance: our_run(world, chance))
     as_many = outcomes(lambda chance: our_run(world, chance, max_proposals=most))
+    by_default = outcomes(lambda chance: our_run(world, chance, gate="strict"))
     one_by_one = outcomes(lambda chance: tested_one_by_one(world, chance, mixed=True))
     strict_gain = mean_gain(reference)
     return {
@@ -134,10 +138,11 @@ def gain(kind: str, n_tasks: int, patchy: bool, n_worlds: int) -> dict[str, obje
         "strict worse": worse(reference),
         "our gain": mean_gain(ours),
         "ratio": mean_gain(ours) / strict_gain,
-        "ratio at equal proposals": mean_gain(as_many) / strict_gain,
+        "strict search": mean_gain(by_default) / strict_gain,
+        "as many tries": mean_gain(as_many) / strict_gain,
         "promoted": fmean(outcome.n_promoted for outcome in ours),
         "proposals": [most, round(fmean(outcome.n_proposals for outcome in ours), 1)],
-        "worse": max(worse(ours), worse(as_many), worse(one_by_one)),
+        "worse": max(map(worse, (ours, as_many, by_default, one_by_one))),
     }
 
 
@@ -260,6 +265,13 @@ def measure(n_worlds: int, *, short: bool) -> dict[str, list[dict[str, object]]]
             for effect in (0.08, *LARGE)
         ),
         *(("credit", credit_cell, (kind, n_worlds)) for kind in ("beta55", "half")),
+        *(("cheats", memorising, (World(kind, 40), n_worlds)) for kind in ("beta55", "half")),
+        *(
+            ("cheats", partial(parroting, cross_checked=cross_checked), (World(kind, 40), n_worlds))
+            for kind in ("beta55", "half")
+            for cross_checked in (False, True)
+        ),
+        *(("claims", claims, (World(kind, n), n_worlds)) for kind in ("beta55", "beta96") for n in GAIN_TASKS),
         *(("cells", cell, (kind, n, effect, n_worlds)) for kind in kinds for n in tasks for effect in EFFECTS),
     ]
     tables: dict[str, list[dict[str, object]]] = {}
@@ -291,8 +303,10 @@ def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
         "live_worse": worst(tables["gain"], "worse"),
         "gain_vs_strict": {str(n): min(number(row, "ratio") for row in plain if row["tasks"] == n) for n in GAIN_TASKS},
         "gain_vs_strict_equal_proposals": {
-            str(n): min(number(row, "ratio at equal proposals") for row in plain if row["tasks"] == n)
-            for n in GAIN_TASKS
+            str(n): min(number(row, "as many tries") for row in plain if row["tasks"] == n) for n in GAIN_TASKS
+        },
+        "gain_vs_strict_by_strict_search": {
+            str(n): min(number(row, "strict search") for row in plain if row["tasks"] == n) for n in GAIN_TASKS
         },
         "confirm_pairs_vs_fixed": worst(tables["pairs"], "ratio"),
         "power_error_points": worst(tables["power"], "error"),
@@ -302,14 +316,29 @@ def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
             "filler_removed": min(number(row, "filler removed") for row in tables["credit"]),
             "useful_removed": worst(tables["credit"], "useful removed"),
         },
+        "cheats": {
+            "memoriser_promoted": worst(_cheats(tables, "knows train, val"), "promoted"),
+            "parrot_promoted": min(number(row, "promoted") for row in _cheats(tables, "parrots: contains")),
+            "cross_checked_parrot_promoted": worst(_cheats(tables, "parrots: +numeric"), "promoted"),
+        },
+        "claims": {
+            "no_gain_accepted_these": worst(tables["claims"], "these"),
+            "no_gain_accepted_like_these": worst(tables["claims"], "like_these"),
+        },
     }
+
+
+def _cheats(tables: dict[str, list[dict[str, object]]], cheat: str) -> list[dict[str, object]]:
+    return [row for row in tables["cheats"] if row["cheat"] == cheat]
 
 
 def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
     """Return what does not hold, each in a line."""
-    gains, credits = keys["gain_vs_strict"], keys["credit"]
+    gains, credits, cheats, claimed = (keys[name] for name in ("gain_vs_strict", "credit", "cheats", "claims"))
     assert isinstance(gains, dict)
     assert isinstance(credits, dict)
+    assert isinstance(cheats, dict)
+    assert isinstance(claimed, dict)
     at_most = [
         ("false_promotion_run16", keys["false_promotion_run16"], bounds.false_promotion),
         ("live_worse", keys["live_worse"], bounds.live_worse),
@@ -317,11 +346,14 @@ def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
         ("power_error_points", keys["power_error_points"], bounds.power_error),
         ("helpful_blamed", credits["helpful_blamed"], bounds.blamed),
         ("useful_removed", credits["useful_removed"], bounds.blamed),
+        *((name, cheats[name], bounds.false_promotion) for name in STOPPED),
+        ("no_gain_accepted_like_these", claimed["no_gain_accepted_like_these"], bounds.false_promotion),
     ]
     at_least = [
         *((f"gain_vs_strict {n}", gains[str(n)], least) for n, least in zip(GAIN_TASKS, bounds.gain, strict=True)),
         ("harmful_found", credits["harmful_found"], bounds.found),
         ("filler_removed", credits["filler_removed"], bounds.found),
+        ("parrot_promoted (else the cross-check shows nothing)", cheats["parrot_promoted"], bounds.found),
     ]
     return [
         *(f"{name} is {value:.3f}, at most {most} is promised" for name, value, most in at_most if value > most),
@@ -334,9 +366,12 @@ def print_tables(tables: dict[str, list[dict[str, object]]]) -> None:
     titles = {
         "cells": f"one edit: accepted by the strict rule, and by confirm (alpha {ALPHA}, at most {MAX_PAIRS} pairs)",
         "run16": "a run of 16 edits without effect: the share of runs that promoted any",
-        "gain": f"true gain of the live skill at {BUDGET} rollouts, all tasks together equal (worse: live file worse)",
+        "gain": f"true gain of the live skill at {BUDGET} rollouts, equal tasks: the reference rule; ours by the fresh "
+        "search gate (ratio), by the strict one, and by fresh with no more proposals (worse: live file worse)",
         "pairs": f"pairs of confirm at alpha {ALPHA} and power {POWER}, beside the exact sign test and Wald's optimum",
         "power": f"power predicted from {N_CALIBRATION} pairs of the live skill against itself, and as simulated",
+        "cheats": "candidates that cheat: how often the strict gate on val, and the promotion test, let one through",
+        "claims": "half of the tasks changed by chance: accepted on these tasks (true of some), on tasks like them",
         "credit": f"planted edits of -{PLANTED} and +{PLANTED}; filler under non-inferiority (delta {DELTA})",
     }
     for name, title in titles.items():

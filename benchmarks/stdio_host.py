@@ -51,6 +51,19 @@ class StdioHost:
         self._process.wait()
         self._process.stdout.close()
 
+    @property
+    def pid(self) -> int:
+        """Return the process id of the server."""
+        return self._process.pid
+
+    def call(self, tool: str, arguments: dict[str, object]) -> dict[str, object]:
+        """Return what a tool answers. Raises SystemExit with its text when it is an error."""
+        answer = json.loads(self.request("tools/call", {"name": tool, "arguments": arguments}))["result"]
+        if answer.get("isError"):
+            raise SystemExit(answer["content"][0]["text"])
+        structured: dict[str, object] = answer["structuredContent"]
+        return structured
+
     def call_ms(self, tool: str, arguments: dict[str, object]) -> float:
         """Return how long one successful call of a tool takes, from the request written to the answer read."""
         started = time.perf_counter()
@@ -66,6 +79,8 @@ class StdioHost:
         self._write({"jsonrpc": "2.0", "id": self._n_requests, "method": method, "params": params})
         assert self._process.stdout
         answer = self._process.stdout.readline()
+        if not answer:
+            raise EOFError("the server has gone")
         if b'"result"' not in answer:
             raise SystemExit(f"{method} failed: {answer.decode()}")
         return answer

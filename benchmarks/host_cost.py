@@ -1,0 +1,160 @@
+"""Host cost: what a host spends when it drives the loop itself: calls of tools, and tokens that its agents read.
+
+    python benchmarks/host_cost.py [--seed N] [--short] [--json]
+
+A scripted host proposes by reflection (two train rollouts among it) and brings the candidate to its verdict over stdio.
+Tokens are characters / 4 of all that tools were given and answered, and of the work that fresh agents read and wrote;
+what an agent thinks in between is its own. The estimate is the one that was shown before the first work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.host_agent import Agent
+from benchmarks.stdio_host import StdioHost, ours
+from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.backends.world import make_skill, make_tasks
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.server.app import INSTRUCTIONS, LISTED_PATH
+from skillopt_mcp.splits import EQUAL_SHARES
+
+N_TASKS = 90
+CHARS_PER_TOKEN = 4
+ROLLOUTS = 2
+_ESTIMATE = re.compile(r"from (\d+) to (\d+) more agent runs.*\(about ([\d,]+) tokens\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one job took: calls of tools, pieces of work, and characters that tools and agents exchanged."""
+
+    calls: int
+    items: int
+    tool_chars: int
+    work_chars: int
+
+    @property
+    def tokens(self) -> int:
+        """Return all characters as tokens."""
+        return (self.tool_chars + self.work_chars) // CHARS_PER_TOKEN
+
+
+class Meter:
+    """A host that counts what it says, hears and has its agents read."""
+
+    def __init__(self, host: StdioHost, seed: int) -> None:
+        self._host, self._agent = host, Agent(seed)
+        self._calls = self._items = self._tool_chars = self._work_chars = 0
+
+    def call(self, tool: str, arguments: dict[str, object]) -> dict[str, object]:
+        """Return what a tool answers."""
+        answer = self._host.call(tool, arguments)
+        self._calls += 1
+        self._tool_chars += len(json.dumps(arguments)) + len(json.dumps(answer, separators=(",", ":")))
+        return answer
+
+    def finish(self, standing: dict[str, object], max_items: int) -> dict[str, object]:
+        """Return the result of a job once all of its work is done."""
+        while standing.get("status") == "work":
+            work = standing["work"]
+            assert isinstance(work, list)
+            for item in work:
+                folder = Path(item["folder"])
+                self._work_chars += sum(len(path.read_text()) for path in folder.rglob("*") if path.is_file())
+                self._work_chars += len(self._agent.do(str(folder)))
+                self._items += 1
+            replies = [{"work_id": item["work_id"]} for item in work]
+            job = {"job_id": standing["job_id"], "max_items": max_items}
+            standing = self.call("submit_work", {"replies": replies, **job})
+        return standing
+
+    def spent(self) -> Spent:
+        """Return what was spent since the last time."""
+        spent = Spent(self._calls, self._items, self._tool_chars, self._work_chars)
+        self._calls = self._items = self._tool_chars = self._work_chars = 0
+        return spent
+
+
+def measure(seed: int, max_items: int) -> dict[str, object]:
+    """Return the figures of one loop, with so many pieces of work at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        skill = place / "skills" / "ledger-clerk"
+        _prepare(place / "store.db", skill, seed)
+        with StdioHost(ours(place / "store.db"), place) as host:
+            meter = Meter(host, seed)
+            proposing = {"skill": str(skill), "rollouts": ROLLOUTS}
+            meter.finish(meter.call("propose_edits", proposing), max_items)
+            step = meter.spent()
+            edits = [{"op": "append", "content": f"- {topic.lesson}"} for topic in TOPICS]
+            candidate = meter.call("propose_edits", {"skill": str(skill), "edits": edits})["candidate_id"]
+            meter.spent()
+            told = meter.call("evaluate_candidate", {"candidate_id": candidate})
+            first = meter.call("submit_work", {"job_id": told["job_id"], "max_items": max_items})
+            evaluated = meter.finish(first, max_items)["evaluated"]
+            assert isinstance(evaluated, dict)
+    test, n_pairs = meter.spent(), int(evaluated["pairs_done"])
+    found = _ESTIMATE.search(str(told["reason"]))
+    assert found
+    return {
+        "max_items": max_items,
+        "verdict": evaluated["verdict"],
+        "pairs": n_pairs,
+        "round_trips_per_pair": round(test.calls / n_pairs, 2),
+        "tokens_per_pair": round(test.tokens / n_pairs),
+        "tool_tokens_per_pair": round(test.tool_chars / CHARS_PER_TOKEN / n_pairs),
+        "runs": test.items,
+        "estimated_runs": [int(found[1]), int(found[2])],
+        "estimated_tokens_read_per_pair": 2 * int(found[3].replace(",", "")),
+        "round_trips_per_step": step.calls,
+        "tokens_per_step": step.tokens,
+        "runs_per_step": step.items,
+    }
+
+
+def _prepare(store: Path, skill: Path, seed: int) -> None:
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_bytes(make_skill(seed).main)
+    with Workspace(store) as workspace:
+        tracked = workspace.skill(str(skill))
+        workspace.store.tasks.add_tasks(tracked.id, make_tasks(N_TASKS, seed), EQUAL_SHARES)
+        for task in make_tasks(6, seed + 1):
+            record_trajectory(
+                workspace, str(skill), Recording(task=task.prompt, answer="0.00", hard=False, reason="wrong")
+            )
+
+
+def listed_tokens() -> int:
+    """Return what the names, descriptions and input schemas of all tools take, in tokens."""
+    tools = json.loads(LISTED_PATH.read_text("utf-8"))["tools"]
+    shown = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in tools]
+    return len(json.dumps(shown, separators=(",", ":"))) // CHARS_PER_TOKEN
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--short", action="store_true", help="four pieces of work at a time alone")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = [measure(options.seed, n) for n in ((4,) if options.short else (1, 4, 16))]
+    fixed = {"tools_list_tokens": listed_tokens(), "instructions_chars": len(INSTRUCTIONS)}
+    usual = rows[0] if options.short else rows[1]
+    shared = {name: usual[name] for name in ("round_trips_per_pair", "tokens_per_pair")}
+    if options.json:
+        print(json.dumps({**shared, **fixed, "rows": rows}))
+        return
+    for row in rows:
+        print("  ".join(f"{name} {value}" for name, value in row.items()))
+    print("  ".join(f"{name} {value}" for name, value in fixed.items()))
+
+
+if __name__ == "__main__":
+    main()
