@@ -55,6 +55,9 @@ def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
     n_steps = config.epochs * len(sizes)
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
     n_planned, n_evaluated = config.epochs * n_train * config.repeats, n_steps + n_slow + 1
+    if config.rescue:
+        # Both arms of every part that bisection tries, and the part that it keeps.
+        n_evaluated += n_steps * (2 * max(0, 2 * config.max_edits - 2) + 1)
     train_rollouts = config.epochs * sum(sizes) + n_compared
     n_pairs = config.max_pairs if config.claim == "these" else min(config.max_pairs, counts["test"])
     most_votes = max((_votes(task) for task in tasks if task.split == "train"), default=0)

@@ -61,6 +61,9 @@ class Config(BaseModel):
     )
     metric: Metric = Field(default="hard", description="What the search gate compares")
     mixed_weight: float = Field(default=0.5, ge=0, le=1, description="Weight of soft in the mixed metric, 0 to 1")
+    rescue: bool = Field(
+        default=False, description="Try the halves of a rejected bundle of edits, and what is good of it once more"
+    )
     seed: int = Field(default=42, description="Seed of every shuffle")
     sessions: int = Field(default=8, ge=0, le=1000, description="Recorded trajectories mixed into every reflection")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="Lifetime error rate of the promotion gate")

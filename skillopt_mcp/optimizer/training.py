@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skillopt_mcp.gates.means import mean_score
+from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.optimizer.credit import rescue
 from skillopt_mcp.optimizer.epochs import meta_work, slow_work
 from skillopt_mcp.optimizer.outcomes import step_outcome
 from skillopt_mcp.optimizer.plan import Plan, State, Work, steps
@@ -29,7 +31,7 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
     epoch a slow update, gated as a step is, and notes for the optimizer.
     """
     notify(Progress("baseline", 0, 0, plan.n_rows))
-    state = restored(plan, store, ask)
+    state, config = restored(plan, store, ask), plan.config
     for step in steps(plan, after=state.n):
         with span("step", n=step.n, epoch=step.epoch, kind=step.kind):
             turn = Turn(plan, store, ask, notify, state, step)
@@ -38,10 +40,32 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
             if step.kind != "meta":
                 turn.tell("evaluate")
             work = replace(work, gated=gate(plan, ask, state, work))
+            if config.rescue and work.gated.verdict == "reject":
+                work = _rescued(turn, work)
             before, state = state, moved(plan, ask, state, work.applied.files, work.gated)
             store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
             notify(_finished(turn, state, work))
     return state
+
+
+def _rescued(turn: Turn, work: Work) -> Work:
+    """Return the work with the good part of a rejected bundle, when the gate accepts that; else as it was."""
+    plan, ask, state = turn.plan, turn.ask, turn.state
+    applied = [
+        edit
+        for edit, report in zip(work.selected.edits, work.applied.reports, strict=True)
+        if report.status == "applied"
+    ]
+    if len(applied) < 2:
+        return work
+    turn.tell("rescue")
+    kept = rescue(ask, state.current, applied, plan.val, draw=f"{turn.step.draw}/rescue")
+    if not 0 < len(kept) < len(applied):
+        return work
+    patch = replace(work.selected, edits=tuple(applied[place] for place in kept))
+    part = replace(work, selected=patch, applied=apply_patch(state.current, patch))
+    gated = gate(plan, ask, state, part)
+    return replace(part, gated=gated) if gated.verdict in ("accept_best", "accept") else work
 
 
 def step_work(turn: Turn) -> Work:

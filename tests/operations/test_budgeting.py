@@ -102,3 +102,14 @@ def test_what_a_run_may_take_is_told_from_what_the_same_models_took(place: Place
     assert told.usd == 0.0
     assert 0 < told.minutes < 1
     assert forecast(place.open(target="simulated:placebo"), estimate.calls) == Forecast()
+
+
+def test_what_a_rescue_asks_is_in_the_estimate(workspace: Workspace) -> None:
+    config = CONFIG.model_copy(update={"rescue": True, "max_edits": 4, "min_edits": 4})
+    estimate = estimate_run(workspace, "ledger-clerk", config)
+    run = start_run(workspace, "ledger-clerk", config)
+    replay(workspace, run)
+    drawn = workspace.store._pool.rows("select count(*) from call where scope = ? and role = 'target'", [run.id])
+    rescued = workspace.store._pool.rows("select count(*) from call where draw like '%/rescue/%'")
+    assert rescued[0][0], "nothing was rescued: choose another seed"
+    assert int(str(drawn[0][0])) <= estimate.target_calls - 2 * estimate.promotion_pairs

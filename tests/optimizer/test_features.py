@@ -377,3 +377,22 @@ def test_a_skill_without_front_matter_and_regions_gets_its_guidance_at_the_end()
     made = store.runs.outcomes[-1].candidate
     assert made is not None
     assert made.files.main == base.main + b"\n<!-- SLOW_UPDATE_START -->\n- Look twice.\n<!-- SLOW_UPDATE_END -->\n"
+
+
+def two_edits(call: Call) -> str:
+    """Help by the first edit of every proposal, and undo it by the second."""
+    if call.role == "optimizer":
+        edits = [{"op": "append", "content": text, "evidence": [1]} for text in ("good lesson", "harmful line")]
+        return json.dumps({"reasoning": "because", "edits": edits})
+    text = rollout_of(call).files.text
+    return right(call) if "good lesson" in text and "harmful line" not in text else "no"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_good_part_of_a_rejected_bundle_is_rescued_when_asked_for(wanted: bool) -> None:
+    ask, store = MemoryAsk(two_edits), MemoryStore()
+    state = train(plan_of(SKILL, TASKS, config(rescue=wanted, epochs=1)), store, ask)
+    assert ("good lesson" in state.best.text) is wanted
+    assert "harmful line" not in state.best.text
+    first = store.records[0]
+    assert (first.verdict, first.n_applied) == (("accept_best", 1) if wanted else ("reject", 2))
