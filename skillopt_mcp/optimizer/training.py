@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skillopt_mcp.gates.means import mean_score
 from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.gates.means import mean_score
 from skillopt_mcp.optimizer.credit import rescue
 from skillopt_mcp.optimizer.epochs import meta_work, slow_work
 from skillopt_mcp.optimizer.outcomes import step_outcome

@@ -61,7 +61,7 @@ ROWS = {
     "command": "select name, argv, sha256, limits, reads, require_sandbox, created_at from command where name = ?",
     "run": (
         "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
-        " judge, created_at from run where id = ?"
+        " judge, kind, created_at from run where id = ?"
     ),
     "candidate": (
         "select c.id, c.skill_id, c.base_version, c.version_id, c.run_id, c.reasoning, c.findings, c.created_at,"
@@ -69,7 +69,7 @@ ROWS = {
         " from candidate c left join edit e on e.candidate_id = c.id where c.id = ? order by e.n"
     ),
     "confirmation": (
-        "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, created_at"
+        "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, created_at"
         " from confirmation where id = ?"
     ),
     "decision": (

@@ -259,8 +259,8 @@ _TOLD = {
         " from decision where skill_id = ? order by id",
     ),
     "test": (
-        "id base_version version_id j alpha backend created_at tasks pairs",
-        "select id, base_version, version_id, j, alpha, backend, created_at,"
+        "id base_version version_id j alpha backend claim created_at tasks pairs",
+        "select id, base_version, version_id, j, alpha, backend, claim, created_at,"
         " (select json_group_array(t.digest) from json_each(confirmation.tasks) join task t on t.id = value),"
         " (select json_group_array(json_array(t.digest, base, candidate)) from (select * from pair"
         " where confirmation_id = confirmation.id order by n) join task t on t.id = task_id)"
@@ -272,8 +272,8 @@ _TOLD = {
         " from promotion where skill_id = ? order by id",
     ),
     "run": (
-        "id base_version config target optimizer judge status result created_at",
-        "select id, base_version, config, target, optimizer, judge, status, result, created_at"
+        "id kind base_version config target optimizer judge status result created_at",
+        "select id, kind, base_version, config, target, optimizer, judge, status, result, created_at"
         " from run where skill_id = ? order by rowid",
     ),
     "event": (
