@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 BARE = [sys.executable, str(Path(__file__).with_name("bare_server.py"))]
-_INITIALIZE: dict[str, object] = {
+INITIALIZE: dict[str, object] = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
     "clientInfo": {"name": "benchmark", "version": "1"},
@@ -37,7 +37,7 @@ class StdioHost:
             cwd=cwd,
             env={**os.environ, "HOME": str(cwd)},
         )
-        self.request("initialize", _INITIALIZE)
+        self.request("initialize", INITIALIZE)
         self.start_ms = (time.perf_counter() - started) * 1e3
         self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
