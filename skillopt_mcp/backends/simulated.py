@@ -20,7 +20,11 @@ _MAX_REMEMBERED = 100_000
 _FILLER_SHIFTS = 1 << 16
 _FRAME = len('[["user",""],["assistant",""]]')
 _MOST_SAID = 16_384
-_WORDS = ("ledger", "entry", "account", "balance", "posted", "carried", "line", "column", "amount", "price", "supplier")
+# Small words among them, as in any language: without, a text is a run of long words as no transcript ever has it.
+_WORDS = (
+    "ledger", "entry", "account", "balance", "posted", "carried", "line", "column", "amount", "price", "supplier",
+    "to", "of", "in", "a", "is", "at", "by",
+)  # fmt: skip
 
 
 class Settings(BaseModel):

@@ -99,12 +99,15 @@ def _runs(content: str) -> frozenset[Run]:
 
 def _found(texts: Iterable[str], wanted: frozenset[Run]) -> frozenset[Run]:
     """Return those of the runs that the texts hold."""
-    found, sizes = set[Run](), {len(run) for run in wanted}
+    found, longest = set[Run](), {run: max(run, key=len) for run in wanted}
     for text in texts:
         for part in (text,) if len(text) <= 2 * _SHOWN else (text[:_SHOWN], text[-_SHOWN:]):
-            words = _words(part)
-            for size in sizes:
-                found |= wanted.intersection(_of_size(words, size))
+            folded = _folded(part)
+            # Few texts hold even one word of each run: most need not be taken apart.
+            possible = {run for run, word in longest.items() if word in folded}
+            words = _WORD.findall(folded) if possible else []
+            for size in {len(run) for run in possible}:
+                found |= possible.intersection(_of_size(words, size))
     return frozenset(found)
 
 
@@ -113,4 +116,8 @@ def _of_size(words: Sequence[str], size: int) -> Iterator[Run]:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(without_hidden(text).casefold())
+    return _WORD.findall(_folded(text))
+
+
+def _folded(text: str) -> str:
+    return without_hidden(text).casefold()
