@@ -71,7 +71,8 @@ class Installation(Invocation):
             terminal.emit(result)
         elif result.status in ("installed", "uninstalled"):
             for file in result.files:
-                terminal.say(f"Written: {file.path}" + (f" (backup: {file.backup})" if file.backup else ""))
+                done = "Removed" if file.removed else "Written"
+                terminal.say(f"{done}: {file.path}" + (f" (backup: {file.backup})" if file.backup else ""))
         elif result.status == "unchanged":
             terminal.say("Nothing is to be changed.")
         elif not self.dry_run:
@@ -88,7 +89,7 @@ def surroundings() -> Surroundings:
 
 def would_be(plan: Plan) -> list[Changed]:
     """Return the changes of a plan that was not carried out."""
-    return [Changed(path=str(change.path), diff=change.diff) for change in plan.changes]
+    return [Changed(path=str(change.path), diff=change.diff, removed=change.after is None) for change in plan.changes]
 
 
 def _program() -> str:

@@ -30,6 +30,7 @@ _SPOKEN = (
     (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
     (r"\badd_tasks\b", "skillopt-mcp tasks add"),
     (r"\blist_skills\b", "skillopt-mcp skills"),
+    (r"^(?:record_trajectory|propose_edits)$", r"skillopt-mcp replay, or \g<0> by your agent"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from skillopt_mcp.errors import BadInput
@@ -16,8 +15,8 @@ MAX_CRITERIA_CHARS = 4_000
 
 def host_evaluation(soft: float) -> Message:
     """Return the message that records what a host thinks of its own attempt, from 0 to 1. Raises BadInput."""
-    if not (math.isfinite(soft) and 0 <= soft <= 1):
-        raise BadInput(f"score '{soft}' is none: give a number from 0 to 1")
+    if not 0 <= soft <= 1:
+        raise BadInput("the score is none: give a number from 0 to 1")
     return Message(EVALUATION, repr(float(soft)), HOST)
 
 

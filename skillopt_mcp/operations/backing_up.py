@@ -73,7 +73,7 @@ def restore_store(store_path: Path, file: Path) -> Restored:
     Raises Busy when another process has the store open or holds one of its locks, and as `review_backup` does; nothing
     was changed then.
     """
-    if store_path.exists() and os.path.samefile(store_path, file):
+    if store_path.exists() and file.exists() and os.path.samefile(store_path, file):
         raise BadInput(f"'{file}' is the store itself: name a backup")
     with _checked_copy(file, _beside(store_path)) as (copy, found):
         described = _described(copy, file, found)

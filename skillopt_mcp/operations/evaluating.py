@@ -80,6 +80,7 @@ def evaluate_candidate(
     wait([job.result], wait_s)
     if not job.result.done():
         result = _running(candidate, test, standing(test, workspace.store), job.progress)
+        result = _untold(result) if _evidence(workspace, test.row) else result
         return _foreseen(workspace, candidate, test, result)
     workspace.tests.drop(test.row.id, job)
     outcome = job.result.result()
@@ -200,7 +201,7 @@ def _waiting(
             f"Nothing is handed out yet. Tell the user what it takes ({expected}) and, if that is fine, take the first "
             f"work: submit_work with job_id {job}."
         )
-    return so_far.model_copy(
+    return _untold(so_far).model_copy(
         update={
             "status": "work",
             "verdict": None,
@@ -211,6 +212,12 @@ def _waiting(
             "next_step": step,
         }
     )
+
+
+def _untold(result: Evaluated) -> Evaluated:
+    """Return an open test's result without what tells, pair by pair, how a host's replies were scored."""
+    base, arm = (each.model_copy(update={"mean": None}) for each in (result.base, result.candidate))
+    return result.model_copy(update={"base": base, "candidate": arm, "pairs_expected": None})
 
 
 def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:

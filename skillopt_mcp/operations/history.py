@@ -25,11 +25,15 @@ def history(workspace: Workspace, skill: str) -> History:
         )
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
-    undo = (
-        f"Undo the last change with: skillopt-mcp rollback {tracked.name}" if rows else "The live file never changed."
-    )
+    undo = f"Undo the last change with: {_undo(tracked.name, rows[0])}" if rows else "The live file never changed."
     imported = [_imported(told) for told in workspace.store.room(Histories).list_archived(tracked.id)]
     return History(skill=tracked.name, rows=rows, imported=[each for each in imported if each], next_step=undo)
+
+
+def _undo(skill: str, last: HistoryRow) -> str:
+    # Only a rollback has to name the version: without one it would go further back.
+    version = f" --version {last.previous_version}" if last.kind == "rollback" else ""
+    return f"skillopt-mcp rollback {skill}{version}"
 
 
 def _imported(told: Told) -> str:

@@ -67,11 +67,12 @@ class Plan:
 
 
 class Changed(BaseModel):
-    """A file that was written, or would be."""
+    """A file that was written or removed, or would be."""
 
     path: str
     diff: str
     backup: str | None = None
+    removed: bool = False
 
 
 Status = Literal["installed", "uninstalled", "unchanged", "shown"]
@@ -131,7 +132,8 @@ def apply_plan(plan: Plan) -> list[Changed]:
         backup = change.write()
         if change.after is None and change.path.parent.name == SKILL:
             _remove_empty(change.path.parent)
-        written.append(Changed(path=str(change.path), diff=change.diff, backup=str(backup) if backup else None))
+        kept = str(backup) if backup else None
+        written.append(Changed(path=str(change.path), diff=change.diff, backup=kept, removed=change.after is None))
     return written
 
 

@@ -145,7 +145,7 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
     finally:
         lock.release()
         workspace.forget(skill)
+    # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
+    undo = f"skill {skill.name}" + (f" and version {short(before.digest)}" if change.kind == "rollback" else "")
     done: Status = "promoted" if change.kind == "promote" else "rolled_back"
-    return answer(
-        workspace, change, done, "", f"It is live. To undo it: rollback_skill with skill {skill.name}.", before
-    )
+    return answer(workspace, change, done, "", f"It is live. To undo it: rollback_skill with {undo}.", before)

@@ -22,7 +22,7 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     """Return the candidate that the same edits make of what is live now, with what became of each of them.
 
     It carries what the guard said of the edits' evidence, and none of the old one's evidence. Raises NotFound, and
-    Refused when the live file is the one that the candidate was made for, or the candidate itself.
+    Refused when the live file is the one that the candidate was made for, or the candidate itself, edited or not.
     """
     store = workspace.store
     old = store.candidates.get_candidate(known(id))
@@ -31,6 +31,8 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
         raise Refused(f"'{id}' is made for what is live of '{skill.name}': nothing has to be rebased")
     if skill.live_version == old.version_id:
         raise Refused(f"'{id}' is what is live of '{skill.name}' already")
+    if any(change.to_version == old.version_id for change in store.promotions.list_promotions(skill.id)[:1]):
+        raise Refused(f"'{id}' was promoted, and '{skill.name}' was edited on top of it: it is in what is live already")
     live = store.skills.get_files(skill.id, skill.live_version)
     patch = Patch(_edits(workspace, old), f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
     applied = apply_patch(live, patch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from json import JSONDecodeError
 
 from skillopt_mcp import limits
 from skillopt_mcp.backends.redacting import redacted
@@ -19,12 +18,12 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import TOOL_CALL, Message, Reply, storable
 from skillopt_mcp.records.judging import ByHost
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.store.leases import Lease
+from skillopt_mcp.store.leases import Answered, Lease
 
 MAX_REPLIES = 64
 _FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
 _MAX_TOOL_CALLS = 1_000
-_SAID = {
+_SAID: dict[Answered, str] = {
     "accepted": "",
     "duplicate": "this work was submitted before; the first reply stays",
     "late": "somebody else has answered it meanwhile",
@@ -50,7 +49,7 @@ def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]
     work_id = fields.get("work_id")
     if not isinstance(work_id, str):
         return Receipt(work_id="", status="refused", reason='a reply is {work_id, reply?}: "work_id" is missing'), None
-    lease = workspace.store.leases.find(work_id)
+    lease = workspace.store.leases.find(storable(work_id))
     if lease is None:
         shown = shortened(work_id, 80)
         return Receipt(work_id=shown, status="unknown", reason="nobody was ever given work of this id"), None
@@ -64,19 +63,27 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     for name in fields:
         if name not in _FIELDS:
             raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
-    leases = workspace.store.leases
-    failed = fields.get("failed")
-    if failed is not None:
-        said = workspace.redactor.text(storable(str(failed)[:1000]))
-        missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
-        is_missing = leases.fail(lease.id, missing)
-        workspace.workplaces.remove([lease.id])
-        reason = "it is missing now" if is_missing else "it is handed out again"
-        return Receipt(work_id=lease.id, status="accepted", reason=reason)
-    reply = _reply(workspace, lease, fields) if lease.state == "out" else Reply("", id=lease.call_id)
-    status = leases.answer(lease.id, reply)
+    # Models fill in what they leave out: an empty reason is none.
+    failed = fields.get("failed") or None
+    if lease.state == "failed" and failed is None:
+        raise BadInput("this work was given up as failed: take more with submit_work, it is handed out under another id")
+    status: Answered
+    if lease.state != "out":
+        status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
+        reason = _SAID[status]
+    elif failed is not None:
+        status, reason = "accepted", _given_up(workspace, lease, str(failed))
+    else:
+        status = workspace.store.leases.answer(lease.id, _reply(workspace, lease, fields), workspace.session)
+        reason = _SAID[status]
     workspace.workplaces.remove([lease.id])
-    return Receipt(work_id=lease.id, status=status, reason=_SAID[status])
+    return Receipt(work_id=lease.id, status=status, reason=reason)
+
+
+def _given_up(workspace: Workspace, lease: Lease, why: str) -> str:
+    said = workspace.redactor.text(storable(why[:1000]))
+    missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
+    return "it is missing now" if workspace.store.leases.fail(lease.id, missing) else "it is handed out again"
 
 
 def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:
@@ -93,7 +100,7 @@ def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) 
 
 def _text(workspace: Workspace, lease: Lease, given: object) -> str:
     if given is not None and not isinstance(given, str):
-        given = json.dumps(given, ensure_ascii=False)
+        given = _written(given)
     text = given if given is not None else workspace.workplaces.read(lease.id, ANSWER)
     if text is None:
         raise BadInput(f"there is no reply, and no '{ANSWER}' in the folder of the work: write it, or give the reply")
@@ -111,15 +118,18 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
         given = [_json(line) for line in lines if line.strip()]
     if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
         raise BadInput(f"tool_calls is no list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
-    return [_tool_call(each) for each in given]
+    return [_tool_call(workspace, each) for each in given]
 
 
-def _tool_call(value: object) -> Message:
+def _tool_call(workspace: Workspace, value: object) -> Message:
     name = value.get("name") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(name, str) or not name:
         raise BadInput("a call of a tool is {name, arguments}: give it as such an object")
+    if len(name) > limits.NAME_CHARACTERS:
+        raise BadInput(f"the name of a tool has more than {limits.NAME_CHARACTERS} characters: give its name alone")
     arguments = value.get("arguments")
-    return Message(TOOL_CALL, storable(json.dumps(arguments if isinstance(arguments, Mapping) else {})), storable(name))
+    written = _written(arguments if isinstance(arguments, Mapping) else {})
+    return Message(TOOL_CALL, storable(written), workspace.redactor.text(storable(name)))
 
 
 def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mapping[object, object]) -> list[Message]:
@@ -140,6 +150,13 @@ def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mappin
 def _json(text: str) -> object:
     try:
         value: object = json.loads(text)
-    except (JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise BadInput(f"{quoted(text[:60])} is no JSON: correct it") from None
     return value
+
+
+def _written(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        raise BadInput("a value is nested too deep, or is a number of too many digits: write it in other words") from None

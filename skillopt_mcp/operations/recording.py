@@ -47,6 +47,8 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
         new = replace(new, session_id=workspace.session)
     tracked = workspace.skill(skill)
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
+    # The name that a caller gives its session is its own: what the session knows goes by the host's.
+    workspace.store.leases.expose_asked(tracked.id, storable(recording.task), workspace.session)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
         skill=tracked.name,

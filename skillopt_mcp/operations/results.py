@@ -85,10 +85,10 @@ class Proposed(Result):
 
 
 class Arm(BaseModel):
-    """One version's mean score over `n` held-out runs."""
+    """One version's mean score over `n` held-out runs; none while a host works, which would see how each was scored."""
 
     version: str
-    mean: float
+    mean: float | None
     n: int
 
 

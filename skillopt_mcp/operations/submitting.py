@@ -8,6 +8,7 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.handing_out import Room
+from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.receiving import receive
 from skillopt_mcp.operations.reflecting import advance_proposal
@@ -60,10 +61,10 @@ def submit_work(
 def _advanced(workspace: Workspace, job: str, room: Room, wait_s: float | None, notify: Notify) -> Evaluated | Proposed:
     store = workspace.store
     if job.startswith(PROPOSAL):
-        run = store.runs.get_run(job)
+        run = store.runs.get_run(known(job))
         if run.kind == "proposal":
             return advance_proposal(workspace, run, wait_s, room, notify)
-    test = store.decisions.find_confirmation(job)
+    test = store.decisions.find_confirmation(known(job))
     if test is None:
         raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")
     candidate = candidate_id(test.skill_id, test.base_version, test.version_id)

@@ -120,6 +120,8 @@ def _read(file: Path) -> _Read:
     try:
         for n, line in enumerate(_lines(file), 1):
             _take(read, line, n)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file '{file}': check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"'{file}' cannot be read ({error}): it is no history, or cut short") from error
     except ValidationError as error:

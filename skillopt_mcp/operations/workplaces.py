@@ -22,6 +22,8 @@ FOLDER_VARIABLE = "SKILLOPT_WORK"
 # The same for every file, so that no time tells which version is the younger one.
 _TIME = 1_000_000_000
 _STALE_S = 86_400.0
+# Without O_NONBLOCK a pipe put in the place of a file would hang the server.
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Workplaces:
@@ -64,7 +66,7 @@ class Workplaces:
     def read(self, lease_id: str, name: str) -> str | None:
         """Return a text that was left in a folder, None when there is none. Raises BadInput when it cannot be used."""
         try:
-            opened = os.open(self.folder(lease_id) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened = os.open(self.folder(lease_id) / name, _READING)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -105,7 +107,9 @@ class Workplaces:
 
 
 def _content(path: Path) -> str:
-    return path.read_bytes()[: limits.FILE_BYTES].decode("utf-8", "replace")
+    with suppress(OSError), open(os.open(path, _READING), "rb") as file:
+        return file.read(limits.FILE_BYTES).decode("utf-8", "replace")
+    return "(it cannot be read)"
 
 
 def _make_private(folder: Path) -> None:

@@ -20,7 +20,7 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
 from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp_of
-from skillopt_mcp.operations.callers import SESSION
+from skillopt_mcp.operations.callers import MOST_CHARACTERS, SESSION, VARIABLE
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
@@ -114,7 +114,7 @@ class Workspace:
     @property
     def session(self) -> str:
         """Return whose session asks: the host's own name for it, or this process where it has none."""
-        return SESSION.get() or self._own_session
+        return SESSION.get() or self._environ.get(VARIABLE, "")[:MOST_CHARACTERS] or self._own_session
 
     @property
     def store(self) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
 
@@ -13,6 +14,8 @@ from skillopt_mcp.store.pool import Pool, Row
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
 MAX_FAILURES = 3
+# A lease from further ahead than this was taken before the clock was set back: it may never seem to expire.
+_SET_BACK_S = 60
 _CHUNK = 400
 T = TypeVar("T")
 
@@ -91,8 +94,11 @@ class Leases:
         """Return every lease of a scope, in the order in which they were taken."""
         return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? order by l.rowid", [scope])]
 
-    def answer(self, lease_id: str, reply: Reply) -> Answered:
-        """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays."""
+    def answer(self, lease_id: str, reply: Reply, session: str) -> Answered:
+        """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays.
+
+        The lease stays with who took it, unless the session that answers is one that knew the task.
+        """
         with self._pool.write() as connection:
             [state] = connection.execute("select state from lease where id = ?", [lease_id]).fetchone()
             if state == "answered":
@@ -101,7 +107,7 @@ class Leases:
                 return "withdrawn"
             if not insert_reply(connection, reply):
                 return "late"
-            connection.execute("update lease set state = 'answered' where id = ?", [lease_id])
+            connection.execute(_ANSWER, [lease_id, string.whitespace, session])
         return "accepted"
 
     def fail(self, lease_id: str, missing: Reply) -> bool:
@@ -128,9 +134,19 @@ class Leases:
                 [(session, skill_id, digest) for digest in digests],
             )
 
+    def expose_asked(self, skill_id: int, prompt: str, session: str) -> None:
+        """Note that a session knows the tasks of a skill that ask this, whatever blanks surround it."""
+        asked = self._pool.rows(_NEWLY_KNOWN, [skill_id, string.whitespace, prompt, session])
+        if asked:
+            with self._pool.write() as connection:
+                connection.executemany(
+                    "insert into exposure(task_id, session) values (?, ?) on conflict do nothing",
+                    [(task_id, session) for (task_id,) in asked],
+                )
+
     def exposed(self, scope: str) -> bool:
         """Return whether a session that answered for a scope knew a task that it was given there."""
-        return self._pool.row(_EXPOSED, [scope]) is not None
+        return self._pool.row(_EXPOSED, [scope, string.whitespace]) is not None
 
     def is_answered(self, scope: str) -> bool:
         """Return whether a host answered any call of a scope."""
@@ -144,14 +160,25 @@ _LEASE = (
 )
 _IS_TAKEN = (
     "(exists (select 1 from reply where call_id = call.id)"
-    " or exists (select 1 from lease where call_id = call.id and state = 'out' and expires_at > ?))"
+    " or exists (select 1 from lease where call_id = call.id and state = 'out'"
+    f" and ? between taken_at - {_SET_BACK_S} and expires_at))"
 )
 # A session knows a task that it added, or recorded an attempt at.
-_EXPOSED = (
-    "select 1 from lease l where l.scope = ? and l.state = 'answered' and ("
-    "exists (select 1 from exposure e where e.task_id = l.task_id and e.session = l.session)"
+_KNOWS = (
+    "(exists (select 1 from exposure e where e.task_id = l.task_id and e.session = {who})"
     " or exists (select 1 from task k join trajectory t on t.skill_id = k.skill_id"
-    " where k.id = l.task_id and t.session_id = l.session and trim(t.prompt) = trim(k.prompt))) limit 1"
+    " where k.id = l.task_id and t.session_id = {who} and trim(t.prompt, ?2) = trim(k.prompt, ?2)))"
+)
+_EXPOSED = (
+    f"select 1 from lease l where l.scope = ?1 and l.state = 'answered' and {_KNOWS.format(who='l.session')} limit 1"
+)
+_ANSWER = (
+    f"update lease as l set state = 'answered', session = case when {_KNOWS.format(who='?3')} then ?3"
+    " else l.session end where l.id = ?1"
+)
+_NEWLY_KNOWN = (
+    "select id from task where skill_id = ?1 and trim(prompt, ?2) = trim(?3, ?2)"
+    " and not exists (select 1 from exposure where task_id = task.id and session = ?4)"
 )
 
 

@@ -88,7 +88,8 @@ class Skills:
             [skill_id, version_id, version_id + "g"],
         )
         if len(rows) != 1 or len(version_id) < 8:
-            raise NotFound(f"the skill has no single version '{version_id}': see the history of the skill")
+            short = " (give 8 characters of it or more)" if len(version_id) < 8 else ""
+            raise NotFound(f"the skill has no single version '{version_id}'{short}: see the history of the skill")
         version, skill, parent, origin, created = rows[0]
         return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
 

@@ -72,7 +72,7 @@ def test_codex_calls_the_server_as_readme_configures_it(tmp_path: Path) -> None:
     def script(results: list[Json]) -> Turn:
         return ["done"] if results else [ToolCall("list_skills", {})]
 
-    session = run_configured_codex(binary("CODEX"), tmp_path, block("toml", "mcp_servers"), script)
+    session = run_configured_codex(binary("CODEX"), tmp_path, block("toml", "command = "), script)
     assert session.exit_code == 0, session.stderr
     [result] = session.results()
     assert result["skills"] == []

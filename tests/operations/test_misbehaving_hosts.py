@@ -350,3 +350,128 @@ def test_a_proposal_on_another_version_is_given_up(place: Place, host: Workspace
     assert second.job_id != first.job_id
     answer = submit_work(host, [{"work_id": first.work[0].work_id, "reply": "{}"}])
     assert (answer.status, statuses(answer)) == ("stopped", ["withdrawn"])
+
+
+def test_work_that_was_given_up_takes_no_answer_any_more(place: Place, host: Workspace) -> None:
+    standing = begun(host, place.propose(host))
+    item = ids(standing)[0]
+    submit_work(host, [{**item, "failed": "no tool"}], room=Room(items=0))
+    assert statuses(submit_work(host, [{**item, "reply": "1.00"}], room=Room(items=0))) == ["refused"]
+    [lease] = [lease for lease in host.store.leases.list_of(standing.job_id) if lease.id == item["work_id"]]
+    assert host.store.leases.unanswered([lease.call_id]) == 1
+
+
+def test_giving_up_what_was_answered_or_withdrawn_changes_nothing_and_says_so(place: Place, host: Workspace) -> None:
+    standing = begun(host, place.propose(host))
+    first, second = ids(standing)[:2]
+    submit_work(host, [{**first, "reply": "1.00"}], room=Room(items=0))
+    assert statuses(submit_work(host, [{**first, "failed": "no"}], room=Room(items=0))) == ["duplicate"]
+    host.store.leases.withdraw(standing.job_id)
+    assert statuses(submit_work(host, [{**second, "failed": "no"}], room=Room(items=0))) == ["withdrawn"]
+
+
+@pytest.mark.parametrize("unset", ["", False, None])
+def test_a_reply_whose_failed_is_empty_is_an_answer(place: Place, host: Workspace, unset: object) -> None:
+    standing = begun(host, place.propose(host))
+    reply = {**ids(standing)[0], "reply": "1.00", "failed": unset}
+    [receipt] = submit_work(host, [reply], room=Room(items=0)).receipts
+    assert (receipt.status, receipt.reason) == ("accepted", "")
+
+
+@pytest.mark.parametrize("score", [10**400, "9" * 5_000])
+def test_a_score_of_too_many_digits_is_refused(place: Place, clock: Clock, score: object) -> None:
+    host = server(place, clock, place.folder / "work")
+    judge = {"kind": "host", "criteria": "friendly"}
+    add_tasks(place.open(), str(place.skill), [{"prompt": "greet", "judge": judge, "split": "test"}])
+    standing = begun(host, place.propose(host))
+    item = standing.work[0]
+    given: dict[str, object] = {"work_id": item.work_id, "reply": "hi"}
+    if isinstance(score, str):
+        Path(item.folder, "score.txt").write_text(score)
+    else:
+        given["score"] = score
+    assert statuses(submit_work(host, [given])) == ["refused"]
+
+
+def test_ids_that_are_no_text_are_unknown(place: Place, host: Workspace) -> None:
+    job = begun(host, place.propose(host)).job_id
+    assert statuses(submit_work(host, [{"work_id": "w-\ud800"}, "w-\0"], job)) == ["unknown", "unknown"]
+    with pytest.raises(NotFound):
+        submit_work(host, [], "t-\ud800")
+
+
+@pytest.mark.parametrize("name", ["ghp_" + "a1B2" * 9, "n" * 1_000])
+def test_a_tool_is_called_by_no_secret_and_no_long_name(place: Place, host: Workspace, name: str) -> None:
+    standing = begun(host, place.propose(host))
+    given = {**ids(standing)[0], "reply": "1.00", "tool_calls": [{"name": name}]}
+    submit_work(host, [given], room=Room(items=0))
+    stored = place.store_path.read_bytes() + place.store_path.with_name("skillopt.db-wal").read_bytes()
+    assert name.encode() not in stored
+
+
+def test_while_a_host_works_no_mean_tells_it_how_a_reply_was_scored(place: Place, host: Workspace) -> None:
+    agent, candidate_id = Agent(SEED), place.propose(host)
+    standing = begun(host, candidate_id)
+    n_told = 0
+    while standing.status == "work":
+        told = evaluate_candidate(host, candidate_id, room=Room(items=0))
+        assert (told.base.mean, told.candidate.mean, told.pairs_expected) == (None, None, None)
+        n_told += told.pairs_done > 0
+        for item in standing.work:
+            agent.do(item.folder)
+        standing = submit_work(host, ids(standing))
+    assert n_told
+    assert standing.evaluated
+    assert standing.evaluated.candidate.mean is not None
+
+
+def test_what_a_host_leaves_in_a_folder_is_shown_as_far_as_it_fits(place: Place, host: Workspace) -> None:
+    item = begun(host, place.propose(host)).work[0]
+    with Path(item.folder, "task", "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    os.mkfifo(Path(item.folder, "task", "pipe"))
+    Path(item.folder, "task", "link").symlink_to("/etc/passwd")
+    shown = host.workplaces.text(item.work_id)
+    assert "# Work: do one task" in shown
+    assert "root:" not in shown
+
+
+def test_an_answer_from_a_session_that_knew_the_task_is_exposed_whoever_took_it(place: Place, clock: Clock) -> None:
+    knows, takes = (server(place, clock, place.folder / "work") for _ in range(2))
+    tasks = [
+        {"prompt": f"{n}: say yes", "judge": {"kind": "exact", "expected": "yes"}, "split": "test"} for n in range(30)
+    ]
+    add_tasks(knows, str(place.skill), tasks)
+    candidate_id = place.propose(takes)
+    standing = begun(takes, candidate_id)
+    submit_work(takes, [{**ids(standing)[0], "reply": "yes"}], room=Room(items=0))
+    assert evaluate_candidate(takes, candidate_id).evidence == "host-run"
+    submit_work(knows, [{**ids(standing)[1], "reply": "yes"}], room=Room(items=0))
+    assert evaluate_candidate(takes, candidate_id).evidence == "host-run, exposed"
+
+
+def test_a_session_that_recorded_an_attempt_under_another_name_knows_the_task(place: Place, clock: Clock) -> None:
+    host = server(place, clock, place.folder / "work")
+    tasks = [
+        {"prompt": f"{n}: say yes", "judge": {"kind": "exact", "expected": "yes"}, "split": "test"} for n in range(30)
+    ]
+    add_tasks(place.open(), str(place.skill), tasks)
+    for n in range(30):
+        said = Recording(task=f"{n}: say yes\n", answer="no", hard=False, session_id="elsewhere", index=n)
+        record_trajectory(host, str(place.skill), said)
+    candidate_id = place.propose(host)
+    standing = begun(host, candidate_id)
+    submit_work(host, [{**ids(standing)[0], "reply": "yes"}])
+    assert evaluate_candidate(host, candidate_id).evidence == "host-run, exposed"
+
+
+def test_a_terminal_within_a_session_of_a_host_is_that_session(place: Place) -> None:
+    environ = {"CLAUDE_CODE_SESSION_ID": "s-1"}
+    with Workspace(place.store_path, environ=environ) as workspace:
+        assert workspace.session == "s-1"
+
+
+def test_a_clock_that_is_set_back_keeps_no_work_in_lost_hands(place: Place, host: Workspace, clock: Clock) -> None:
+    standing = begun(host, place.propose(host))
+    clock.now -= 86_400
+    assert submit_work(host, [], standing.job_id).work

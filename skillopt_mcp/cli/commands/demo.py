@@ -20,7 +20,7 @@ _BAR = 24
 _NEXT = (
     "skillopt-mcp skills",
     "skillopt-mcp tasks add SKILL tasks.jsonl",
-    "claude mcp add skillopt -- skillopt-mcp serve",
+    "skillopt-mcp install claude-code --hooks --skill",
 )
 
 

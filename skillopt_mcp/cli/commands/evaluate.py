@@ -104,7 +104,7 @@ def _say(result: Evaluated) -> None:
         else ""
     )
     terminal.say(
-        f"Verdict: {verdict}. Live {result.base.mean:.2f}, candidate {result.candidate.mean:.2f} "
+        f"Verdict: {verdict}. Live {_mean(result.base)}, candidate {_mean(result.candidate)} "
         f"after {result.pairs_done} pairs{more}, {result.claim}; {result.reason.rstrip('.')}."
     )
     terminal.say(f"Next: {terminal.spoken(result.next_step)}")

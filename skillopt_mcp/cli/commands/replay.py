@@ -210,9 +210,10 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
 
 def _told(estimate: Estimate, config: Config) -> str:
     judge = f", and {estimate.judge_calls:,} calls of the judge" if estimate.judge_calls else ""
+    n_ends = (config.epochs - 1) * len(epoch_ends(config))
     return (
         f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
-        f"{min(config.batch, estimate.n_train)} a step). "
+        f"{min(config.batch, estimate.n_train)} a step){f', and {n_ends} at the ends of epochs' if n_ends else ''}. "
         f"At most {estimate.target_calls:,} target calls ({estimate.train_rollouts:,} in training, "
         f"{estimate.val_rollouts:,} on val tasks, {2 * estimate.promotion_pairs:,} in the promotion test) "
         f"and about {estimate.optimizer_calls:,} optimizer calls{judge}."
