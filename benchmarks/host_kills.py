@@ -92,7 +92,7 @@ def _session(
     command = [sys.executable, "-m", "benchmarks.host_driver", str(store), str(skill), candidate, str(acknowledged)]
     with subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout
-        server = int(host.stdout.readline() or 0)
+        server = int(host.stdout.readline() or host.pid)
         ended = after_s is None or bool(select([host.stdout], [], [], after_s)[0])
         if not ended:
             kill(server if at_server else host.pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -123,7 +123,7 @@ def measure(n_frames: int, seed: int) -> Found:
     return found
 
 
-def _ask(server: subprocess.Popen[bytes], number: int, method: str, params: dict[str, object], found: Found) -> bool:
+def _ask(server: subprocess.Popen[bytes], number: int, method: str, params: Mapping[str, object], found: Found) -> bool:
     """Return whether a good request is answered; what else the server says meanwhile has to be JSON."""
     assert server.stdin
     assert server.stdout

@@ -104,7 +104,8 @@ def _scoring(request: Rollout) -> list[str]:
     found = [leaf for leaf in leaves(request.task.judge) if isinstance(leaf, ByHost)]
     if not found:
         return []
-    return [f"5. Say how far your answer is right ({found[0].criteria}): a number from 0 to 1, alone in `{SCORE}`."]
+    criteria = " ".join(storable(found[0].criteria).split())
+    return [f"5. Say how far your answer is right ({criteria}): a number from 0 to 1, alone in `{SCORE}`."]
 
 
 def _question(request: Question, lease_id: str) -> Work:

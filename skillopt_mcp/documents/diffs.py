@@ -55,7 +55,8 @@ def _file_diff(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
         return mode
     if not (is_text(was) and is_text(now)):
         return f"{mode}Binary file {label} changed ({len(was)} -> {len(now)} bytes)\n"
-    head = f"--- {f'a/{label}' if old else '/dev/null'}\n+++ {f'b/{label}' if new else '/dev/null'}\n"
+    place = label.lstrip("/")
+    head = f"--- {f'a/{place}' if old else '/dev/null'}\n+++ {f'b/{place}' if new else '/dev/null'}\n"
     return mode + head + _hunks(was.splitlines(keepends=True), now.splitlines(keepends=True))
 
 

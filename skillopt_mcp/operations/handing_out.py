@@ -12,7 +12,7 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.store.leases import Offer, Term
 
 MAX_ITEMS = 16
@@ -45,8 +45,13 @@ def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: R
     offers = []
     for call_id in _batch(free, calls, room):
         offer = Offer(f"w-{secrets.token_hex(16)}", call_id, _task_id(calls[call_id]))
-        places.make(offer.id, work_of(calls[call_id], offer.id))
-        offers.append(offer)
+        try:
+            places.make(offer.id, work_of(calls[call_id], offer.id))
+        except BadInput as reason:
+            # It would be so for whoever takes it: the rest of the job goes on without.
+            leases.rule_out(Reply(str(reason), fault="unsupported", id=call_id))
+        else:
+            offers.append(offer)
     if not offers:
         return []
     taken = leases.take(offers, Term(scope, workspace.session, now, now + workspace.lease_s))

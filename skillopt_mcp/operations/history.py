@@ -32,7 +32,7 @@ def history(workspace: Workspace, skill: str) -> History:
 
 def _undo(skill: str, last: HistoryRow) -> str:
     # Only a rollback has to name the version: without one it would go further back.
-    version = f" --version {last.previous_version}" if last.kind == "rollback" else ""
+    version = f" {last.previous_version}" if last.kind == "rollback" else ""
     return f"skillopt-mcp rollback {skill}{version}"
 
 

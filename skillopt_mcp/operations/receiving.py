@@ -56,7 +56,17 @@ def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]
     try:
         return _answered(workspace, lease, fields), lease.scope
     except BadInput as error:
-        return Receipt(work_id=work_id, status="refused", reason=shortened(str(error), 300)), lease.scope
+        status, reason = _overtaken(workspace, lease), shortened(str(error), 300)
+        told = Receipt(work_id=work_id, status=status or "refused", reason=_SAID[status] if status else reason)
+        return told, lease.scope
+
+
+def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
+    """Return why nothing can be wrong with a reply any more: whoever was first has cleared the folder away."""
+    if workspace.store.leases.unanswered([lease.call_id]):
+        return None
+    found = workspace.store.leases.find(lease.id)
+    return "duplicate" if found and found.state == "answered" else "late"
 
 
 def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
@@ -66,7 +76,9 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     # Models fill in what they leave out: an empty reason is none.
     failed = fields.get("failed") or None
     if lease.state == "failed" and failed is None:
-        raise BadInput("this work was given up as failed: take more with submit_work, it is handed out under another id")
+        raise BadInput(
+            "this work was given up as failed: take more with submit_work, it is handed out under another id"
+        )
     status: Answered
     if lease.state != "out":
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
@@ -159,4 +171,6 @@ def _written(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
-        raise BadInput("a value is nested too deep, or is a number of too many digits: write it in other words") from None
+        raise BadInput(
+            "a value is nested too deep, or is a number of too many digits: write it in other words"
+        ) from None

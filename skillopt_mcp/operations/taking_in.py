@@ -121,7 +121,7 @@ def _read(file: Path) -> _Read:
         for n, line in enumerate(_lines(file), 1):
             _take(read, line, n)
     except FileNotFoundError:
-        raise NotFound(f"there is no file '{file}': check the path") from None
+        raise BadInput(f"'{file}' cannot be read (No such file or directory): check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"'{file}' cannot be read ({error}): it is no history, or cut short") from error
     except ValidationError as error:

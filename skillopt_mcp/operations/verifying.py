@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from pydantic import Field
 
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput, BadSkill, NotFound, StoreError
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.gates.recompute import ConfirmInputs, recomputed
@@ -22,6 +24,7 @@ from skillopt_mcp.store.soundness import Soundness
 
 SHOWN = 100
 TRIES = 5
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 class Verified(Result):
@@ -42,8 +45,10 @@ def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> 
     """Return whether a store is sound; with `holds`, whether its chain has that hash, too. Reads, and writes nothing.
 
     `live` compares the skills' files with the last promotions. Raises NotFound when there is no store, StoreError when
-    it cannot be opened at all.
+    it cannot be opened at all, and BadInput when `holds` is no hash.
     """
+    if holds and not _HASH.fullmatch(holds):
+        raise BadInput(f"{quoted(holds)} is no hash of an event: give the 64 digits that verify printed")
     if not path.is_file():
         raise NotFound(f"there is no store at '{path}': name one with --store")
     with Store(path) as store:

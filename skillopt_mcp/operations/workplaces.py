@@ -31,7 +31,8 @@ class Workplaces:
 
     def __init__(self, store_path: Path, environ: Mapping[str, str]) -> None:
         base = environ.get(FOLDER_VARIABLE)
-        outer = Path(base) if base else Path(tempfile.gettempdir()) / f"skillopt-work-{os.geteuid()}"
+        named = Path(os.path.abspath(os.path.expanduser(base))) if base else None
+        outer = named or Path(tempfile.gettempdir()) / f"skillopt-work-{os.geteuid()}"
         self.root = outer / hashlib.sha256(os.fsencode(store_path.resolve())).hexdigest()[:12]
 
     def folder(self, lease_id: str) -> Path:

@@ -119,6 +119,11 @@ class Leases:
             ).fetchone()
             return bool(changed.rowcount) and n_failed >= MAX_FAILURES and insert_reply(connection, missing)
 
+    def rule_out(self, missing: Reply) -> None:
+        """Store that a call cannot be handed out (the id of the reply is its call's): it is missing."""
+        with self._pool.write() as connection:
+            insert_reply(connection, missing)
+
     def withdraw(self, scope: str) -> list[str]:
         """End the leases of a scope that are out; return the ids of all of its leases."""
         with self._pool.write() as connection:
@@ -163,11 +168,13 @@ _IS_TAKEN = (
     " or exists (select 1 from lease where call_id = call.id and state = 'out'"
     f" and ? between taken_at - {_SET_BACK_S} and expires_at))"
 )
-# A session knows a task that it added, or recorded an attempt at.
+# A session knows a task that it added, or recorded an attempt at. Attempts without a place in their session are in
+# exposure alone: without it no index finds them, and a store may hold a million.
 _KNOWS = (
     "(exists (select 1 from exposure e where e.task_id = l.task_id and e.session = {who})"
     " or exists (select 1 from task k join trajectory t on t.skill_id = k.skill_id"
-    " where k.id = l.task_id and t.session_id = {who} and trim(t.prompt, ?2) = trim(k.prompt, ?2)))"
+    " where k.id = l.task_id and t.session_id = {who} and t.session_id is not null and t.position is not null"
+    " and trim(t.prompt, ?2) = trim(k.prompt, ?2)))"
 )
 _EXPOSED = (
     f"select 1 from lease l where l.scope = ?1 and l.state = 'answered' and {_KNOWS.format(who='l.session')} limit 1"

@@ -26,8 +26,14 @@ def test_a_promotion_needs_a_yes_and_rollback_restores_the_bytes(cli, make_place
     assert place.main.read_bytes() == after
     undone = parsed(cli("rollback", "ledger-clerk", "--yes", "--json", store=place.store_path))
     assert (undone["status"], place.main.read_bytes()) == ("rolled_back", before)
-    rows = parsed(cli("history", "ledger-clerk", "--json", store=place.store_path))["rows"]
+    told = parsed(cli("history", "ledger-clerk", "--json", store=place.store_path))
+    rows = told["rows"]
     assert [(row["kind"], row["candidate_id"]) for row in rows] == [("rollback", None), ("promote", candidate)]
+    again = told["next_step"].removeprefix("Undo the last change with: skillopt-mcp ").split()
+    assert undone["next_step"].endswith(f"rollback_skill with skill ledger-clerk and version {again[-1]}.")
+    redone = cli(*again, "--yes", store=place.store_path)
+    assert (redone.returncode, place.main.read_bytes()) == (0, after)
+    assert f"Undo: skillopt-mcp rollback ledger-clerk {rows[0]['version']}" in redone.stdout
 
 
 def test_an_evaluation_says_what_it_stands_on_and_what_comes_next(cli, make_place) -> None:

@@ -28,7 +28,8 @@ def test_every_part_of_the_demo_says_that_it_is_a_simulation(cli, tmp_path: Path
     for title in ("Share of val tasks", "What the training changed", "Verdict on held-out", "The simulation took"):
         (part,) = [part for part in parts if part.startswith(title)]
         assert "simulat" in part.splitlines()[0]
-    assert [line.split()[0] for line in parts[-1].splitlines()[1:]] == ["skillopt-mcp", "skillopt-mcp", "claude"]
+    commands = [line.split()[:2] for line in parts[-1].splitlines()[1:]]
+    assert commands == [["skillopt-mcp", "skills"], ["skillopt-mcp", "tasks"], ["skillopt-mcp", "install"]]
     assert "\x1b" not in done.stdout + done.stderr
 
 

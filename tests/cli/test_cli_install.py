@@ -45,6 +45,14 @@ def test_install_keeps_the_store_and_the_backends_that_were_named(cli: Cli, home
     assert not store.exists()
 
 
+def test_uninstall_says_what_it_removed_and_what_it_wrote(cli: Cli, home: Path) -> None:
+    (home / ".claude.json").write_text('{"theme": "dark"}')
+    assert cli("install", "claude-code", "--hooks", "--yes").returncode == 0
+    done = cli("uninstall", "claude-code", "--hooks", "--yes")
+    assert f"Written: {home / '.claude.json'} (backup" in done.stdout
+    assert f"Removed: {home / '.claude/settings.json'} (backup" in done.stdout
+
+
 def test_uninstall_of_what_is_not_there_changes_nothing(cli: Cli) -> None:
     done = cli("uninstall", "vscode", "--yes")
     assert (done.returncode, done.stdout) == (0, "Nothing is to be changed.\n")

@@ -230,3 +230,8 @@ def test_a_store_that_is_read_only_is_told_so(cli, tmp_path) -> None:
     done = cli("skills", store=folder / "store.db")
     assert done.returncode == 1
     assert f"error: the store '{folder / 'store.db'}' cannot be made" in done.stderr
+
+
+def test_the_next_step_of_a_skill_with_tasks_is_a_command_of_a_terminal(cli, make_place) -> None:
+    listed = cli("skills", store=make_place().store_path)
+    assert "next: skillopt-mcp replay, or record_trajectory by your agent\n" in listed.stdout

@@ -61,7 +61,7 @@ def test_the_estimate_and_the_simulation_are_told_before_the_result(cli, make_pl
     done = cli("replay", "ledger-clerk", *BACKENDS, *SMALL, store=place.store_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(
-        "Steps: 12 (epochs 3, train tasks 20, 5 a step). At most 680 target calls "
+        "Steps: 12 (epochs 3, train tasks 20, 5 a step), and 4 at the ends of epochs. At most 680 target calls "
         "(140 in training, 300 on val tasks, 240 in the promotion test)"
     )
     assert f"SIMULATION ({TARGET})" in done.stderr

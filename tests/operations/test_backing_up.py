@@ -142,3 +142,5 @@ def test_a_store_is_restored_where_there_is_none(backup: Path, tmp_path: Path) -
     assert (restored.kept, verify_store(path).problems) == ("", [])
     with pytest.raises(BadInput, match="is the store itself"):
         restore_store(path, path)
+    with pytest.raises(NotFound, match="there is no store at"):
+        restore_store(path, tmp_path / "none.db")

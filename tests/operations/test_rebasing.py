@@ -94,5 +94,13 @@ def test_a_candidate_that_is_not_stale_is_refused(place: Place, workspace: Works
         rebase_candidate(workspace, made)
 
 
+def test_a_promoted_candidate_that_a_person_edited_is_not_made_twice(place: Place, workspace: Workspace) -> None:
+    made = place.accepted(workspace)
+    assert promote_skill(workspace, made, Consent.PERSON_SIMULATED).status == "promoted"
+    edited(place)
+    with pytest.raises(Refused, match="is in what is live already"):
+        rebase_candidate(workspace, made)
+
+
 def _version(workspace: Workspace, made: str) -> str:
     return workspace.store.candidates.get_candidate(made).version_id

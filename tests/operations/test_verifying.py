@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import NotFound
+from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.permitting import permit, revoke
 from skillopt_mcp.operations.promoting import promote_skill
@@ -68,6 +68,8 @@ def test_a_hash_that_was_kept_tells_whether_history_was_taken_away(place: Place,
     with place.open() as workspace:
         workspace.store.skills.add_root("/elsewhere")
     assert verify_store(place.store_path, head).problems == []
+    with pytest.raises(BadInput, match="is no hash of an event"):
+        verify_store(place.store_path, head[:12])
     [problem] = verify_store(place.store_path, "0" * 64).problems
     assert "the chain has no event with the hash" in problem
 

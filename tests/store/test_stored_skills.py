@@ -66,6 +66,12 @@ def test_too_short_or_unknown_a_beginning_names_no_version(store: Store, beginni
         store.skills.get_version(skill.id, beginning)
 
 
+def test_too_short_a_beginning_is_told_how_long_it_has_to_be(store: Store) -> None:
+    skill = store.skills.track("s", "/s", SKILL)
+    with pytest.raises(NotFound, match="give 8 characters of it or more"):
+        store.skills.get_version(skill.id, SKILL.digest[:7])
+
+
 def test_a_beginning_that_two_versions_share_names_neither(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
     pool = Pool(store.path)

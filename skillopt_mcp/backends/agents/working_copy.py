@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from skillopt_mcp.records.skills import SkillFiles, is_memory
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_CHARACTERS = 64
 NAMELESS = "skill"
+_OF_THE_PATH = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
 # What would set up the host, run programs with it or lead it to other servers is no material of a task.
 _HOSTS_OWN = frozenset({".agents", ".claude", ".codex", ".git", ".mcp.json"})
 
@@ -48,7 +50,7 @@ def skill_name(files: SkillFiles) -> str:
 
 
 def write_inside(folder: Path, path: str, content: bytes, *, executable: bool) -> None:
-    """Write a file inside a folder. Raises Unusable when it would lie elsewhere, or cannot be written."""
+    """Write a file inside a folder. Raises Unusable for a path that no file here can have, OSError for a bad disk."""
     target = Path(os.path.normpath(folder / path))
     if "\0" in path or not target.is_relative_to(folder) or target == folder:
         raise Unusable(f"the file '{path}' would lie outside of its folder; correct its path")
@@ -58,4 +60,6 @@ def write_inside(folder: Path, path: str, content: bytes, *, executable: bool) -
         if executable:
             target.chmod(0o755)
     except OSError as error:
+        if error.errno not in _OF_THE_PATH:
+            raise
         raise Unusable(f"the file '{path}' cannot be written ({error.strerror}); correct its path") from None

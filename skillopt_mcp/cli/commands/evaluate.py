@@ -16,7 +16,7 @@ from skillopt_mcp.operations.consolidating import accompanied
 from skillopt_mcp.operations.estimating import estimate_test
 from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated, most_pairs
 from skillopt_mcp.operations.forecasting import forecast
-from skillopt_mcp.operations.results import Evaluated
+from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Claim
 
@@ -108,3 +108,7 @@ def _say(result: Evaluated) -> None:
         f"after {result.pairs_done} pairs{more}, {result.claim}; {result.reason.rstrip('.')}."
     )
     terminal.say(f"Next: {terminal.spoken(result.next_step)}")
+
+
+def _mean(arm: Arm) -> str:
+    return "-" if arm.mean is None else f"{arm.mean:.2f}"

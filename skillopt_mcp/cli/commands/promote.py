@@ -90,7 +90,7 @@ def say_outcome(result: Promoted, *, as_json: bool) -> int:
     elif changed:
         done = "Promoted" if result.status == "promoted" else "Rolled back"
         terminal.say(f"{done}: {result.skill_path} is now version {result.version} (was {result.previous_version}).")
-        version = "" if result.status == "promoted" else f" --version {result.previous_version}"
+        version = "" if result.status == "promoted" else f" {result.previous_version}"
         terminal.say(f"Undo: skillopt-mcp rollback {result.skill}{version}")
     if not changed:
         advice = f" {terminal.spoken(result.next_step)}" if result.next_step else ""

@@ -28,6 +28,7 @@ from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.plan import epoch_ends
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.runs import Run
