@@ -21,7 +21,10 @@ TRANSCRIPT = 4096
 MERGED = 8
 WORKERS = 8
 Stage = Literal["rollout", "reflect", "merge", "rank"]
-_FILLER = "ledger entry account balance posted carried line column amount price supplier " * (TRANSCRIPT // 64)
+# Small words among the others, as in any transcript.
+_FILLER = "I read the entry of the ledger: the balance is carried to the next line, in a column of amounts. " * (
+    TRANSCRIPT // 64
+)
 _ITEM = re.compile(r"item (\d+)\b")
 
 

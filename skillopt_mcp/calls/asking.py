@@ -88,7 +88,7 @@ class Asker:
             for key, call in unanswered.items():
                 if key not in deferred:
                     lanes[call.role].fresh.append(Open(key, call))
-            replies |= self._runner.run(self._ask(list(lanes.values())), context=copy_context())
+            self._runner.run(self._ask(list(lanes.values()), replies), context=copy_context())
         if deferred:
             self._leave_open(deferred)
             raise Waiting(len(deferred))
@@ -116,8 +116,9 @@ class Asker:
         backend = self._lane(call.role).backend
         return Cost(0) if batching(backend) else self._terms.budget.cost(backend, call)
 
-    async def _ask(self, lanes: Sequence[Lane]) -> dict[bytes, Reply]:
-        return await Round(self._terms, lanes).replies()
+    async def _ask(self, lanes: Sequence[Lane], replies: dict[bytes, Reply]) -> None:
+        # Not returned: what a task returns is spelled out each time that the runner gives back the signal of Ctrl-C.
+        replies |= await Round(self._terms, lanes).replies()
 
     def _lane(self, role: Role) -> Lane:
         backend = self._backends.get(role)

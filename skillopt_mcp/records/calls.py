@@ -66,12 +66,13 @@ class Question:
 
 
 @lru_cache(maxsize=64)
-def _near(draw: str) -> bytes:
-    return hashlib.sha256(draw.encode()).digest()[:6]
+def _near(draw: str, version: str) -> bytes:
+    run_and_step = draw.split("/", 2)[:2]
+    return hashlib.sha256("\0".join((*run_and_step, version)).encode()).digest()[:6]
 
 
 class Call(NamedTuple):
-    """One question; `draw` says whose chance this is, so the same draw is never asked twice."""
+    """One question; `draw` says whose chance this is ("run/step/..."), so the same draw is never asked twice."""
 
     role: Role
     stage: Stage
@@ -81,10 +82,13 @@ class Call(NamedTuple):
     def key(self, fingerprint: str) -> bytes:
         """Return the 32 bytes that name the call when `fingerprint` names the backend: equal keys are one call.
 
-        The first 6 bytes depend on the draw alone, so that calls asked together lie together in the store's index.
+        The first 6 bytes are those of all rollouts of a version in a step, or of all its questions: calls asked
+        together lie together in the store's index.
         """
-        parts = "\0".join((self.role, fingerprint, self.stage, self.request.digest, self.draw))
-        return _near(self.draw) + hashlib.sha256(parts.encode()).digest()[:26]
+        request = self.request
+        parts = "\0".join((self.role, fingerprint, self.stage, request.digest, self.draw))
+        version = request.files.digest if isinstance(request, Rollout) else ""
+        return _near(self.draw, version) + hashlib.sha256(parts.encode()).digest()[:26]
 
 
 class Message(NamedTuple):

@@ -11,7 +11,12 @@ from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.sums import row_sum
 
 _GET = "select calls, tokens, usd, seconds from budget where id = ?"
-_PUT = "insert or replace into budget(id, calls, tokens, usd, seconds, sum) values (?, ?, ?, ?, ?, ?)"
+# To replace the row would write its index anew too, in every settlement.
+_PUT = (
+    "insert into budget(id, calls, tokens, usd, seconds, sum) values (?, ?, ?, ?, ?, ?) on conflict do update set"
+    " calls = excluded.calls, tokens = excluded.tokens, usd = excluded.usd, seconds = excluded.seconds,"
+    " sum = excluded.sum"
+)
 _Values = tuple[int, int, float, float]
 
 

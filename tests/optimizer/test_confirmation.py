@@ -203,8 +203,8 @@ def arms(bench: Bench, n: int = 0) -> tuple[SkillFiles, SkillFiles]:
 
 def coin(call: Call) -> Answer:
     """Play a target that passes half the time, and now and then does not answer."""
-    chance = hashlib.sha256(call.key("coin")).digest()
-    if chance[0] < 40:
+    chance = hashlib.sha256(f"{call.draw} {call.request.digest}".encode()).digest()
+    if chance[0] < 64:
         return BackendFault("refusal", "no")
     return right(call) if chance[1] < 128 else "no"
 

@@ -57,10 +57,11 @@ class MemoryEvidence:
 
 
 def passing(rate: Callable[[Call], float]) -> MemoryAsk:
-    """Return a target that passes with this probability, by a chance that the call's key decides."""
+    """Return a target that passes with this probability, by a chance that draw and request decide."""
 
     def answer(call: Call) -> str:
-        chance = int.from_bytes(hashlib.sha256(call.key("world")).digest()[:8], "big") / (1 << 64)
+        digest = hashlib.sha256(f"{call.draw} {call.request.digest}".encode()).digest()
+        chance = int.from_bytes(digest[:8], "big") / (1 << 64)
         return right(call) if chance < rate(call) else "no"
 
     return MemoryAsk(answer)

@@ -20,7 +20,7 @@ PRAGMAS = {
     "secure_delete": 1,
     "journal_size_limit": 64 << 20,
     "page_size": 2048,
-    "wal_autocheckpoint": 2000,
+    "wal_autocheckpoint": 4000,
 }
 
 
