@@ -50,7 +50,7 @@ def replay_policy(workspace: Workspace, skill: str, policy: str, metric: Metric 
     run = _run(workspace, skill)
     rows = []
     for step in workspace.store.runs.list_steps(run.id):
-        decision = workspace.store.decisions.latest_in(run.skill_id, f"{run.id}/{step.n}")
+        decision = workspace.store.decisions.latest_in(f"{run.id}/{step.n}")
         if decision is None:
             continue
         inputs = StrictInputs.model_validate_json(decision.inputs)

@@ -67,7 +67,7 @@ def open_test(
     row = store.decisions.open_confirmation(new, lambda j, staked: next_alpha(j, rule.alpha, staked, refunded))
     by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
-    last = store.decisions.latest_in(skill_id, row.id)
+    last = store.decisions.latest_in(row.id)
     asked = ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
     most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
     return Test(row, base, candidate, frozen, replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim))
@@ -129,17 +129,15 @@ def upcoming_alpha(store: Store, skill_id: int, alpha: float) -> float:
 def _refunded(store: Store, skill_id: int) -> float:
     """Return what the rejected tests of a skill left of their error rates; a rejection is final."""
     left = 0.0
-    for row in store.decisions.list_tests(skill_id):
-        last = store.decisions.latest_in(skill_id, row.id)
-        if last and last.verdict == "reject":
-            inputs = ConfirmInputs.model_validate_json(last.inputs)
-            left += refund(row.alpha, confirmed(store.decisions.list_pairs(row.id), inputs).wealth)
+    for test_id, taken_in in store.decisions.list_rejections(skill_id):
+        inputs = ConfirmInputs.model_validate_json(taken_in)
+        left += refund(inputs.alpha, confirmed(store.decisions.list_pairs(test_id), inputs).wealth)
     return left
 
 
 def _paused_at(test: Test, store: Store) -> int:
     """Return after how many pairs the test last paused; 0 when it never did."""
-    last = store.decisions.latest_in(test.row.skill_id, test.row.id)
+    last = store.decisions.latest_in(test.row.id)
     return ConfirmInputs.model_validate_json(last.inputs).n_pairs if last else 0
 
 

@@ -140,12 +140,19 @@ class Decisions:
         )
         return _decision(row) if row else None
 
-    def latest_in(self, skill_id: int, scope: str) -> Decision | None:
+    def latest_in(self, scope: str) -> Decision | None:
         """Return the newest decision of a scope: one step of a run, or a promotion test."""
-        row = self._pool.row(
-            f"{_DECISION} where skill_id = ? and scope = ? order by id desc limit 1", [skill_id, scope]
-        )
+        row = self._pool.row(f"{_DECISION} where scope = ? order by id desc limit 1", [scope])
         return _decision(row) if row else None
+
+    def list_rejections(self, skill_id: int) -> list[tuple[str, str]]:
+        """Return the promotion tests of a skill that ended in a rejection, as (id, inputs of that), as opened."""
+        rows = self._pool.rows(
+            "select c.id, d.inputs, max(d.id) from confirmation c join decision d on d.scope = c.id"
+            " where c.skill_id = ? and d.verdict = 'reject' group by c.id order by c.j",
+            [skill_id],
+        )
+        return [(str(row[0]), str(row[1])) for row in rows]
 
 
 def insert_decision(connection: Connection, decision: Decision) -> None:

@@ -29,6 +29,7 @@ from skillopt_mcp.records.evidence import Pair, Trial
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.pool import Pool, Value
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
 RULE = ConfirmRule(max_pairs=40)
@@ -73,7 +74,7 @@ class MemoryDecisions:
         """Keep a verdict."""
         self.verdicts.append(decision)
 
-    def latest_in(self, skill_id: int, scope: str) -> Decision | None:
+    def latest_in(self, scope: str) -> Decision | None:
         """Return the last verdict."""
         return self.verdicts[-1] if self.verdicts else None
 
@@ -255,6 +256,34 @@ def test_the_jth_test_of_a_skill_has_the_jth_share_of_alpha_and_keeps_it(bench: 
         assert run_test(test, bench.store, ask).alpha == pytest.approx(alpha_for(2, 0.05))
 
 
+def test_what_opening_a_test_reads_does_not_grow_with_the_tests_before_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[str, Sequence[Value]]] = []
+
+    def noting(fetch: Callable[[Pool, str, Sequence[Value]], object]) -> Callable[..., object]:
+        def fetched(pool: Pool, sql: str, values: Sequence[Value] = ()) -> object:
+            read.append((sql, values))
+            return fetch(pool, sql, values)
+
+        return fetched
+
+    n_read = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Pool, "row", noting(Pool.row))
+        patched.setattr(Pool, "rows", noting(Pool.rows))
+        for n in range(9):
+            made = arms(bench, n)
+            read.clear()
+            open_test(bench.store, made, bench.tasks, "scripted", RULE)
+            n_read.append(len(read))
+    assert len(set(n_read)) == 1
+    plans = [str(bench.store.runs._pool.rows(f"explain query plan {sql}", values)) for sql, values in read]
+    of_decisions = [plan for plan in plans if "decision" in plan]
+    assert len(of_decisions) == 2
+    assert all("(scope=?)" in plan for plan in of_decisions)
+
+
 def test_a_test_keeps_the_tasks_it_was_opened_with(bench: Bench) -> None:
     first = open_test(bench.store, arms(bench), bench.tasks, "a", RULE)
     fewer = open_test(bench.store, arms(bench), bench.tasks[:6], "a", RULE)
@@ -273,7 +302,7 @@ def test_a_stored_decision_recomputes_from_its_pairs(bench: Bench) -> None:
     backend = Scripted(lambda call: "no" if rollout_of(call).files == SKILL else right(call))
     with bench.ask(backend, test.row.id) as ask:
         assert run_test(test, bench.store, ask).verdict == "accept"
-    decision = bench.store.decisions.latest_in(bench.skill.id, test.row.id)
+    decision = bench.store.decisions.latest_in(test.row.id)
     assert decision is not None
     assert decision == bench.store.decisions.latest(bench.skill.id, "confirm", SKILL.digest, test.candidate.digest)
     assert confirm_verdict(bench.store.decisions.list_pairs(test.row.id), decision.inputs) == decision.verdict

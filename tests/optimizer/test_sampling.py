@@ -162,7 +162,7 @@ def test_an_accept_says_its_claim_and_recomputes(tmp_path: Path) -> None:
             end = run_test(test, bench.store, ask)
         assert end.verdict == "accept"
         assert end.reason.startswith("better on tasks like these: evidence")
-        decision = bench.store.decisions.latest_in(bench.skill.id, test.row.id)
+        decision = bench.store.decisions.latest_in(test.row.id)
         assert decision is not None
         assert ConfirmInputs.model_validate_json(decision.inputs).claim == "like_these"
         assert confirm_verdict(bench.store.decisions.list_pairs(test.row.id), decision.inputs) == "accept"
