@@ -33,7 +33,7 @@ _NEW = (
     "é\r\nb",
 )
 _FRONTS = ("", "", "---\nname: x\ndescription: d\n---\n", "---\nname: [\n---\n", "---\n", "\ufeff---\nname: x\n---\n")
-_MOST_WAYS = 256
+_MOST_WAYS = 100_000
 _ANCHORED: tuple[Op, ...] = ("insert_after", "replace", "replace", "delete")
 
 
@@ -69,8 +69,12 @@ def changed_outside(content: bytes, edits: Sequence[Edit]) -> int:
     if applied[0].op == "append":
         return _missing_around(content, after)
     # A text that the front matter or a protected region holds too is not meant there: one of the places has to fit.
-    ways = itertools.islice(itertools.product(*(_spans(content, edit) for edit in applied)), _MOST_WAYS)
-    return min((_lost(_around(content, sorted(spans)), after) for spans in ways), default=len(content))
+    fewest = len(content)
+    for spans in itertools.islice(itertools.product(*(_spans(content, edit) for edit in applied)), _MOST_WAYS):
+        fewest = min(fewest, _lost(_around(content, sorted(spans)), after))
+        if not fewest:
+            break
+    return fewest
 
 
 def _around(content: bytes, spans: Sequence[tuple[int, int]]) -> list[bytes]:
