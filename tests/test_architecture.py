@@ -42,7 +42,7 @@ PURE_LIBRARIES = {
 ONLY = {"pathlib": {"PurePosixPath"}, "random": {"Random"}}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval"}
 ONE_ROOM = {
-    "sqlite_utils": {"store/driver.py", "store/migrating.py"},
+    "sqlite_utils": {"store/migrating.py"},
     "sqlite3": set(),
     "pysqlite3": set(),
     "mcp": {"server/"},

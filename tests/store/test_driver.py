@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from sqlite_utils.utils import sqlite3
 
 from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
 from skillopt_mcp.store import driver
@@ -24,6 +25,10 @@ MOUNTS = """\
 34 22 0:31 / /over rw - overlay overlay rw
 35 22 0:32 / /smb rw - smb3 //server/b rw
 """
+
+
+def test_the_driver_is_the_one_that_sqlite_utils_chooses() -> None:
+    assert driver.sqlite() is sqlite3
 
 
 @pytest.mark.parametrize(
