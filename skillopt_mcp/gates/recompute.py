@@ -27,7 +27,7 @@ class StrictInputs(BaseModel):
     `again` holds the second rollouts (candidate, current) that the no_regression gate asked for.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     metric: Metric
     mixed_weight: float = Field(default=EVEN, ge=0, le=1)
     candidate: list[TaskScore]
@@ -42,7 +42,7 @@ class ConfirmInputs(BaseModel):
     `bets` names the mixture: verdicts from before it was kept rest on the first.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     confirmation: str
     n_pairs: int = Field(ge=0)
     alpha: float
@@ -99,7 +99,7 @@ def confirm_verdict(pairs: Sequence[Pair], inputs: str) -> ConfirmVerdict:
 class RaceInputs(BaseModel):
     """The rule of a race and its laps: the base's score, then each arm's, None where missing or not rolled out."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     beta: float
     min_effect: float
     max_laps: int
@@ -116,7 +116,7 @@ class RaceInputs(BaseModel):
 class CreditInputs(BaseModel):
     """The rule of a credit and its laps: the whole candidate's score, then that without each of its edits."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     alpha: float
     delta: float
     max_pairs: int
@@ -134,7 +134,7 @@ class CreditInputs(BaseModel):
 class CalibrateInputs(BaseModel):
     """Scores of one version against itself, pair by pair."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     laps: list[tuple[float | None, float | None]]
 
     @property

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Result(BaseModel):
     """What every result shares."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
     next_step: str = Field(default="", description="What to do now")
 
 

@@ -20,7 +20,7 @@ _BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_b
 class Config(BaseModel):
     """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     epochs: int = Field(default=4, ge=1, le=1000, description="Passes over the train tasks")
     batch: int = Field(default=40, ge=1, le=10_000, description="Train tasks per step")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 class Spec(BaseModel):
     """What every judge spec shares: unknown fields are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Exact(Spec):
@@ -86,7 +86,7 @@ class Json(Spec):
     are equal within `tolerance`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True, validate_by_name=True, validate_by_alias=True)
     kind: Literal["json"]
     json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     fields: dict[str, JsonValue] = Field(default_factory=dict)
@@ -206,9 +206,7 @@ Leaf = (
     | Command | ByEnvironment | ByHost
 )  # fmt: skip
 JudgeSpec = Annotated[Leaf | All | Weighted, Field(discriminator="kind")]
-for _model in (All, Part, Weighted):
-    _model.model_rebuild()
-_ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec)
+_ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec, config=ConfigDict(defer_build=True))
 SPECS: dict[str, type[Spec]] = {
     "exact": Exact, "contains": Contains, "regex": Regex, "numeric": Numeric, "choice": Choice, "f1": F1, "anls": Anls,
     "json": Json, "table": Table, "tool_called": ToolCalled, "command": Command, "rubric": Rubric, "length": Length,

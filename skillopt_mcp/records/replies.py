@@ -11,7 +11,7 @@ from skillopt_mcp.records.skills import MAIN_FILE
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class EditReply(_Reply):
