@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.store.locations import ENVIRONMENT, store_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,23 @@ class Invocation:
     def store_path(self) -> Path:
         """Return the store's file: as given, else of the environment, else the user's own."""
         return store_path(self.store, os.environ)
+
+    def require_store(self) -> None:
+        """Raise NotFound when somebody named the store and no file is there; the user's own may come into being yet."""
+        named_by = "--store" if self.store else f"${ENVIRONMENT}" if os.environ.get(ENVIRONMENT) else ""
+        if named_by and _is_nowhere(self.store_path):
+            raise NotFound(
+                f"there is no store at '{self.store_path}', and this command makes none: check the path (it comes from "
+                f"{named_by}), or fill a new store first, for instance with: skillopt-mcp tasks add SKILL FILE"
+            )
+
+
+def _is_nowhere(path: Path) -> bool:
+    """Return whether nothing is there; what cannot be looked at may be, and opening it tells what is wrong."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

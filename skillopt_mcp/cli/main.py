@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
 
-from skillopt_mcp.cli.parsing import COMMANDS, parse
+from skillopt_mcp.cli.parsing import COMMANDS, needs_store, parse
 from skillopt_mcp.errors import SkillOptError
 
 EXPECTED, INTERRUPTED = 1, 130
@@ -25,7 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         command, values = parse(arguments)
         # Only the command that was asked for is imported: `serve` must start in a moment.
         module = import_module(module_name(command))
-        code = int(module.run(module.Options(**values)))
+        options = module.Options(**values)
+        if needs_store(command, values):
+            options.require_store()
+        code = int(module.run(options))
         sys.stdout.flush()
     except SkillOptError as error:
         return _failed(str(error), as_json="--json" in arguments)

@@ -23,10 +23,16 @@ _AGENT_SHELLS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 # Operations speak to a model, in the names of its tools; a person types commands.
 _SPOKEN = (
     (
+        r"^Call evaluate_candidate with candidate_id (c-\w+)\.",
+        r"Run skillopt-mcp evaluate \1 --target BACKEND:MODEL, or, without a key, ask the agent that the server serves "
+        r"to evaluate it (evaluate_candidate).",
+    ),
+    (
         r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)",
         r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
     ),
     (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)", r"skillopt-mcp promote \1"),
+    (r"rollback_skill with skill (\S+) and version (\w+)", r"skillopt-mcp rollback \1 \2"),
     (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
     (r"\badd_tasks\b", "skillopt-mcp tasks add"),
     (r"\blist_skills\b", "skillopt-mcp skills"),

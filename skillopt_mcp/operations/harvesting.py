@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -17,6 +17,7 @@ from skillopt_mcp.operations.sessions import lines_of, session_id
 from skillopt_mcp.operations.workspace import Workspace, main_path
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.transcripts.attempts import Attempt, attempts
+from skillopt_mcp.transcripts.dialects import is_told
 from skillopt_mcp.transcripts.uses import Use
 
 PROBLEMS_SHOWN = 20
@@ -63,17 +64,22 @@ class Harvest:
             self._n_bytes += n_bytes
             advance(n_bytes)
 
-        self._n_files += 1
         session = session_id(path)
+        lines = _Lines(lines_of(path, count))
         try:
-            for attempt in attempts(lines_of(path, count)):
+            for attempt in attempts(lines):
                 for skill in self._finder.skills(attempt):
                     if attempt.reaction is None and not finished:
                         self._open += 1
                     else:
                         self._keep(path, session, attempt, skill)
+            if lines.is_foreign:
+                raise BadInput("it is no transcript of Claude Code or Codex: no line in it is one that they write")
         except (BadInput, OSError) as error:
             self._problem(path, error)
+            self._n_files += lines.is_told
+        else:
+            self._n_files += 1
 
     def result(self) -> Harvested:
         """Return what was found so far."""
@@ -127,6 +133,23 @@ def harvest(
     for path in files:
         work.read(path, finished=True, advance=advance)
     return work.result()
+
+
+class _Lines:
+    """The lines of a file, and whether a host seems to have told any of those that were read."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self.is_told = self.is_foreign = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            self.is_told = is_told(line)
+            self.is_foreign = not self.is_told
+            yield line
+            if self.is_told:
+                break
+        yield from self._lines
 
 
 class _Finder:

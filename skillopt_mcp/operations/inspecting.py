@@ -1,4 +1,4 @@
-"""Inspecting: one candidate, run, trajectory, version or skill in detail, a page at a time.
+"""Inspecting: one candidate, promotion test, run, trajectory, version or skill in detail, a page at a time.
 
 Prompts, answers and per-task results of held-out tasks are shown nowhere here.
 """
@@ -11,6 +11,9 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.advising import next_step
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.inspecting_tests import described_test, tested_candidate
 from skillopt_mcp.operations.live_changes import UNPROVEN
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import page_end, page_start
@@ -21,25 +24,36 @@ from skillopt_mcp.records.runs import StepRecord
 from skillopt_mcp.records.skills import short
 
 _CANDIDATE = re.compile("c-[0-9a-f]{12}")
+_TEST = re.compile("t-[0-9a-f]{12}")
 _RUN = re.compile("r-[0-9a-f]{12}")
 UNSCORED_SHOWN = 20
 _WORK = re.compile("w-[0-9a-f]{32}")
 _VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
 
 
-def inspect(workspace: Workspace, id: str, cursor: str | None = None) -> Inspected:
-    """Return what the store holds of one thing, named by its id or a skill's name. Raises NotFound, BadInput."""
+def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
+    """Return what the store holds of one thing, named by its id or a skill's name. Raises NotFound, BadInput.
+
+    The last page says what to do next with a candidate or its test, if whoever asks can agree as `consent` says.
+    """
     start = page_start(cursor)
     kind, text = described(workspace, known(id))
     end = page_end(text, start)
-    more = end < len(text)
+    left = f"{len(text) - end:,} more characters: pass the cursor." if end < len(text) else ""
     return Inspected(
         id=id,
         kind=kind,
         text=text[start:end],
-        cursor=str(end) if more else None,
-        next_step=f"{len(text) - end:,} more characters: pass the cursor." if more else "",
+        cursor=str(end) if left else None,
+        next_step=left or _advice(workspace, kind, id, consent),
     )
+
+
+def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
+    if kind == "candidate":
+        return next_step(workspace, workspace.store.candidates.get_candidate(id), consent)
+    candidate = tested_candidate(workspace, id) if kind == "test" else None
+    return next_step(workspace, candidate, consent) if candidate else ""
 
 
 def described(workspace: Workspace, id: str) -> tuple[str, str]:
@@ -47,6 +61,8 @@ def described(workspace: Workspace, id: str) -> tuple[str, str]:
     # A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
     if _CANDIDATE.fullmatch(id):
         return "candidate", _candidate(workspace, id)
+    if _TEST.fullmatch(id):
+        return "test", described_test(workspace, id)
     if _RUN.fullmatch(id):
         return "run", describe_run(workspace, id)
     if _WORK.fullmatch(id):
@@ -68,6 +84,10 @@ def _candidate(workspace: Workspace, id: str) -> str:
         f"candidate {id} of skill '{skill.name}' (from {' '.join(filter(None, (candidate.origin, candidate.run_id)))})",
         f"base {short(candidate.base_version)} -> version {short(candidate.version_id)}",
         f"verdict: {f'{decision.verdict} ({decision.reason})' if decision else 'none yet'}",
+        *(
+            f"promotion test {test.id}: test {test.j} of the skill"
+            for test in store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
+        ),
         f"reasoning: {candidate.reasoning or '-'}",
         *(f"guard: {finding}" for finding in candidate.findings),
     ]

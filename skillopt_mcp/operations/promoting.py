@@ -19,6 +19,8 @@ from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision, Promotion
 from skillopt_mcp.records.skills import Skill, short
 
+NO_GAIN = "It brings no useful gain: propose other edits."
+
 
 def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> Promoted:
     """Write an accepted candidate over the live skill, if nothing changed there since and somebody agreed.
@@ -61,7 +63,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
 def _against(workspace: Workspace, change: Change, decision: Decision) -> Promoted | None:
     """Return what the evidence has against a promotion, None when it allows it."""
     if decision.verdict == "reject":
-        return answer(workspace, change, "refused", decision.reason, "It brings no useful gain: propose other edits.")
+        return answer(workspace, change, "refused", decision.reason, NO_GAIN)
     if change.verdict not in ("accept", UNPROVEN):
         again = f"Call evaluate_candidate with candidate_id {change.candidate_id}."
         return answer(workspace, change, "undecided", decision.reason, again)

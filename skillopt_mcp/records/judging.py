@@ -86,7 +86,7 @@ class Json(Spec):
     are equal within `tolerance`.
     """
 
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
     kind: Literal["json"]
     json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     fields: dict[str, JsonValue] = Field(default_factory=dict)

@@ -133,6 +133,19 @@ class Codex:
         return read_session(lines)
 
 
+class _Any(Event):
+    type: JsonValue = None
+    payload: JsonValue = None
+
+
+def is_told(line: bytes) -> bool:
+    """Return whether a host may have written a line: an object of JSON that says what it is."""
+    if b'"type"' not in line and b'"payload"' not in line:
+        return False
+    row = parsed(line.decode("utf-8", "replace"), _Any)
+    return row is not None and (isinstance(row.type, str) or isinstance(row.payload, dict))
+
+
 def dialect_of(line: bytes) -> Dialect:
     """Return the dialect of a file by its first line."""
     return Codex() if b'"payload"' in line else Claude()

@@ -79,9 +79,22 @@ def test_no_approval_on_a_simulation_unless_the_person_says_so(typed: Typed, mak
 
 def test_no_approval_without_an_accepting_verdict(typed: Typed, make_place) -> None:
     place = make_place()
-    code, screen = typed(place, "approve", make_candidate(place), "--simulated", answer="y")
+    candidate = make_candidate(place)
+    code, screen = typed(place, "approve", candidate, "--simulated", answer="y")
     assert (code, "[y/N]" in screen) == (1, False)
     assert "error: refused: it was not evaluated" in screen
+
+
+@pytest.mark.parametrize("command", ["promote", "approve"])
+def test_what_lacks_a_verdict_is_told_both_ways_to_one(typed: Typed, make_place, command: str) -> None:
+    place = make_place()
+    for candidate in (make_candidate(place, "not tested"), undecided(place)):
+        code, screen = typed(place, command, candidate, "--simulated", answer="y")
+        assert (code, "[y/N]" in screen) == (1, False)
+        assert screen.endswith(
+            f" Run skillopt-mcp evaluate {candidate} --target BACKEND:MODEL, or, without a key, ask the agent that the "
+            "server serves to evaluate it (evaluate_candidate).\n"
+        )
 
 
 @pytest.mark.parametrize("variable", ["CLAUDECODE", "CODEX_THREAD_ID"])

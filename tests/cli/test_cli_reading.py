@@ -18,6 +18,12 @@ RUNNING_AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 @pytest.fixture
+def first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name no store: that of the user's own data folder is meant, which is not there yet."""
+    monkeypatch.delenv("SKILLOPT_STORE")
+
+
+@pytest.fixture
 def demo(tmp_path) -> dict[str, object]:
     return run_demo(prepare_demo(tmp_path / "demo", "honest", 0)).model_dump(mode="json")
 
@@ -28,8 +34,8 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("skills",): {"skills"},
         ("skills", "permit", "ledger-clerk", "--simulated"): {"skill", "permitted", "simulated"},
         ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
-        ("show", candidate): {"id", "kind", "text"},
-        ("show", run): {"id", "kind", "text"},
+        ("show", candidate): {"id", "kind", "text", "next_step"},
+        ("show", run): {"id", "kind", "text", "next_step"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
         ("history", "ledger-clerk"): {"skill", "rows", "imported", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
@@ -51,6 +57,25 @@ def test_the_same_commands_speak_to_people(cli, demo) -> None:
     listed = cli("tasks", "list", "ledger-clerk", store=store)
     assert len(listed.stdout.splitlines()) == 1 + 120
     assert listed.stderr.startswith("120 tasks of ledger-clerk: 40 train, 40 val, 40 test; judges: ")
+
+
+def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_tells(cli, demo, capfd) -> None:
+    store, candidate = demo["store_path"], demo["candidate_id"]
+    told = cli("show", candidate, store=store)
+    [line] = [line for line in told.stdout.splitlines() if line.startswith("promotion test t-")]
+    id = line.split()[2].rstrip(":")
+    shown = cli("show", id, store=store)
+    assert (shown.returncode, shown.stderr) == (0, told.stderr)
+    assert shown.stdout.startswith(f"promotion test {id} of skill 'ledger-clerk', candidate {candidate}\nbase ")
+    assert shown.stderr == "Next: Nothing: it is what is live. To undo it: skillopt-mcp rollback ledger-clerk\n"
+    assert main(["--store", store, "show", id, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["kind"], found["text"]) == ("test", shown.stdout.removesuffix("\n"))
+    test = found["test"]
+    assert (test["candidate_id"], test["j"], test["verdict"], test["simulated"]) == (candidate, 1, "accept", True)
+    assert test["candidate"]["mean"] > test["base"]["mean"]
+    assert main(["--store", store, "show", "t-000000000000"]) == 1
+    assert capfd.readouterr().err.startswith('error: there is no promotion test "t-000000000000"')
 
 
 def test_exported_tasks_can_be_added_elsewhere(cli, demo, tmp_path) -> None:
@@ -166,6 +191,7 @@ def _bad_skill(kind: str, folder) -> str:
         ),
     ],
 )
+@pytest.mark.usefixtures("first_run")
 def test_a_folder_that_is_no_skill_is_told_so(cli, tmp_path, kind: str, says: str) -> None:
     skill = _bad_skill(kind, tmp_path / "bad")
     done = cli("history", skill)
@@ -175,6 +201,7 @@ def test_a_folder_that_is_no_skill_is_told_so(cli, tmp_path, kind: str, says: st
     assert says in done.stderr
 
 
+@pytest.mark.usefixtures("first_run")
 def test_an_unknown_skill_is_named_in_both_forms_of_the_answer(cli) -> None:
     done = cli("history", "nobody", "--json")
     assert done.returncode == 1
@@ -216,9 +243,50 @@ def test_a_store_that_cannot_be_used_is_left_as_it_is(cli, tmp_path, prepare, sa
     assert before is None or store.read_bytes() == before
 
 
+READERS = [
+    ["skills"], ["show", "S"], ["runs"], ["history", "S"], ["diff", "S"], ["check", "S"], ["verify"],
+    ["backup", "F"], ["export", "S", "F"], ["tasks", "list", "S"], ["tasks", "export", "S"], ["tasks", "check", "S"],
+    ["judges"], ["judges", "list"], ["promote", "c-1"], ["approve", "c-1"], ["rollback", "S"], ["rebase", "c-1"],
+    ["evaluate", "c-1"], ["race", "c-1"], ["credit", "c-1"], ["calibrate", "S"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", READERS, ids=" ".join)
+def test_a_store_that_is_mistyped_is_not_made(tmp_path, capsys, arguments: list[str]) -> None:
+    for missing in (tmp_path / "mistyped.db", tmp_path / "no" / "folder" / "store.db"):
+        assert main(["--store", str(missing), *arguments]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith(f"error: there is no store at '{missing}', and this command makes none: check the")
+        assert "(it comes from --store)" in said.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_store_that_the_environment_mistypes_is_not_made(tmp_path, monkeypatch, cli) -> None:
+    monkeypatch.setenv("SKILLOPT_STORE", str(tmp_path / "mistyped.db"))
+    done = cli("skills", "--json")
+    assert done.returncode == 1
+    assert "(it comes from $SKILLOPT_STORE)" in json.loads(done.stdout)["error"]
+    assert not (tmp_path / "mistyped.db").exists()
+
+
+def test_a_command_that_writes_makes_the_store_that_is_named(tmp_path, make_place, cli) -> None:
+    skill, store = make_place().skill_path, tmp_path / "new.db"
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}))
+    assert parsed(cli("tasks", "import", skill, tasks, "--json", store=store))["added"] == 1
+    assert cli("skills", store=store).stdout.startswith("ledger-clerk  live ")
+
+
+@pytest.mark.usefixtures("first_run")
+def test_the_users_own_store_comes_into_being_by_a_first_look(cli) -> None:
+    done = cli("skills")
+    assert (done.returncode, done.stdout.splitlines()[0][:23]) == (0, "No skill was found. Give"[:23])
+
+
 def test_a_store_that_cannot_be_made_is_told_so(cli, tmp_path) -> None:
     (tmp_path / "file").write_text("mine")
-    done = cli("skills", store=tmp_path / "file" / "store.db")
+    done = cli("skills", "permit", "s", store=tmp_path / "file" / "store.db")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: the store '{tmp_path / 'file' / 'store.db'}' cannot be ")
 
@@ -227,7 +295,7 @@ def test_a_store_that_cannot_be_made_is_told_so(cli, tmp_path) -> None:
 def test_a_store_that_is_read_only_is_told_so(cli, tmp_path) -> None:
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o500)
-    done = cli("skills", store=folder / "store.db")
+    done = cli("skills", "permit", "s", store=folder / "store.db")
     assert done.returncode == 1
     assert f"error: the store '{folder / 'store.db'}' cannot be made" in done.stderr
 

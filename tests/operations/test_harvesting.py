@@ -92,8 +92,38 @@ def test_a_damaged_packed_session_is_named_and_the_others_are_read(tracked: Work
     broken = written(place, [b"\x28\xb5\x2f\xfd broken"], "a.jsonl.zst")
     whole = written(place, used(place))
     found = harvest(tracked, [broken, whole])
-    assert found.recorded == 1
+    assert (found.n_files, found.recorded) == (1, 1)
     assert [problem.path for problem in found.problems] == [str(broken)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"# My notes\n\nSee the skill.\n", b"\x89PNG\r\n\x1a\n\0\0", b'{"prompt": "P", "judge": {"kind": "exact"}}\n',
+     b'["type"]\n{"type": 1, "payload": "x"}\n', b"\n"],
+    ids=["prose", "picture", "tasks", "json", "blank"],
+)  # fmt: skip
+def test_a_file_that_is_no_transcript_is_named_and_is_no_session(
+    tracked: Workspace, place: Place, content: bytes
+) -> None:
+    notes = written(place, [content], "notes.jsonl")
+    found = harvest(tracked, [notes, written(place, used(place))])
+    assert (found.n_files, found.recorded) == (1, 1)
+    [problem] = found.problems
+    assert problem.path == str(notes)
+    assert problem.reason.startswith("it is no transcript of Claude Code or Codex")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"type":"summary","summary":"Sums","leafUuid":"1"}\n', b'{"payload":{},"type":"a-new-kind"}\n']
+)
+def test_a_session_in_which_nothing_was_said_is_no_problem(tracked: Workspace, place: Place, content: bytes) -> None:
+    found = harvest(tracked, [written(place, [content])])
+    assert (found.n_files, found.n_problems) == (1, 0)
+
+
+def test_a_session_that_cannot_be_opened_is_not_counted(tracked: Workspace, place: Place) -> None:
+    found = harvest(tracked, [place.folder / "gone.jsonl", written(place, used(place))])
+    assert (found.n_files, found.recorded, found.n_problems) == (1, 1, 1)
 
 
 def test_a_line_that_is_too_long_is_passed_over(tracked: Workspace, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Show: one candidate, run, trajectory, version or skill, all of it."""
+"""Show: one candidate, promotion test, run, trajectory, version or skill, all of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.exporting import export_run
 from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.inspecting_tests import promotion_test
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -25,18 +27,24 @@ def run(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         if options.out:
             return _export(workspace, options.id, Path(options.out).expanduser(), as_json=options.json)
-        page = inspect(workspace, options.id)
+        page = inspect(workspace, options.id, consent=Consent.PERSON)
         texts = [page.text]
         while page.cursor:
-            page = inspect(workspace, options.id, page.cursor)
+            page = inspect(workspace, options.id, page.cursor, Consent.PERSON)
             texts.append(page.text)
+        test = promotion_test(workspace, options.id) if page.kind == "test" else None
     text = "".join(texts)
     if options.json:
-        terminal.emit({"id": options.id, "kind": page.kind, "text": text})
-    elif page.kind == "candidate":
+        figures = {"test": test.model_dump(mode="json")} if test else {}
+        shown = {"id": options.id, "kind": page.kind, "text": text, "next_step": page.next_step, **figures}
+        terminal.emit(shown)
+        return 0
+    if page.kind == "candidate":
         terminal.say_diff(text)
     else:
         terminal.say(text)
+    if page.next_step:
+        terminal.note(f"Next: {terminal.spoken(page.next_step)}")
     return 0
 
 

@@ -1,0 +1,245 @@
+"""Training: what the commands take that make evidence: skills, tasks, judges, and whatever asks models."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillopt_mcp.cli.declaring import ALONE, PROGRAM, SIMULATED, Command, backends, by_batch, caps, common, slots, yes
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    backends(parser, "target", "optimizer", "judge")
+    parser.add_argument(
+        "--require-approval",
+        action="store_true",
+        help="every change of a live file needs a person, whatever was permitted",
+    )
+    parser.add_argument(
+        "--lease-minutes", type=float, default=15.0, metavar="N",
+        help="how long an agent of the host may take for a piece of work (default 15)",
+    )  # fmt: skip
+    caps(parser)
+    http = parser.add_argument_group("streamable HTTP (instead of stdin and stdout; a bearer token is needed)")
+    http.add_argument("--http", metavar="[ADDRESS:]PORT", help="listen there, at 127.0.0.1 unless told otherwise")
+    for name, shown, text in (
+        ("host", "NAME:PORT", "a Host header to let in beside loopback's"),
+        ("origin", "URL", "an Origin header to let in"),
+    ):
+        http.add_argument(
+            f"--allow-{name}", metavar=shown, action="append", default=[], help=f"{text} (may be repeated)"
+        )
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dir", metavar="DIR", help="an empty or new folder to keep the demo in (else a temporary one)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="which simulated world (default 0)")
+    parser.add_argument("--world", choices=("honest", "placebo"), default="honest", help="placebo: no edit ever helps")
+
+
+def _replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", metavar="SKILL", help="a skill's name, or the path of its folder")
+    backends(parser, "target", "optimizer", "judge")
+    parser.add_argument(
+        "--env", metavar="NAME[:OPTIONS]", help="an environment: its tasks are added, for instance qa:FOLDER"
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings in TOML or YAML, SkillOpt's own files too")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="a setting, for instance train.batch_size=20"
+    )
+    parser.add_argument("--prompts", metavar="DIR", help="a folder of NAME.md in the place of the shipped prompts")
+    parser.add_argument("--out", metavar="DIR", help="write the run there as files: best_skill.md, versions, history")
+    from skillopt_mcp.cli.flags import add_settings  # noqa: PLC0415
+
+    add_settings(parser)
+    slots(parser)
+    by_batch(parser)
+    caps(parser)
+    parser.add_argument("--memory", metavar="PATH", help="a CLAUDE.md or AGENTS.md that every attempt sees, too")
+    parser.add_argument(
+        "--document", choices=("skill", "memory", "both"), default="both", help="what to train of them (both, in turn)"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the newest unfinished run of the skill")
+    parser.add_argument(
+        "--abandon", action="store_true", help="cancel what that run has at a vendor's batch API, and ask nothing more"
+    )
+    parser.add_argument(
+        "--policy", choices=("strict", "fresh", "paired_se", "no_regression", "confirm"),
+        help="run nothing: say what this gate would have made of the newest run (or of run r-... as SKILL)",
+    )  # fmt: skip
+    yes(parser)
+
+
+def _evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
+    backends(parser, "target", "judge")
+    parser.add_argument(
+        "--max-pairs", type=int, metavar="N", default=200, help="pause undecided after so many pairs (default 200)"
+    )
+    parser.add_argument(
+        "--no-worse", type=float, metavar="D",
+        help="for a shorter candidate: accept it when a loss above D is excluded, instead of when it is better",
+    )  # fmt: skip
+    parser.add_argument(
+        "--claim", choices=("these", "like_these"), default="these",
+        help="these: better on these held-out tasks; like_these: on tasks like them, each fresh test task drawn once",
+    )  # fmt: skip
+    parser.add_argument("--beside", metavar="PATH", help="a skill or memory file that every attempt sees, too")
+    slots(parser)
+    by_batch(parser)
+    caps(parser)
+    yes(parser)
+
+
+def _calibrate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skill", metavar="SKILL", help="a skill's name, or the path of its folder")
+    backends(parser, "target", "judge")
+    parser.add_argument("--pairs", type=int, metavar="N", default=40, help="pairs of rollouts (default 40)")
+    parser.add_argument("--gain", type=float, metavar="G", help="say what this gain would take (else 0.08, 0.16, 0.3)")
+    parser.add_argument(
+        "--max-pairs", type=int, metavar="N", default=200, help="for a test that pauses after so many (default 200)"
+    )
+    caps(parser)
+    yes(parser)
+
+
+def _race(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "candidates", metavar="CANDIDATE", nargs="+", help="candidates of one skill, c-...; or one skill, with controls"
+    )
+    backends(parser, "target", "optimizer", "judge")
+    parser.add_argument("--laps", type=int, metavar="N", default=60, help="shared tasks at most (default 60)")
+    parser.add_argument(
+        "--control", action="append", choices=("none", "rewrite"), default=[],
+        help="race beside them: no skill at all; or the skill rewritten once, from what was recorded and "
+        "rolled out (may be repeated)",
+    )  # fmt: skip
+    caps(parser)
+    yes(parser)
+
+
+def _credit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
+    backends(parser, "target", "judge")
+    parser.add_argument("--pairs", type=int, metavar="N", default=60, help="pairs per edit at most (default 60)")
+    parser.add_argument("--rescue", action="store_true", help="look for the good part of a rejected bundle instead")
+    caps(parser)
+    yes(parser)
+
+
+def _skills(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions (without one: list the skills)")
+    root = actions.add_parser("add-root", help="allow promotions into the skills of a folder")
+    root.add_argument("name", metavar="PATH", help="the folder that holds the skill folders")
+    permit = actions.add_parser("permit", help="let an agent promote small, clean, accepted edits without asking")
+    permit.add_argument("name", metavar="SKILL")
+    permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
+    revoke = actions.add_parser("revoke", help="take that permission back")
+    revoke.add_argument("name", metavar="SKILL")
+    for action in (root, permit, revoke):
+        common(action)
+
+
+def _tasks(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    for name, aliases, text, file in (
+        ("list", (), "show the tasks of a skill", None),
+        (
+            "add",
+            ("import",),
+            "add tasks, or questions with answers, from a file",
+            "JSON list, JSON lines or CSV of {prompt, judge, ...} or {question, answers, ...}",
+        ),
+        ("export", (), "write the tasks as JSON lines", "where to write (else the terminal)"),
+        ("rotate", (), "move test tasks that many promotion tests have drawn into train", None),
+        ("check", (), "say what is wrong with stored tasks, or with a file before it is added", "a file of tasks"),
+    ):
+        action = actions.add_parser(name, aliases=aliases, help=text)
+        action.add_argument("skill", metavar="SKILL")
+        if file:
+            action.add_argument("file", metavar="FILE", nargs=None if name == "add" else "?", help=file)
+        if name == "rotate":
+            action.add_argument(
+                "--looks", type=int, metavar="N", default=10, help="drawn by so many promotion tests (default 10)"
+            )
+        if name == "add":
+            action.add_argument(
+                "--split-mode", choices=("ratio", "split_dir"),
+                help="ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test",
+            )  # fmt: skip
+            action.add_argument("--ratio", metavar="A:B:C", help="shares of train, val and test (2:1:7)")
+            action.add_argument("--seed", type=int, metavar="N", help="seed of the draw (42)")
+        common(action)
+
+
+def _judges(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions (without one: list the commands)")
+    listing = actions.add_parser("list", help="show the programs that may judge")
+    add = actions.add_parser(
+        "add",
+        help="register a program: exit code 0 passes an answer",
+        usage=f"{PROGRAM} judges add [-h] [--time S] [--memory MB] [--reads PATH] [--require-sandbox] [--yes] NAME -- "
+        "PROGRAM ARGS...",
+    )
+    add.add_argument("name", metavar="NAME", help="what tasks call it: a to z, digits, hyphens")
+    add.add_argument("--time", type=float, metavar="S", help="seconds that one check may take (60)")
+    add.add_argument("--memory", type=int, metavar="MB", help="memory that it may use (2048)")
+    add.add_argument("--reads", action="append", default=[], metavar="PATH", help="a path that it may read too")
+    add.add_argument("--require-sandbox", action="store_true", help="never run it where nothing can confine it")
+    yes(add)
+    remove = actions.add_parser("remove", help="forget a program: tasks that name it cannot be judged any more")
+    remove.add_argument("name", metavar="NAME")
+    for action in (listing, add, remove):
+        common(action)
+
+
+TRAINING: dict[str, Command] = {
+    "demo": Command("train a skill in a simulated world, in a second", "demo --seed 7", _demo),
+    "serve": Command("serve MCP over stdin and stdout, for an agent's host", f"serve --target {SIMULATED}", _serve),
+    "skills": Command(
+        "list the skills, and say which may be written", "skills add-root ~/work/skills", _skills, needs_store=ALONE
+    ),
+    "tasks": Command(
+        "list, add, export or check the tasks of a skill",
+        "tasks add my-skill tasks.jsonl",
+        _tasks,
+        needs_store=frozenset({"list", "export", "rotate", "check"}),
+    ),
+    "judges": Command(
+        "list and register the programs that may judge answers",
+        "judges add unit-tests -- /usr/bin/python3 /home/me/check.py",
+        _judges,
+        takes_line=True,
+        needs_store=frozenset({"", "list", "remove"}),
+    ),
+    "replay": Command(
+        "train a skill offline on its stored tasks",
+        f"replay my-skill --target {SIMULATED} --optimizer {SIMULATED}",
+        _replay,
+    ),
+    "evaluate": Command(
+        "test a candidate against the live version on held-out tasks",
+        f"evaluate c-0123456789ab --target {SIMULATED}",
+        _evaluate,
+        needs_store=ALONE,
+    ),
+    "calibrate": Command(
+        "measure what a promotion test of a skill can find, before paying for one",
+        f"calibrate my-skill --target {SIMULATED}",
+        _calibrate,
+        needs_store=ALONE,
+    ),
+    "race": Command(
+        "run candidates of one skill, and controls, on shared val tasks and drop the hopeless",
+        f"race c-0123456789ab c-ba9876543210 --target {SIMULATED}",
+        _race,
+        needs_store=ALONE,
+    ),
+    "credit": Command(
+        "tell which edits of a candidate carry its gain, and which do harm",
+        f"credit c-0123456789ab --target {SIMULATED}",
+        _credit,
+        needs_store=ALONE,
+    ),
+}
