@@ -24,7 +24,7 @@ from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import check_claim, open_test, run_test
+from skillopt_mcp.optimizer.confirmation import check_claim, open_test, paused_at, run_test
 from skillopt_mcp.optimizer.plan import Plan, State, check_splits
 from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.optimizer.sampling import held_out
@@ -225,7 +225,11 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
             return _replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
         test = replace(test, ahead=pairs_ahead(backends))
-        confirmation = _done(way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify)))
+        # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
+        since = store.runs.begin_finish(run.id, test.row.id, paused_at(test, store))
+        confirmation = _done(
+            way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
+        )
         why = prospect(workspace, run.skill_id, run.base_version, test.rule)
         if why and confirmation.verdict == "undecided":
             confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")

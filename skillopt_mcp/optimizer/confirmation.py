@@ -92,16 +92,17 @@ def check_claim(store: Store, skill_id: int, tasks: Sequence[Task], rule: Confir
         check_fresh(fresh(tasks, store.tasks.list_looks(skill_id)), replace(rule, alpha=alpha))
 
 
-def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent) -> Confirmation:
+def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since: int | None = None) -> Confirmation:
     """Return the verdict, drawing pairs until it is reached or the test pauses; the store keeps every pair.
 
     It pauses `max_pairs` after the last pause: a call after `undecided` draws as many more, one after a crash the rest.
+    Whoever knows after how many pairs its own turn began says so by `since`, and draws no more than its turn.
     Pairs are asked a few ahead; those beyond the deciding one are not counted. While a deferred backend is to answer,
     those that are complete up to the first that is not are counted; raises Waiting when there is none.
     """
     pairs = store.decisions.list_pairs(test.row.id)
     verdict = _verdict(test, pairs)
-    limit = _paused_at(test, store) + test.rule.max_pairs
+    limit = (paused_at(test, store) if since is None else since) + test.rule.max_pairs
     limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
     while verdict.verdict == "undecided" and len(pairs) < limit:
         notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
@@ -135,7 +136,7 @@ def _refunded(store: Store, skill_id: int) -> float:
     return left
 
 
-def _paused_at(test: Test, store: Store) -> int:
+def paused_at(test: Test, store: Store) -> int:
     """Return after how many pairs the test last paused; 0 when it never did."""
     last = store.decisions.latest_in(test.row.id)
     return ConfirmInputs.model_validate_json(last.inputs).n_pairs if last else 0

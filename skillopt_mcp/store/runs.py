@@ -26,7 +26,7 @@ _TRIED = (
 
 
 class Runs:
-    """Tables run, step and meta_note."""
+    """Tables run, step, meta_note and finish."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -67,6 +67,17 @@ class Runs:
             cursor = connection.execute("update run set status = ?, result = ? where id = ?", [status, result, run_id])
             if cursor.rowcount:
                 append(connection, f"run_{status}", run_id)
+
+    def begin_finish(self, run_id: str, confirmation_id: str, n_pairs: int) -> int:
+        """Return how many pairs a promotion test had when the run first came to it: `n_pairs`, if that is now."""
+        with self._pool.write() as connection:
+            key = [run_id, confirmation_id]
+            connection.execute(
+                "insert into finish(run_id, confirmation_id, n_pairs) values (?, ?, ?) on conflict do nothing",
+                [*key, n_pairs],
+            )
+            found = connection.execute("select n_pairs from finish where run_id = ? and confirmation_id = ?", key)
+            return int(found.fetchone()[0])
 
     def add_step(self, run_id: str, outcome: StepOutcome) -> None:
         """Store a finished step with its candidate, trials and decision, all or nothing."""

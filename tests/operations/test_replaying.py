@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -18,7 +20,10 @@ from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.candidates import NewCandidate
+from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.pool import Pool
 
 CONFIG = Config(epochs=2, batch=10)
 
@@ -78,6 +83,57 @@ def test_a_run_killed_again_and_again_ends_like_one_that_was_not(place: Place, w
     assert replay(whole, twin) == resumed
     assert whole.store.runs.list_steps(run.id) == workspace.store.runs.list_steps(run.id)
     assert decisions(whole) == decisions(workspace)
+
+
+class Died(BaseException):
+    """What ends a process, as far as its store can tell."""
+
+
+def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, write, n_commits, last = CONFIG.model_copy(update={"max_pairs": 4}), Pool.write, 0, sys.maxsize
+
+    @contextmanager
+    def counted(pool: Pool) -> Iterator[Connection]:
+        nonlocal n_commits
+        if n_commits == last:
+            raise Died
+        with write(pool) as connection:
+            yield connection
+        n_commits += 1
+        if n_commits == last:
+            raise Died
+
+    def told(name: str) -> list[object]:
+        workspace = place.open(store=name)
+        result = replay(workspace, workspace.store.runs.get_run(run_id))
+        assert result.status == "finished"
+        pairs = workspace.store._pool.rows(
+            "select confirmation_id, n, task_id, base, candidate from pair order by 1, 2"
+        )
+        return [result, workspace.store.runs.list_steps(run_id), decisions(workspace), pairs]
+
+    def begun(name: str) -> tuple[Workspace, Run]:
+        workspace = place.open(store=name)
+        place.add_tasks(workspace)
+        return workspace, start_run(workspace, "ledger-clerk", config)
+
+    workspace, run = begun("whole.db")
+    run_id = run.id
+    with monkeypatch.context() as patched:
+        patched.setattr(Pool, "write", counted)
+        assert replay(workspace, run).verdict == "undecided"
+    n_whole, whole = n_commits, told("whole.db")
+    for last in range(n_whole - 6, n_whole):
+        workspace, run = begun(f"{last}.db")
+        n_commits = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(Pool, "write", counted)
+            with pytest.raises(Died):
+                replay(workspace, run)
+        workspace.close()
+        assert told(f"{last}.db") == whole
 
 
 def decisions(workspace: Workspace) -> list[object]:

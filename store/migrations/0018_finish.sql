@@ -1,0 +1,10 @@
+-- One row per run that came to its end: how many pairs the promotion test of its best version had by then. Whatever
+-- happens after that, the run draws as many more as it is allowed, once.
+create table finish (
+    run_id text not null references run(id),
+    confirmation_id text not null references confirmation(id),
+    n_pairs integer not null,
+    primary key (run_id, confirmation_id)
+) strict, without rowid;
+
+create index finish_whole on finish(n_pairs, confirmation_id);
