@@ -1,5 +1,4 @@
--- One row per run that came to its end: how many pairs the promotion test of its best version had by then. Whatever
--- happens after that, the run draws as many more as it is allowed, once.
+-- One row per run that came to the promotion test of its best version: how many pairs that had by then.
 create table finish (
     run_id text not null references run(id),
     confirmation_id text not null references confirmation(id),
