@@ -5,7 +5,6 @@ Nothing is opened there, so no connection crosses a fork.
 
 import ctypes
 import multiprocessing
-import signal
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -108,8 +107,6 @@ def together(children: Sequence[Child]) -> list[list[Any]]:
 
 
 def _run(function: Callable[..., None], pipe: Connection, bound: bool, arguments: Sequence[object]) -> None:
-    # Started behind a shell, a process ignores Ctrl-C, and so would its children.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     if bound:
         none = struct.pack("6I", *[0] * 6)
         assert ctypes.CDLL(None).capset(struct.pack("Ii", _CAPABILITIES, 0), none) == 0
