@@ -129,7 +129,7 @@ KEEPING: dict[str, Command] = {
         "let an agent promote one candidate, after a look at it", "approve c-0123456789ab", _approve, needs_store=ALONE
     ),
     "rollback": Command("restore an earlier version of a skill", "rollback my-skill", _rollback, needs_store=ALONE),
-    "check": Command("check a skill by the Agent Skills specification", "check my-skill", _check, needs_store=ALONE),
+    "check": Command("check a skill by the Agent Skills specification", "check my-skill", _check),
     "rebase": Command(
         "make a candidate again on top of an edit that somebody made meanwhile",
         "rebase c-0123456789ab",

@@ -244,7 +244,7 @@ def test_a_store_that_cannot_be_used_is_left_as_it_is(cli, tmp_path, prepare, sa
 
 
 READERS = [
-    ["skills"], ["show", "S"], ["runs"], ["history", "S"], ["diff", "S"], ["check", "S"], ["verify"],
+    ["skills"], ["show", "S"], ["runs"], ["history", "S"], ["diff", "S"], ["verify"],
     ["backup", "F"], ["export", "S", "F"], ["tasks", "list", "S"], ["tasks", "export", "S"], ["tasks", "check", "S"],
     ["judges"], ["judges", "list"], ["promote", "c-1"], ["approve", "c-1"], ["rollback", "S"], ["rebase", "c-1"],
     ["evaluate", "c-1"], ["race", "c-1"], ["credit", "c-1"], ["calibrate", "S"],

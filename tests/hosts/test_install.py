@@ -124,7 +124,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     (made.skill / "SKILL.md").write_text(SKILL)
     if not made.is_claude:
         made.config.write_text(f"# mine\n{_CODEX_CONFIG}")
-    made.ours("show", str(made.skill))
+    made.ours("check", str(made.skill))
     return made
 
 
