@@ -71,7 +71,8 @@ def make_store(folder: Path) -> Path:
         add_tasks(workspace, str(skill), [*tasks, {**tasks[0], "files": [{"path": "a.txt", "content": "é"}]}])
         for n in range(4):
             record_trajectory(workspace, str(skill), Recording("what?", hard=bool(n % 2), answer=f"{n}", reason="é"))
-        replay(workspace, start_run(workspace, str(skill), Config(epochs=2, batch=3, max_pairs=8)))
+        run = start_run(workspace, str(skill), Config(epochs=2, batch=3, max_pairs=8))
+        replay(workspace, run)
         lessons = [{"op": "append", "content": "\n".join(f"- {topic.lesson}" for topic in TOPICS)}]
         candidate = propose_edits(workspace, str(skill), lessons, "what the tasks need").candidate_id or ""
         assert evaluate_candidate(workspace, candidate).verdict == "accept"
@@ -79,6 +80,7 @@ def make_store(folder: Path) -> Path:
         store, [tracked] = workspace.store, workspace.store.skills.list_skills()
         store.commands.register(RegisteredCommand("unit-tests", ("/bin/true",), "0" * 64))
         store.tasks.rotate(dict.fromkeys(list(store.tasks.list_looks(tracked.id))[:1], 12))
+        store.runs.begin_finish(run.id, store.decisions.list_tests(tracked.id)[0].id, 8)
     return path
 
 

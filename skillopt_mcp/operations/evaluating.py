@@ -20,7 +20,7 @@ from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
 from skillopt_mcp.operations.choosing import target_tasks
 from skillopt_mcp.operations.handing_out import Room, hand_out, told, withdraw
-from skillopt_mcp.operations.judging import evidence_of, origins
+from skillopt_mcp.operations.judging import evidence_of, is_host_run, origins
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
@@ -154,7 +154,7 @@ def _origin(workspace: Workspace, row: ConfirmationRow) -> str:
 
 
 def _evidence(workspace: Workspace, row: ConfirmationRow) -> Evidence:
-    if not any(is_host(origin.partition("+")[0]) for origin in origins(row.backend)):
+    if not is_host_run(row.backend):
         return ""
     return "host-run, exposed" if workspace.store.leases.exposed(row.id) else "host-run"
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.judging import origins
+from skillopt_mcp.operations.judging import is_host_run
 from skillopt_mcp.operations.results import Arm
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.sampling import described
@@ -115,8 +114,7 @@ def _counted(workspace: Workspace, row: ConfirmationRow, decision: Decision | No
     n_judged = ConfirmInputs.model_validate_json(decision.inputs).n_pairs if decision else 0
     if decision and decision.verdict != "undecided":
         return pairs[:n_judged], True
-    is_hosts = any(is_host(origin.partition("+")[0]) for origin in origins(row.backend))
-    return pairs, not is_hosts or len(pairs) == n_judged
+    return pairs, not is_host_run(row.backend) or len(pairs) == n_judged
 
 
 def _arm(version: str, scores: Sequence[float | None], *, told: bool) -> Arm:

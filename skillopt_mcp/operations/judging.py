@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.judges import Judges
 from skillopt_mcp.judges.checks import unregistered
 from skillopt_mcp.judges.command import CommandRunner
@@ -57,3 +58,8 @@ def evidence_of(backends: Mapping[Role, Backend]) -> str:
 def origins(evidence: str) -> list[str]:
     """Return the fingerprints that a text of `evidence_of` names: the target's, and the judges'."""
     return evidence.split(_JUDGED_BY)
+
+
+def is_host_run(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a host, as target or as judge."""
+    return any(is_host(origin.partition("+")[0]) for origin in origins(evidence))

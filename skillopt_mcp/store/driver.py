@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -64,8 +63,11 @@ class Connection(Protocol):
 
 @cache
 def sqlite() -> ModuleType:
-    """Return the driver that sqlite-utils chooses too, which takes 70 ms to load: pysqlite3 where it is installed."""
-    return import_module("pysqlite3" if find_spec("pysqlite3") else "sqlite3")
+    """Return the driver that sqlite-utils chooses too, which takes 70 ms to load: pysqlite3 where it can be had."""
+    try:
+        return import_module("pysqlite3")
+    except ImportError:
+        return import_module("sqlite3")
 
 
 def is_safe_for_wal(version: tuple[int, ...]) -> bool:

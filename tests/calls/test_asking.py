@@ -111,6 +111,16 @@ def test_a_role_without_a_backend_is_an_error_that_says_how_to_set_one(store: St
         ask([question()])
 
 
+def test_calls_of_one_version_in_one_step_lie_side_by_side_in_the_store() -> None:
+    first, second = rollouts(2)
+    step = [call._replace(draw="r-1/e1s1/0") for call in (first, second)]
+    near, beside, later = *step, first._replace(draw="r-1/e1s2/0")
+    assert near.key("x") != beside.key("x")
+    assert near.key("x")[:6] == beside.key("x")[:6] != later.key("x")[:6]
+    assert near._replace(draw="r-1/e1s1/1").key("x")[:6] == near.key("x")[:6]
+    assert len({call.key(name) for call in step for name in ("x", "y")}) == 4
+
+
 def test_without_slots_nothing_could_be_sent(store: Store) -> None:
     with pytest.raises(BadInput, match="0 slots cannot be used: name from 1 to 1000"):
         Asker(store, {}, "r-1", n_slots=0)

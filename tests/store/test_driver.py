@@ -1,5 +1,6 @@
 """The driver: which SQLite is safe, where a store may lie, and what every failure says."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ MOUNTS = """\
 
 def test_the_driver_is_the_one_that_sqlite_utils_chooses() -> None:
     assert driver.sqlite() is sqlite3
+
+
+def test_where_pysqlite3_cannot_be_loaded_pythons_own_driver_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pysqlite3", None)
+    assert driver.sqlite.__wrapped__().__name__ == "sqlite3"
 
 
 @pytest.mark.parametrize(
