@@ -89,7 +89,7 @@ def connect(path: Path) -> Connection:
     """Return a connection with the settings that every connection has. Raises StoreError when it cannot be opened."""
     with storage_errors(path):
         connection: Connection = sqlite().connect(
-            str(path), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            str(path), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=1000
         )
         try:
             for setting in _SETTINGS:
