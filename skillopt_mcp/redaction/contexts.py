@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import re2
 
 from skillopt_mcp.redaction import chance
-from skillopt_mcp.redaction.shapes import Found, Pattern
+from skillopt_mcp.redaction.shapes import UTF8, Found, Pattern
 
 _LONGEST = 4096
 _LOOKED_AT = 256
@@ -23,7 +23,7 @@ _NAME = (
     r"|credentials?|authorization|bearer|mnemonic|x-[a-z-]{1,20}-(?:key|token|secret)"
 )
 # A name and what says that a value follows; or a flag, a header, a sentence, a line of .netrc.
-_HINT: Pattern = re2.compile(
+CONTEXT_SIGN = (
     rf"(?i)(?:{_NAME})[\w.-]{{0,20}}[\"'`\])]{{0,3}}[ \t]{{0,3}}(?:[=:>|]|[ \t](?:is|was)[ \t:])"
     rf"|--[a-z-]{{0,24}}(?:password|passwd|passphrase|token|secret|api-?key)[ \t]"
     r"|(?:\b|_)auth[\"']?[ \t]{0,3}[=:]"
@@ -34,6 +34,8 @@ _HINT: Pattern = re2.compile(
     r"|\b(?:set-)?cookie[\"']?[ \t]{0,2}[:=]"
     r"|://"
 )
+"""What stands before every secret that shows by its context."""
+_HINT: Pattern = re2.compile(CONTEXT_SIGN, UTF8)
 _COOKIE = re.compile(rb"(?i)(?:set-)?cookie\W+\Z")
 # What may stand between the sign and the value: a type, the prefix of a string, its quote, the scheme of a header.
 _LEAD = re.compile(

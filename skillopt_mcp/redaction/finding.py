@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import re2
+
 from skillopt_mcp.redaction import chance
-from skillopt_mcp.redaction.contexts import find_contexts
+from skillopt_mcp.redaction.contexts import CONTEXT_SIGN, find_contexts
 from skillopt_mcp.redaction.known import NOTHING_KNOWN, KnownSecrets
 from skillopt_mcp.redaction.mnemonics import find_mnemonics
-from skillopt_mcp.redaction.shapes import Found, find_shapes
+from skillopt_mcp.redaction.shapes import LATIN1, PRIVATE_KEY, SHAPE_SIGN, Found, Pattern, find_shapes
 from skillopt_mcp.redaction.views import View, views
 
 Look = Callable[[bytes], Iterable[Found]]
+# Most texts hold none of it: they are read once, where each way to look would read them once more. It may take several
+# times as long on text without words, so only a short one is read for it.
+_SIGN: Pattern = re2.compile(f"{SHAPE_SIGN}|{PRIVATE_KEY.decode()}|(?:{CONTEXT_SIGN})".encode(), LATIN1)
+_SHORT = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +34,23 @@ class Secret:
 def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secret]:
     """Return the secrets of a text in order; what is learned by a name is found again where it stands without."""
     seen = views(text)
-    looks: tuple[Look, ...] = (known.find, find_shapes, find_contexts, find_mnemonics)
-    secrets = _apart(_all_found(seen, looks))
+    secrets = _apart(_all_found(seen, lambda text: _looks(text, known)))
     if not secrets:
         return []
     learned = KnownSecrets({each.value: each.kind for each in secrets if _is_telling(each)})
-    return _apart([*secrets, *_all_found(seen, (learned.find,))]) if len(learned) else secrets
+    return _apart([*secrets, *_all_found(seen, lambda _: (learned.find,))]) if len(learned) else secrets
 
 
-def _all_found(seen: list[View], looks: Iterable[Look]) -> Iterator[Secret]:
+def _looks(text: bytes, known: KnownSecrets) -> tuple[Look, ...]:
+    """Return the ways to look at a text that may find something. A sign is known in ASCII alone."""
+    if len(text) <= _SHORT and text.isascii() and not _SIGN.search(text):
+        return known.find, find_mnemonics
+    return known.find, find_shapes, find_contexts, find_mnemonics
+
+
+def _all_found(seen: list[View], looks: Callable[[bytes], tuple[Look, ...]]) -> Iterator[Secret]:
     for view in seen:
-        for look in looks:
+        for look in looks(view.text):
             for found in look(view.text):
                 start, end = view.origin(found.start, found.end)
                 yield Secret(start, end, found.kind, view.text[found.start : found.end])

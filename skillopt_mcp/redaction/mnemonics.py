@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import re2
 
-from skillopt_mcp.redaction.shapes import Found, Pattern
+from skillopt_mcp.redaction.shapes import UTF8, Found, Pattern
 from skillopt_mcp.redaction.words import WORDS
 
 # Twelve words with what may stand between them: spaces, commas, quotes, line ends, numbers of a list.
 _BETWEEN = r"(?:[ \t\n,\"']{1,5}|[ \t\n]{1,3}[0-9]{1,2}[.)] ?)"
-_RUN: Pattern = re2.compile(rf"(?i)\b(?:[a-z]{{3,8}}{_BETWEEN}){{11,}}[a-z]{{3,8}}\b")
+_RUN: Pattern = re2.compile(rf"(?i)\b(?:[a-z]{{3,8}}{_BETWEEN}){{11,}}[a-z]{{3,8}}\b", UTF8)
 _WORD = re.compile(rb"[A-Za-z]{3,8}")
 _NUMBERS = {word.encode(): number for number, word in enumerate(WORDS)}
 _LENGTHS = (24, 21, 18, 15, 12)

@@ -41,6 +41,10 @@ class Pattern(Protocol):
     def match(self, text: bytes, pos: int, endpos: int) -> Match | None: ...
 
 
+UTF8, LATIN1 = re2.Options(), re2.Options()
+# That a pattern outgrows its memory on a hostile text, and goes on more slowly, is no news for a person's screen.
+UTF8.log_errors = LATIN1.log_errors = False
+LATIN1.encoding = re2.Options.Encoding.LATIN1
 _WORD = "[A-Za-z0-9]"
 _URL64 = "[A-Za-z0-9_-]"
 _HEX = "[0-9a-f]"
@@ -153,13 +157,14 @@ _KEY_LONG = (
     r"(?:\A|[^A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{32}|[A-Za-z0-9+/]{39}[A-Za-z0-9+/=]|[A-Za-z0-9+/]{86}==)"
     r"(?:[^A-Za-z0-9+/=_-]|\z)"
 )
-_BY_BYTE = re2.Options()
-_BY_BYTE.encoding = re2.Options.Encoding.LATIN1
-_ANY: Pattern = re2.compile(f"{_ANY_HINT}|{_KEY_LONG}".encode(), _BY_BYTE)
+SHAPE_SIGN = f"{_ANY_HINT}|{_KEY_LONG}"
+"""What stands in every text that has a secret of a shape of its own, but for a private key."""
+_SIGN: Pattern = re2.compile(SHAPE_SIGN.encode(), LATIN1)
 _KIND_OF_LENGTH = {32: "api-key", 40: "aws-secret", 88: "azure-key"}
 _DASH = re.compile(rb"[-_]")
 # What stands before a run that is a digest, a public key or a piece of an address.
 _PUBLIC = (b"/", b"sha1-", b"sha256-", b"sha384-", b"sha512-", b"sha256=", b"sha256:", b"SHA256:", b"ssh-rsa ", b"#")
+PRIVATE_KEY = b"PRIVATE KEY"
 _PEM = re2.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_BODY = re2.compile(r"[A-Za-z0-9+/=\s\\:,.-]*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_CUT = re2.compile(r"(?:[ \t\r\n]|\\n)*(?:[A-Za-z0-9+/=]{16,}(?:[ \t\r\n]|\\n)*)+")
@@ -169,11 +174,11 @@ _PEM_BYTES = 16_384
 
 def find_shapes(text: bytes) -> Iterator[Found]:
     """Yield the secrets that show by their own shape."""
-    if _ANY.search(text):
+    if _SIGN.search(text):
         yield from _hinted(text)
         for match in _LONG_RUN.finditer(text):
             yield from _long_run(text, *match.span())
-    if b"PRIVATE KEY" in text:
+    if PRIVATE_KEY in text:
         yield from _private_keys(text)
 
 

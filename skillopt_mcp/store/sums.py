@@ -12,11 +12,14 @@ SUMMED: dict[str, tuple[str, str | int]] = {
 """The tables with a column `sum`: the key of each, and what is below all keys. It covers all others but `id`."""
 
 Value = str | int | float | bytes | None
+# Most numbers of a row are small: found here, they need not be spelled.
+_SMALL: dict[object, str] = {number: str(float(number)) for number in range(256)}
 
 
 def row_sum(*values: Value) -> int:
     """Return the CRC-32 of a row's values; 1 and 1.0 are one value, as they are in a column of type real."""
-    return zlib.crc32("\x1f".join([value if value.__class__ is str else _text(value) for value in values]).encode())
+    texts = [value if value.__class__ is str else _SMALL.get(value) or _text(value) for value in values]
+    return zlib.crc32("\x1f".join(texts).encode())
 
 
 def is_summed(row: Sequence[Value]) -> bool:

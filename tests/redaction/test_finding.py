@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -153,3 +154,22 @@ def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
     started = time.process_time()
     find_secrets(text)
     assert time.process_time() - started < 4
+
+
+PIECES = (
+    KEY, PASSWORD, TOKEN, BODY, MNEMONIC, RUN.decode(), RUN.decode()[:40], RUN.decode()[:32], "password",
+    "DB_PASSWORD=", "x-api-key: ", "--token ", "auth=", "?sig=", "Bearer ", " -u bob:", "login bob password ",
+    "Cookie: sid=", "https://app:", "@host", "123456789:AA", "a1B2c3D4e5F" * 3, "-----BEGIN RSA PRIVATE KEY-----", " ",
+    "\n", '"', "\\n", "%3D", "\u00e9", "/",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_what_is_read_for_signs_first_is_looked_at_no_less(text: str) -> None:
+    assert found(text) == found("\u00e9\n" + text)
+
+
+def test_a_hostile_text_puts_nothing_on_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    pieces = ["--pass", "--a", "-u", "--abcdef-ghi-", "password"]
+    found("".join(Random(1).choices(pieces, k=50_000)))
+    assert capfd.readouterr().err == ""
