@@ -10,12 +10,9 @@ from skillopt_mcp.backends.world import topics_of
 
 Row = dict[str, object]
 DROPPED = "Drop the rule: "
-_SKILL = re.compile(r"^(`{3,})skill\n(.*?)\n?\1$", re.MULTILINE | re.DOTALL)
 # It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
 _TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)[^)\n]*\)\n(`{3,})task\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
-_ROWS = re.compile(r"^(`{3,})json\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _TEXTS = re.compile(r"^### Text (\d+) \([^)\n]*\)\n(`{3,})text\n(.*?)\n?\2$", re.MULTILINE | re.DOTALL)
-_GUIDANCE = re.compile(r"^(`{3,})guidance\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _TRIED = re.compile(r"^(?:  - tried: )?(\{.*\})$", re.MULTILINE)
 _BODY = "\n## Evidence\n"
 _OTHER_FILES = "\n\n=== "
@@ -23,11 +20,11 @@ _OTHER_FILES = "\n\n=== "
 
 def parts(evidence: str) -> tuple[str, str, str]:
     """Return the skill's main text, what is told of earlier steps and epochs, and the evidence itself."""
-    found = _SKILL.search(evidence)
-    if not found:
+    skill, end = _fenced(evidence, "skill")
+    if not end:
         return "", "", evidence
-    told, _, body = evidence[found.end() :].partition(_BODY)
-    return found[2].partition(_OTHER_FILES)[0], told.strip(), body
+    told, _, body = evidence[end:].partition(_BODY)
+    return skill.partition(_OTHER_FILES)[0], told.strip(), body
 
 
 def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
@@ -37,8 +34,7 @@ def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
 
 def rows_of(body: str) -> list[Row]:
     """Return the numbered edits or suggestions."""
-    found = _ROWS.search(body)
-    rows: list[Row] = json.loads(found[2]) if found else []
+    rows: list[Row] = json.loads(_fenced(body, "json")[0] or "[]")
     return rows
 
 
@@ -49,8 +45,7 @@ def texts_of(body: str) -> dict[int, str]:
 
 def guidance_in(body: str) -> list[str]:
     """Return the lines of the guidance so far."""
-    found = _GUIDANCE.search(body)
-    return [line for line in found[2].splitlines() if line.startswith("- ")] if found else []
+    return [line for line in _fenced(body, "guidance")[0].splitlines() if line.startswith("- ")]
 
 
 def rejected_in(told: str) -> list[str]:
@@ -73,3 +68,17 @@ def worth(row: Row) -> float:
     if any(topic.harmful in content for topic in TOPICS):
         return 0.0
     return 1.0 if any(topic.lesson in content for topic in TOPICS) else 0.4
+
+
+def _fenced(text: str, label: str) -> tuple[str, int]:
+    """Return what stands in the first fence of a label, and where the fence ends: 0 when there is none.
+
+    No line of it is a fence as long as its own (`prompts.rendering.fence`), so the next such line ends it.
+    """
+    opening = f"```{label}\n"
+    before, found, after = f"\n{text}".partition(opening)
+    line = before.rpartition("\n")[2]
+    content, ending, _ = f"\n{after}".partition(f"\n{line}```")
+    if not (found and ending) or line.strip("`"):
+        return "", 0
+    return content[1:], len(before) - 1 + len(opening) + len(content) - 1 + len(ending)
