@@ -25,7 +25,9 @@ def hidden_offsets(text: str) -> Iterator[int]:
 
 def without_hidden(text: str) -> str:
     """Return `text` without any hidden character, joined emoji taken apart too."""
-    return text.encode().translate(None, _HIDDEN_BYTES).decode() if text.isascii() else _HIDDEN.sub("", text)
+    if not text.isascii():
+        return _HIDDEN.sub("", text)
+    return text if text.isprintable() else text.encode().translate(None, _HIDDEN_BYTES).decode()
 
 
 def escaped(text: str) -> str:

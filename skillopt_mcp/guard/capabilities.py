@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.characters import quoted
@@ -19,6 +20,7 @@ _LOOKS: tuple[Callable[[str], Iterator[Found]], ...] = (
     hidden, comments, disguised, blocks, hosts, places, variables, commands, encoded, secrets, demands,
 )  # fmt: skip
 _MOST = 50
+_ByKey = dict[tuple[str, str], list[Found]]
 
 
 def findings(before: SkillFiles, after: SkillFiles) -> tuple[str, ...]:
@@ -67,9 +69,9 @@ def _file_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
 
 def _text_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
     old_texts, new_texts = _texts(before), _texts(after)
-    for look in _LOOKS:
-        old = {path: _by_key(look(text)) for path, text in old_texts.items()}
-        new = {path: _by_key(look(text)) for path, text in new_texts.items()}
+    for n in range(len(_LOOKS)):
+        old = {path: _seen(text)[n] for path, text in old_texts.items()}
+        new = {path: _seen(text)[n] for path, text in new_texts.items()}
         added = _total(new) - _total(old)
         for path, here in new.items():
             was = old.get(path, {})
@@ -81,8 +83,14 @@ def _text_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
                     yield f"{quoted(path)}: adds {founds[-1].told} (line {line})"
 
 
-def _by_key(found: Iterator[Found]) -> dict[tuple[str, str], list[Found]]:
-    by_key: dict[tuple[str, str], list[Found]] = {}
+@lru_cache(maxsize=32)
+def _seen(text: str) -> tuple[_ByKey, ...]:
+    """Return what each look finds in a text; kept, for most texts stay, and a new one is the next one's parent."""
+    return tuple(_by_key(look(text)) for look in _LOOKS)
+
+
+def _by_key(found: Iterator[Found]) -> _ByKey:
+    by_key: _ByKey = {}
     for each in found:
         by_key.setdefault((each.told, each.key), []).append(each)
     return by_key
@@ -96,7 +104,7 @@ def _text(file: SkillFile) -> str:
     return file.content.removeprefix(BOM).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _total(by_path: dict[str, dict[tuple[str, str], list[Found]]]) -> Counter[tuple[str, str]]:
+def _total(by_path: dict[str, _ByKey]) -> Counter[tuple[str, str]]:
     total: Counter[tuple[str, str]] = Counter()
     for by_key in by_path.values():
         total.update({key: len(found) for key, found in by_key.items()})

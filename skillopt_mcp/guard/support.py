@@ -111,7 +111,8 @@ class _Wanted:
         for text in texts:
             for part in (text,) if len(text) <= 2 * _SHOWN else (text[:_SHOWN], text[-_SHOWN:]):
                 folded = _folded(part)
-                possible = {run for word, runs in self._by_word.items() if word in folded for run in runs}
+                near = [run for word, runs in self._by_word.items() if word in folded for run in runs]
+                possible = {run for run in near if all(word in folded for word in run)}
                 words = _WORD.findall(folded) if possible else []
                 for size in {len(run) for run in possible}:
                     found |= possible.intersection(_of_size(words, size))
