@@ -10,6 +10,7 @@ from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.calls import insert_reply
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.tasks import ASKS
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
@@ -141,7 +142,7 @@ class Leases:
 
     def expose_asked(self, skill_id: int, prompt: str, session: str) -> None:
         """Note that a session knows the tasks of a skill that ask this, whatever blanks surround it."""
-        asked = self._pool.rows(_NEWLY_KNOWN, [skill_id, string.whitespace, prompt, session])
+        asked = self._pool.rows(_NEWLY_KNOWN, [skill_id, prompt, session])
         if asked:
             with self._pool.write() as connection:
                 connection.executemany(
@@ -184,8 +185,7 @@ _ANSWER = (
     " else l.session end where l.id = ?1"
 )
 _NEWLY_KNOWN = (
-    "select id from task where skill_id = ?1 and trim(prompt, ?2) = trim(?3, ?2)"
-    " and not exists (select 1 from exposure where task_id = task.id and session = ?4)"
+    f"select id from task where {ASKS} and not exists (select 1 from exposure where task_id = task.id and session = ?3)"
 )
 
 

@@ -29,7 +29,7 @@ from skillopt_mcp.records.evidence import Pair, Trial
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 from skillopt_mcp.store.decisions import ConfirmationRow
-from skillopt_mcp.store.pool import Pool, Value
+from tests.reads import noted, plans
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
 RULE = ConfirmRule(max_pairs=40)
@@ -259,27 +259,14 @@ def test_the_jth_test_of_a_skill_has_the_jth_share_of_alpha_and_keeps_it(bench: 
 def test_what_opening_a_test_reads_does_not_grow_with_the_tests_before_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[tuple[str, Sequence[Value]]] = []
-
-    def noting(fetch: Callable[[Pool, str, Sequence[Value]], object]) -> Callable[..., object]:
-        def fetched(pool: Pool, sql: str, values: Sequence[Value] = ()) -> object:
-            read.append((sql, values))
-            return fetch(pool, sql, values)
-
-        return fetched
-
     n_read = []
-    with monkeypatch.context() as patched:
-        patched.setattr(Pool, "row", noting(Pool.row))
-        patched.setattr(Pool, "rows", noting(Pool.rows))
-        for n in range(9):
-            made = arms(bench, n)
-            read.clear()
+    for n in range(9):
+        made = arms(bench, n)
+        with noted() as read:
             open_test(bench.store, made, bench.tasks, "scripted", RULE)
-            n_read.append(len(read))
+        n_read.append(len(read))
     assert len(set(n_read)) == 1
-    plans = [str(bench.store.runs._pool.rows(f"explain query plan {sql}", values)) for sql, values in read]
-    of_decisions = [plan for plan in plans if "decision" in plan]
+    of_decisions = [plan for plan in plans(bench.store.path, read) if "decision" in plan]
     assert len(of_decisions) == 2
     assert all("(scope=?)" in plan for plan in of_decisions)
 

@@ -16,6 +16,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.tasks import NewTrajectory
 from tests.processes import Spawn, together
+from tests.reads import noted, plans
 
 JUDGE = parse_judge({"kind": "exact", "expected": "42"})
 
@@ -164,3 +165,21 @@ def test_hostile_texts_are_values_and_never_schema(store: Store, skill: Skill) -
     assert pool.rows("select * from sqlite_schema") == before
     pool.close()
     assert [task.prompt for task in store.tasks.list_tasks(skill.id)] == [hostile]
+
+
+def test_what_is_asked_is_found_whatever_blanks_surround_it(store: Store, skill: Skill, pool: Pool) -> None:
+    ending = " and say what it was, in one short line"
+    add(store, skill, *(NewTask(f"\t find {n}{ending}\n", JUDGE, split="val") for n in range(10)))
+    add(store, skill, NewTask(f"find 7{ending} ", JUDGE, split="train", files=(TaskFile("a", "b"),)))
+    assert store.tasks.is_held_out(skill.id, f"find 7{ending}")
+    assert not store.tasks.is_held_out(skill.id, f"mine 7{ending}")
+    store.leases.expose_asked(skill.id, f"  find 7{ending}", "session")
+    found = pool.rows("select prompt from task t join exposure e on e.task_id = t.id order by t.id")
+    assert found == [(f"\t find 7{ending}\n",), (f"find 7{ending} ",)]
+
+
+def test_what_is_asked_is_found_without_reading_every_task(store: Store, skill: Skill) -> None:
+    with noted() as read:
+        store.leases.expose_asked(skill.id, "find it", "session")
+        store.tasks.is_held_out(skill.id, "find it")
+    assert [plan.count("USING INDEX task_by_prompt") for plan in plans(store.path, read)] == [1, 1]
