@@ -156,7 +156,7 @@ def _origin(workspace: Workspace, row: ConfirmationRow) -> str:
 def _evidence(workspace: Workspace, row: ConfirmationRow) -> Evidence:
     if not is_host_run(row.backend):
         return ""
-    return "host-run, exposed" if workspace.store.leases.exposed(row.id) else "host-run"
+    return "host-run, exposed" if workspace.store.exposures.exposed(row.id) else "host-run"
 
 
 def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:

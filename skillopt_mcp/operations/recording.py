@@ -42,13 +42,12 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     """
     if _RECORDED.fullmatch(recording.task):
         return _scored(workspace, skill, recording)
-    new = _checked(recording, workspace.redactor)
+    # The name that a caller gives its session is its own: what the session knows goes by the host's.
+    new = replace(_checked(recording, workspace.redactor), known_to=workspace.session)
     if new.session_id is None and new.position is None:
         new = replace(new, session_id=workspace.session)
     tracked = workspace.skill(skill)
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
-    # The name that a caller gives its session is its own: what the session knows goes by the host's.
-    workspace.store.leases.expose_asked(tracked.id, storable(recording.task), workspace.session)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
         skill=tracked.name,

@@ -100,7 +100,7 @@ def _stored(
     good = [each for n, each in enumerate(good) if n not in lacking]
     outcomes = workspace.store.tasks.add_tasks(tracked.id, [task for _, task in good], shares)
     # Whoever adds tasks knows them: what this session does with them later is exposed evidence.
-    workspace.store.leases.expose(tracked.id, [task.digest for _, task in good], workspace.session)
+    workspace.store.exposures.expose(tracked.id, [task.digest for _, task in good], workspace.session)
     for (index, task), outcome in zip(good, outcomes, strict=True):
         if outcome == "name taken":
             rejected.append(

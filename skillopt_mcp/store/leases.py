@@ -1,16 +1,16 @@
-"""Leases at rest: calls handed to a host for a while, which one answer ends, and what sessions have seen."""
+"""Leases at rest: calls handed to a host for a while, which one answer ends."""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.calls import insert_reply
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.exposures import KNOWS
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.tasks import ASKS
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
@@ -52,7 +52,7 @@ class Term(NamedTuple):
 
 
 class Leases:
-    """Tables lease and exposure."""
+    """Table lease."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -131,29 +131,6 @@ class Leases:
             connection.execute("update lease set state = 'withdrawn' where scope = ? and state = 'out'", [scope])
             return [str(row[0]) for row in connection.execute("select id from lease where scope = ?", [scope])]
 
-    def expose(self, skill_id: int, digests: Iterable[str], session: str) -> None:
-        """Note that a session knows the tasks of a skill that have these digests."""
-        with self._pool.write() as connection:
-            connection.executemany(
-                "insert into exposure(task_id, session) select id, ? from task where skill_id = ? and digest = ?"
-                " on conflict do nothing",
-                [(session, skill_id, digest) for digest in digests],
-            )
-
-    def expose_asked(self, skill_id: int, prompt: str, session: str) -> None:
-        """Note that a session knows the tasks of a skill that ask this, whatever blanks surround it."""
-        asked = self._pool.rows(_NEWLY_KNOWN, [skill_id, prompt, session])
-        if asked:
-            with self._pool.write() as connection:
-                connection.executemany(
-                    "insert into exposure(task_id, session) values (?, ?) on conflict do nothing",
-                    [(task_id, session) for (task_id,) in asked],
-                )
-
-    def exposed(self, scope: str) -> bool:
-        """Return whether a session that answered for a scope knew a task that it was given there."""
-        return self._pool.row(_EXPOSED, [scope, string.whitespace]) is not None
-
     def is_answered(self, scope: str) -> bool:
         """Return whether a host answered any call of a scope."""
         row = self._pool.row("select 1 from lease where scope = ? and state = 'answered' limit 1", [scope])
@@ -169,23 +146,9 @@ _IS_TAKEN = (
     " or exists (select 1 from lease where call_id = call.id and state = 'out'"
     f" and ? between taken_at - {_SET_BACK_S} and expires_at))"
 )
-# A session knows a task that it added, or recorded an attempt at. Attempts without a place in their session are in
-# exposure alone: without it no index finds them, and a store may hold a million.
-_KNOWS = (
-    "(exists (select 1 from exposure e where e.task_id = l.task_id and e.session = {who})"
-    " or exists (select 1 from task k join trajectory t on t.skill_id = k.skill_id"
-    " where k.id = l.task_id and t.session_id = {who} and t.session_id is not null and t.position is not null"
-    " and trim(t.prompt, ?2) = trim(k.prompt, ?2)))"
-)
-_EXPOSED = (
-    f"select 1 from lease l where l.scope = ?1 and l.state = 'answered' and {_KNOWS.format(who='l.session')} limit 1"
-)
 _ANSWER = (
-    f"update lease as l set state = 'answered', session = case when {_KNOWS.format(who='?3')} then ?3"
+    f"update lease as l set state = 'answered', session = case when {KNOWS.format(who='?3')} then ?3"
     " else l.session end where l.id = ?1"
-)
-_NEWLY_KNOWN = (
-    f"select id from task where {ASKS} and not exists (select 1 from exposure where task_id = task.id and session = ?3)"
 )
 
 

@@ -14,6 +14,7 @@ from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.commands import Commands
 from skillopt_mcp.store.decisions import Decisions
 from skillopt_mcp.store.events import Events
+from skillopt_mcp.store.exposures import Exposures
 from skillopt_mcp.store.leases import Leases
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotions import Promotions
@@ -35,6 +36,7 @@ class Store:
         self.tasks = Tasks(self._pool)
         self.calls = Calls(self._pool)
         self.leases = Leases(self._pool)
+        self.exposures = Exposures(self._pool)
         self.batches = Batches(self._pool)
         self.budgets = Budgets(self._pool)
         self.runs = Runs(self._pool)

@@ -15,6 +15,7 @@ from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.splits import assign_split
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append, now
+from skillopt_mcp.store.exposures import ASKS, expose_asked
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
@@ -25,7 +26,8 @@ _TASK = "select id, skill_id, name, prompt, judge, split, digest, tags, files fr
 class NewTrajectory:
     """A trajectory before it is stored; `messages` is json as `records.calls.messages_json` writes it.
 
-    Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`.
+    Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`. The
+    session `known_to` knows the tasks that ask the same: a `task_name` that is none is what was asked, unredacted.
     """
 
     prompt: str
@@ -37,6 +39,7 @@ class NewTrajectory:
     session_id: str | None = None
     position: int | None = None
     task_name: str | None = None
+    known_to: str | None = None
 
 
 class _Counted(NamedTuple):
@@ -45,14 +48,6 @@ class _Counted(NamedTuple):
     n_seen: int
     last_id: int
     n: int
-
-
-_ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
-ASKS = (
-    f"skill_id = ?1 and length({_ASKED}) = length({_GIVEN}) and substr({_ASKED}, -32) = substr({_GIVEN}, -32)"
-    f" and {_ASKED} = {_GIVEN}"
-)
-"""Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
 
 
 class Tasks:
@@ -156,6 +151,8 @@ class Tasks:
                     "select id from trajectory where skill_id = ? and session_id = ? and position = ?",
                     [skill_id, new.session_id, new.position],
                 ).fetchone()[0]
+            if new.known_to:
+                expose_asked(connection, skill_id, prompt or new.task_name or new.prompt, new.known_to)
         if added:
             n_new = min(n_new + 1, _MOST_COUNTED)
             self._counted[skill_id] = _Counted(n_seen, trajectory_id, n_new)

@@ -453,17 +453,20 @@ def test_an_answer_from_a_session_that_knew_the_task_is_exposed_whoever_took_it(
 
 
 @pytest.mark.parametrize("session", ["elsewhere", None])
+@pytest.mark.parametrize("called", ["{}: say yes\n", "say-{}"])
 def test_a_session_that_recorded_an_attempt_under_any_name_knows_the_task(
-    place: Place, clock: Clock, session: str | None
+    place: Place, clock: Clock, session: str | None, called: str
 ) -> None:
     host = server(place, clock, place.folder / "work")
     tasks = [
-        {"prompt": f"{n}: say yes", "judge": {"kind": "exact", "expected": "yes"}, "split": "test"} for n in range(30)
-    ]
+        {
+            "prompt": f"{n}: say yes", "judge": {"kind": "exact", "expected": "yes"}, "split": "test", "id": f"say-{n}",
+        } for n in range(30)
+    ]  # fmt: skip
     add_tasks(place.open(), str(place.skill), tasks)
     for n in range(30):
         said = Recording(
-            task=f"{n}: say yes\n", answer="no", hard=False, session_id=session, index=n if session else None
+            task=called.format(n), answer="no", hard=False, session_id=session, index=n if session else None
         )
         record_trajectory(host, str(place.skill), said)
     candidate_id = place.propose(host)
