@@ -14,6 +14,8 @@ from skillopt_mcp.records.judging import All, Command, JudgeSpec, Leaf, Rubric, 
 from skillopt_mcp.records.replies import RubricReply
 
 Outcome = Score | Unscored
+_Asked = tuple[int, Leaf, Outcome]
+_SLOW = (Rubric, Command)
 
 
 def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
@@ -22,37 +24,33 @@ def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
     All rubrics are asked in one batch and all commands in another. A judge that fails, a reply that stays missing or
     unusable, and a score that is no number in [0, 1] leave the attempt without a score: never with a made-up one.
     """
-    asked: list[list[tuple[Rubric | Command, Outcome]]] = [[] for _ in attempts]
-    for n, rubric, outcome in _rubrics(ask, attempts):
-        asked[n].append((rubric, outcome))
-    for n, command, outcome in _commands(ask, attempts):
-        asked[n].append((command, outcome))
+    asked: list[list[tuple[Leaf, Outcome]]] = [[] for _ in attempts]
+    slow = [(n, leaf) for n, each in enumerate(attempts) for leaf in leaves(each.task.judge) if isinstance(leaf, _SLOW)]
+    if slow:
+        for n, leaf, outcome in (*_rubrics(ask, attempts, slow), *_commands(ask, attempts, slow)):
+            asked[n].append((leaf, outcome))
     return [_judged(each, found) for each, found in zip(attempts, asked, strict=True)]
 
 
-def _judged(attempted: Attempted, asked: list[tuple[Rubric | Command, Outcome]]) -> Outcome:
+def _judged(attempted: Attempted, asked: list[tuple[Leaf, Outcome]]) -> Outcome:
     def outcome(leaf: Leaf) -> Outcome:
-        if isinstance(leaf, Rubric | Command):
+        if isinstance(leaf, _SLOW):
             return _valid(next(found for spec, found in asked if spec is leaf))
         return _valid(score_leaf(leaf, attempted.answer, attempted.messages))
 
     return _guarded(lambda: _valid(folded(attempted.task.judge, outcome)))
 
 
-def _rubrics(ask: Ask, attempts: Sequence[Attempted]) -> Iterator[tuple[int, Rubric, Outcome]]:
-    found = [
-        (n, leaf) for n, each in enumerate(attempts) for leaf in leaves(each.task.judge) if isinstance(leaf, Rubric)
-    ]
+def _rubrics(ask: Ask, attempts: Sequence[Attempted], slow: Sequence[tuple[int, Leaf]]) -> Iterator[_Asked]:
+    found = [(n, leaf) for n, leaf in slow if isinstance(leaf, Rubric)]
     calls = [call for n, leaf in found for call in rubric_calls(leaf, attempts[n])]
     votes = iter(ask_parsed(ask, calls, RubricReply) if calls else [])
     for n, leaf in found:
         yield n, leaf, score_rubric(leaf, [next(votes) for _ in range(leaf.votes)])
 
 
-def _commands(ask: Ask, attempts: Sequence[Attempted]) -> Iterator[tuple[int, Command, Outcome]]:
-    found = [
-        (n, leaf) for n, each in enumerate(attempts) for leaf in leaves(each.task.judge) if isinstance(leaf, Command)
-    ]
+def _commands(ask: Ask, attempts: Sequence[Attempted], slow: Sequence[tuple[int, Leaf]]) -> Iterator[_Asked]:
+    found = [(n, leaf) for n, leaf in slow if isinstance(leaf, Command)]
     calls = [check_call(leaf, attempts[n]) for n, leaf in found]
     for (n, leaf), reply in zip(found, ask(calls) if calls else [], strict=True):
         yield n, leaf, score_check(leaf, reply)

@@ -36,7 +36,7 @@ class Rollout:
     task: Task
     memory: str | None = None
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """Return what identifies the request: version and task are content-addressed, so their digests do."""
         return f"{self.files.digest}:{self.task.digest}"
