@@ -87,13 +87,19 @@ def answer(
 
 def stale(workspace: Workspace, change: Change) -> Promoted:
     """Return the answer to a change whose base is no longer what is live."""
-    live = short(workspace.live(change.skill).digest)
+    live = workspace.live(change.skill).digest
+    last = next(iter(workspace.store.promotions.list_promotions(change.skill.id)), None)
+    happened = "Somebody edited the file. Their edit is kept"
+    if last and last.to_version == live:
+        happened = f"Candidate {last.candidate_id} was promoted since, and stays"
+        if last.kind == "rollback":
+            happened = f"The skill was rolled back to {short(live)} since, and stays there"
     again = (
         f"skillopt-mcp rebase {change.candidate_id} makes the same edits on top of it, as a new candidate to evaluate."
         if change.candidate
         else f"to go back all the same, copy the text of {change.skill.name}@{short(change.to_version)}."
     )
     return answer(
-        workspace, change, "stale", f"the live file is version {live}, which is not the one this change was made for",
-        f"Somebody edited the file. Their edit is kept: {again}",
+        workspace, change, "stale", 
+        f"the live file is version {short(live)}, which is not the one this change was made for", f"{happened}: {again}",
     )  # fmt: skip
