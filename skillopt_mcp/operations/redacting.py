@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from skillopt_mcp.errors import StoreError
+from skillopt_mcp.records.histories import LINE, AnyLine
+from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.redaction.known import known_secrets
 from skillopt_mcp.redaction.redacting import Redactor
 
@@ -31,6 +33,19 @@ def open_redactor(store_path: Path, environ: Mapping[str, str]) -> Redactor:
     except OSError as error:
         raise StoreError(f"'{path}' cannot be made ({error.strerror}): check the folder's permissions") from error
     return Redactor(salt, known_secrets(environ, _credential_files(Path(os.path.expanduser("~")))))
+
+
+def redacted_line(redactor: Redactor, line: AnyLine) -> AnyLine:
+    """Return a line of a history without secrets; one that is none any more then is a fault of the redactor."""
+    plain = line.model_dump_json()
+    cleaned = redactor.text(plain)
+    return line if cleaned is plain else LINE.validate_json(cleaned)
+
+
+def holds_secret(redactor: Redactor, files: SkillFiles) -> bool:
+    """Return whether a secret seems to stand in a version's files: they are bytes that cannot be redacted."""
+    texts = (file.content.decode("utf-8", "surrogateescape") for file in files.files)
+    return any(redactor.text(text) != text for text in texts)
 
 
 def _salt(path: Path) -> bytes:

@@ -24,6 +24,7 @@ from skillopt_mcp.documents.paths import collision
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.judging import without_command
+from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.tasks import parse_task
 from skillopt_mcp.operations.workspace import Workspace
@@ -44,8 +45,10 @@ from skillopt_mcp.records.histories import (
 )
 from skillopt_mcp.records.skills import Skill, SkillFile, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.histories import Histories, NewHistory, Taken
 
+_TEXTS = (TaskLine, TrajectoryLine, CandidateLine, Told)
 IMPORTED = "it was imported from another store: see that you know where its edits come from"
 
 
@@ -83,9 +86,9 @@ def import_history(workspace: Workspace, file: Path, skill: str | None = None, *
     What contradicts what is here is reported, and with `keep_mine` left out. Raises BadInput when the file is no
     history, or damaged, or holds what no skill may; NotFound when the skill is not here.
     """
-    read = _read(file)
+    read = _read(file, workspace.redactor)
     tracked = workspace.skill(skill or read.skill)
-    left_out: list[str] = []
+    left_out = _without_secrets(workspace.redactor, read)
     new = NewHistory(
         sha256=read.sha256,
         versions=list(read.versions.values()),
@@ -113,13 +116,25 @@ def _received(skill: Skill, file: Path, taken: Taken, left_out: list[str]) -> Re
     )  # fmt: skip
 
 
-def _read(file: Path) -> _Read:
-    """Return the history in a file. Raises BadInput, saying at which line."""
+def _without_secrets(redactor: Redactor, read: _Read) -> list[str]:
+    """Leave out the versions that a secret seems to stand in, and what rests on them; return what was left out."""
+    withheld = {version for version, (_, files) in read.versions.items() if holds_secret(redactor, files)}
+    kept = [line for line in read.candidates if not {line.base_version, line.version_id} & withheld]
+    told = [f"version {short(version)}: a secret seems to stand in it" for version in withheld]
+    if len(kept) < len(read.candidates):
+        told.append(f"{len(read.candidates) - len(kept):,} candidates that rest on a version that is left out")
+    read.versions = {version: row for version, row in read.versions.items() if version not in withheld}
+    read.candidates = kept
+    return told
+
+
+def _read(file: Path, redactor: Redactor) -> _Read:
+    """Return the history in a file, its texts without secrets. Raises BadInput, saying at which line."""
     read = _Read()
     n = 0
     try:
         for n, line in enumerate(_lines(file), 1):
-            _take(read, line, n)
+            _take(read, redacted_line(redactor, line) if isinstance(line, _TEXTS) else line, n)
     except FileNotFoundError:
         raise BadInput(f"'{file}' cannot be read (No such file or directory): check the path") from None
     except (OSError, EOFError, zlib.error) as error:

@@ -15,10 +15,10 @@ from pydantic import BaseModel, JsonValue
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.appearing import appear, hidden_beside
+from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import (
-    LINE,
     CandidateLine,
     Content,
     EditLine,
@@ -30,7 +30,6 @@ from skillopt_mcp.records.histories import (
 )
 from skillopt_mcp.records.skills import Skill, SkillFile, SkillFiles, short
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.histories import Histories
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -52,7 +51,7 @@ def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
     A version in which a secret stands is left out with all that rests on it, for its digest names it as it is. Raises
     BadInput when the file is there or cannot be written.
     """
-    tracked = workspace.skill(skill)
+    tracked = workspace.kept(skill)
     target = Path(os.path.abspath(file))
     hidden = hidden_beside(target)
     left_out: list[str] = []
@@ -94,7 +93,7 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[
     told: set[str] = set()
     for version, parent in store.room(Histories).list_versions(skill.id):
         files = store.skills.get_files(skill.id, version)
-        if _holds_secret(redactor, files):
+        if holds_secret(redactor, files):
             withheld.add(version)
             left_out.append(f"version {short(version)}: a secret seems to stand in it")
             continue
@@ -104,18 +103,18 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[
                 yield _content(file)
         yield _version(version, parent, files)
     for task in store.tasks.list_tasks(skill.id):
-        yield _redacted(redactor, TaskLine(task=_task(task)))
+        yield redacted_line(redactor, TaskLine(task=_task(task)))
     n_attempts = 0
     for line in store.room(Histories).walk_trajectories(skill.id):
         if line.version_id in withheld:
             n_attempts += 1
         else:
-            yield _redacted(redactor, line)
+            yield redacted_line(redactor, line)
     if n_attempts:
         left_out.append(f"{n_attempts:,} attempts with a version that is left out")
     yield from _candidates(workspace, skill, withheld, left_out)
     for each in store.room(Histories).list_told(skill.id):
-        yield _redacted(redactor, each)
+        yield redacted_line(redactor, each)
 
 
 def _candidates(workspace: Workspace, skill: Skill, withheld: set[str], left_out: list[str]) -> Iterator[BaseModel]:
@@ -135,12 +134,7 @@ def _candidates(workspace: Workspace, skill: Skill, withheld: set[str], left_out
         line = CandidateLine(
             base_version=made.base_version, version_id=made.version_id, reasoning=made.reasoning, edits=edits
         )
-        yield _redacted(workspace.redactor, line)
-
-
-def _holds_secret(redactor: Redactor, files: SkillFiles) -> bool:
-    texts = (file.content.decode("utf-8", "surrogateescape") for file in files.files)
-    return any(redactor.text(text) != text for text in texts)
+        yield redacted_line(workspace.redactor, line)
 
 
 def _content(file: SkillFile) -> Content:
@@ -165,10 +159,3 @@ def _task(task: Task) -> dict[str, JsonValue]:
         "id": task.name, "prompt": task.prompt, "judge": judge, "split": task.split, "tags": list(task.tags),
         "files": files,
     }  # fmt: skip
-
-
-def _redacted(redactor: Redactor, line: BaseModel) -> BaseModel:
-    """Return a line without secrets; one that is none any more then is a fault of the redactor."""
-    plain = line.model_dump_json()
-    cleaned = redactor.text(plain)
-    return line if cleaned is plain else LINE.validate_json(cleaned)

@@ -260,6 +260,27 @@ def test_no_secret_leaves_with_a_history(place: Place, workspace: Workspace, tmp
     assert (got.candidates, got.trajectories) == (1, 1)
 
 
+def test_no_secret_comes_in_with_a_history(
+    place: Place, workspace: Workspace, other: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_trajectory(workspace, str(place.skill), Recording("what?", True))
+    with workspace.store._pool.write() as connection:
+        connection.execute("update trajectory set answer = ?, reason = ?", [KEY, KEY])
+    place.propose(workspace, f"- use {storable(KEY)}")
+    place.propose(workspace, LESSONS)
+    with monkeypatch.context() as blind:  # as a release that knew fewer shapes wrote it
+        blind.setattr("skillopt_mcp.operations.transferring.holds_secret", lambda *_: False)
+        blind.setattr("skillopt_mcp.operations.transferring.redacted_line", lambda _, line: line)
+        made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
+    assert KEY in gzip.decompress(Path(made.file).read_bytes()).decode()
+    got = import_history(other, Path(made.file))
+    assert [left.partition(":")[0].split()[0] for left in got.left_out] == ["version", "1"]
+    assert (got.candidates, got.trajectories) == (1, 1)
+    assert import_history(other, Path(made.file)).status == "nothing_new"
+    other.store.close()
+    assert KEY.encode() not in other.store.path.read_bytes()
+
+
 def test_an_export_overwrites_nothing(workspace: Workspace, place: Place, sent: Path) -> None:
     before = sent.read_bytes()
     with pytest.raises(BadInput, match="is not overwritten"):
