@@ -1,4 +1,4 @@
-"""Capabilities: what a new version of a skill could do, hide or demand that its parent could not."""
+"""Capabilities: what a new version of a skill could do, hide or demand that its parent could not, or did forbid."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from skillopt_mcp.guard.demands import demands
 from skillopt_mcp.guard.found import Found
 from skillopt_mcp.guard.hiding import comments, disguised, hidden, secrets
 from skillopt_mcp.guard.reach import encoded, hosts, places, variables
+from skillopt_mcp.guard.restraints import lost
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 _LOOKS: tuple[Callable[[str], Iterator[Found]], ...] = (
     hidden, comments, disguised, blocks, hosts, places, variables, commands, encoded, secrets, demands,
 )  # fmt: skip
 _MOST = 50
+_SHOWN = 120
 _ByKey = dict[tuple[str, str], list[Found]]
 
 
@@ -27,7 +29,7 @@ def findings(before: SkillFiles, after: SkillFiles) -> tuple[str, ...]:
     """Return one sentence for everything that `after` adds and a person should see before it is used; none is good."""
     if before.digest == after.digest:
         return ()
-    looks = (_front_matter_findings, _file_findings, _text_findings)
+    looks = (_front_matter_findings, _file_findings, _text_findings, _restraint_findings)
     found = tuple(dict.fromkeys(finding for look in looks for finding in look(before, after)))
     if len(found) <= _MOST:
         return found
@@ -81,6 +83,11 @@ def _text_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
                     del added[key]
                     line = new_texts[path].count("\n", 0, founds[-1].at) + 1
                     yield f"{quoted(path)}: adds {founds[-1].told} (line {line})"
+
+
+def _restraint_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
+    for restraint in lost(_texts(before).values(), _texts(after).values()):
+        yield f"takes away or changes what was forbidden or had to be asked: {quoted(restraint, _SHOWN)}"
 
 
 @lru_cache(maxsize=32)

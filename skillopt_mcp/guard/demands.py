@@ -17,6 +17,7 @@ _PERSON = r"(?:the |your |a |any )?(?:user|human|person|operator|developer|owner
 _NEVER = r"(?:never|not|don't|dont|without|avoid|stop)"
 # A verb right behind one of these is forbidden, and not demanded.
 _FORBIDDEN = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid) (?:\w+(?:, \w+)*,? n?or )?)?"
+_FORBIDDEN_BEFORE = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid|nothing|nobody)\b[^.\n]{0,100}?)?"
 _ALL = r"(?:(?:all|any|every|the|your|of|these|those|other|its|their|whole|entire|existing|user's|full) )*"
 _KEPT = (
     r"(?:credentials?|secrets?|passwords?|passphrases?|api[ -]keys?|private keys?|ssh keys?|access[ -]tokens?|"
@@ -94,6 +95,8 @@ _GRANTS = (
     r"granted|obtained|implied|assumed)\b",
     rf"\b(?:ignore|dismiss|disregard|suppress) {_ALL}(?:security|safety|permission|certificate|tls|ssl) "
     r"(?:warning|error|alert|notice|prompt)s?\b",
+    rf"{_FORBIDDEN_BEFORE}\bwithout (?:(?:first|ever|even|any) )?(?:asking|confirming|checking with|consulting|waiting"
+    r"|approval|permission|confirmation|consent)\b",
     r"\b(?:add|set|put|write|enable|extend|include)\b[^.\n]{0,50}\b(?:allowed-tools|allowlist|permissions\.allow|hooks?"
     r" (?:key|block|entry|section))\b",
 )
@@ -129,6 +132,10 @@ _SABOTAGE = (
     r"\b(?:introduce|insert|plant|leave|add|hide) (?:a |an |one |some )?(?:subtle |hidden |small |silent )?(?:bug|"
     r"backdoor|back door|vulnerabilit(?:y|ies)|malware|payload|keylogger|miner)s?\b",
 )
+_OUTWARD = (
+    rf"{_FORBIDDEN_BEFORE}\b(?:push|force-push|publish|deploy|release|merge|ship|upload)\b[^.\n]{{0,40}}\b(?:to|on|into)"
+    r" (?:the )?(?:origin|upstream|remote|main|master|trunk|production|prod|live|npm|pypi|registry|app store)\b",
+)
 _NAMED = {
     "an instruction that works against people": _AGAINST_PEOPLE,
     "words meant for a judge or an optimizer": _OF_JUDGES,
@@ -137,6 +144,7 @@ _NAMED = {
     "an instruction that gives away what is secret or sends it elsewhere": _LEAKS,
     "an instruction that spreads, or has others' text obeyed": _SPREADS,
     "an instruction that destroys or misreports": _SABOTAGE,
+    "an instruction to change what others use": _OUTWARD,
 }
 _DEMANDS = {kind: tuple(re2.compile(pattern) for pattern in patterns) for kind, patterns in _NAMED.items()}
 _EMPHASIS = str.maketrans({"*": None, "`": None, "_": " ", "\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
@@ -158,7 +166,7 @@ def _flowing(text: str) -> tuple[str, Callable[[int], int]]:
     lines, starts, places = list[str](), list[int](), list[int]()
     length = at = 0
     for line in text.splitlines(keepends=True):
-        words = " ".join(_plain(line).split())
+        words = " ".join(plain(line).split())
         if words:
             lines.append(words)
             starts.append(length)
@@ -168,6 +176,7 @@ def _flowing(text: str) -> tuple[str, Callable[[int], int]]:
     return " ".join(lines), lambda place: places[bisect_right(starts, place) - 1] if places else 0
 
 
-def _plain(line: str) -> str:
+def plain(line: str) -> str:
+    """Return a line as it reads without emphasis and disguise, in lower case."""
     seen = unicodedata.normalize("NFKC", without_hidden(line.lstrip("> \t")))
     return seen.translate(_EMPHASIS).casefold()
