@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.forecasting import Forecast
-from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.budgets import Caps, Spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,18 @@ class Capped(Invocation):
     def caps(self) -> Caps:
         """Return the caps that were given."""
         return Caps(self.max_calls, self.max_tokens, self.max_usd, self.max_minutes)
+
+
+def told_caps(caps: Caps, spent: Spent) -> str:
+    """Return how much of each cap is used, in a sentence; empty where there is none."""
+    told = (
+        f"{spent.calls:,} of {caps.calls:,} calls" if caps.calls is not None else "",
+        f"{spent.tokens:,} of {caps.tokens:,} tokens" if caps.tokens is not None else "",
+        f"${spent.usd:.2f} of ${caps.usd:.2f}" if caps.usd is not None else "",
+        f"{spent.seconds / 60:.1f} of {caps.minutes:g} minutes" if caps.minutes is not None else "",
+    )
+    used = ", ".join(filter(None, told))
+    return f"Of its caps are used: {used}." if used else ""
 
 
 def foreseen(forecast: Forecast) -> str:

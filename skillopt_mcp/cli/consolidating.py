@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.preparing import Prepared, foreign_output
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.operations.consolidating import Consolidated, Document, Documents, Training, consolidate, documents
 from skillopt_mcp.operations.estimating import estimate_run
 from skillopt_mcp.operations.evaluating import is_simulated
@@ -64,11 +64,12 @@ def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: 
     chosen = {"skill": [both.skill], "memory": [both.memory], "both": [both.skill, both.memory]}[asked.document]
     estimates = [estimate_run(workspace, document.path, ready.config) for document in chosen]
     if not asked.json:
+        known = " What was answered before is not asked again." if asked.resume else ""
         names = " and then ".join(f"'{document.name}'" for document in chosen)
         terminal.note(
             f"Trains {names}, both documents at hand in every attempt. At most "
             f"{sum(each.target_calls for each in estimates):,} target calls and about "
-            f"{sum(each.optimizer_calls for each in estimates):,} optimizer calls; caps are those of each run."
+            f"{sum(each.optimizer_calls for each in estimates):,} optimizer calls; caps are those of each run.{known}"
         )
     if free and is_simulated(workspace.backend("optimizer").fingerprint):
         return True
@@ -77,10 +78,11 @@ def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: 
 
 def _broken_off(asked: Consolidation, stopped: Stopped | None) -> int:
     reason = str(stopped) if stopped else "nothing that was answered is lost"
+    higher = f" {stopped.higher}" if isinstance(stopped, CapReached) and stopped.higher else ""
     if asked.json:
-        terminal.emit({"status": "stopped", "reason": reason, "next_step": "the same command with --resume"})
+        terminal.emit({"status": "stopped", "reason": reason, "next_step": f"the same command with --resume{higher}"})
     how = "Stopped" if stopped else "Interrupted"
-    terminal.note(f"{how}; {reason.rstrip('.')}. Go on with the same command and --resume.")
+    terminal.note(f"{how}; {reason.rstrip('.')}. Go on with the same command and --resume{higher}.")
     return EXPECTED if stopped else INTERRUPTED
 
 
@@ -88,7 +90,7 @@ def _say(result: Consolidated, label: str) -> None:
     for outcome in (result.skill, result.memory):
         if outcome:
             terminal.say(_outcome(outcome))
-            terminal.say(f"Next: {outcome.next_step}".replace("show RUN", f"show {outcome.run_id}"))
+            terminal.say(f"Next: {outcome.next_step}")
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
 

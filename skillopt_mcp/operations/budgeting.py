@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.budgets import Caps, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Question, Role, Rollout
 from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.skills import SkillFiles
@@ -52,3 +52,12 @@ def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
                 f"the price of '{backend.name}' is not known, so no cap on money can hold: name it with price_in= and "
                 "price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use --max-tokens"
             )
+
+
+def is_used_up(caps: Caps, spent: Spent, backends: Mapping[Role, Backend]) -> bool:
+    """Return whether not even a small call to any of these backends can be sent any more."""
+    usages = {
+        role: worst_case(backend, _SAMPLES[role]) if caps.bound_each_call else None
+        for role, backend in backends.items()
+    }
+    return all(caps.exceeded(spent.plus(*cost_of(_SAMPLES[role], usage))) for role, usage in usages.items())

@@ -13,8 +13,10 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import epoch_batches
 from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.records.budgets import FREE_STAGE
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.judging import Rubric
+from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import SPLITS, Task
 
 
@@ -30,6 +32,7 @@ class Estimate(BaseModel):
     optimizer_calls: int
     promotion_pairs: int
     judge_calls: int = 0
+    pair_judge_calls: int = 0
 
     @property
     def target_calls(self) -> int:
@@ -45,10 +48,32 @@ class Estimate(BaseModel):
 def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
     """Return what a run of a skill would ask at most. Raises NotFound, BadSkill."""
     tracked = workspace.skill(skill)
-    tasks = chosen_tasks(workspace, tracked, config)
+    n_sessions = len(workspace.store.tasks.recent_trajectories(tracked.id, config.sessions))
+    return _estimate(chosen_tasks(workspace, tracked, config), n_sessions, config)
+
+
+def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
+    """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered."""
+    store = workspace.store
+    chosen = set(run.tasks)
+    tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in chosen]
+    whole = _estimate(tasks, len(run.sessions), Config.of_run(run.config))
+    n_pairs = whole.promotion_pairs
+    tests = store.runs.list_finishes(run.id)
+    if tests:
+        # Its training is over.
+        n_left = max(0, n_pairs - sum(len(store.decisions.list_pairs(test)) - since for test, since in tests))
+        return {"target": 2 * n_left, "optimizer": 0, "judge": n_left * whole.pair_judge_calls}
+    answered: Counter[str] = Counter()
+    for row in store.calls.ledger(run.id):
+        answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
+    in_test: dict[Role, int] = {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * whole.pair_judge_calls}
+    return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
+
+
+def _estimate(tasks: list[Task], n_sessions: int, config: Config) -> Estimate:
     counts = Counter(task.split for task in tasks)
     votes = Counter({split: sum(_votes(task) for task in tasks if task.split == split) for split in SPLITS})
-    n_sessions = len(workspace.store.tasks.recent_trajectories(tracked.id, config.sessions))
     n_train, n_val, n_slow = counts["train"], counts["val"], (config.epochs - 1) * config.slow_update
     steps = epoch_batches(n_train, config, 1) if n_train else []
     sizes = [sum(map(len, batches)) * config.repeats for batches in steps]
@@ -60,6 +85,7 @@ def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
         n_evaluated += n_steps * (2 * max(0, 2 * config.max_edits - 2) + 1)
     train_rollouts = config.epochs * sum(sizes) + n_compared
     n_pairs = config.max_pairs if config.claim == "these" else min(config.max_pairs, counts["test"])
+    pair_votes = 2 * max(map(_votes, held_out(tasks)), default=0)
     most_votes = max((_votes(task) for task in tasks if task.split == "train"), default=0)
     return Estimate(
         n_steps=n_steps,
@@ -74,7 +100,8 @@ def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
         judge_calls=config.epochs * config.repeats * votes["train"]
         + (train_rollouts - n_planned) * most_votes
         + n_evaluated * votes["val"]
-        + 2 * n_pairs * max(map(_votes, held_out(tasks)), default=0),
+        + n_pairs * pair_votes,
+        pair_judge_calls=pair_votes,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from skillopt_mcp.records.calls import Call, Usage
 
-_FREE_STAGE = "check"
+FREE_STAGE = "check"
 
 
 class Cost(NamedTuple):
@@ -57,6 +58,40 @@ class Caps:
             return f"{self.minutes:g} minutes (--max-minutes)"
         return None
 
+    def replaced_by(self, given: Caps) -> Caps:
+        """Return these caps with those that are given in their places."""
+        return Caps(
+            self.calls if given.calls is None else given.calls,
+            self.tokens if given.tokens is None else given.tokens,
+            self.usd if given.usd is None else given.usd,
+            self.minutes if given.minutes is None else given.minutes,
+        )
+
+    def raised_for(self, need: Spent) -> Caps:
+        """Return, for each cap that `need` is above, one that is at least twice as high; None for the others."""
+        calls, tokens, usd, minutes = self.calls, self.tokens, self.usd, self.minutes
+        return Caps(
+            max(2 * calls, need.calls) if calls is not None and need.calls > calls else None,
+            max(2 * tokens, need.tokens) if tokens is not None and need.tokens > tokens else None,
+            _in_cents(max(2 * usd, need.usd)) if usd is not None and need.usd > usd else None,
+            math.ceil(minutes + need.seconds / 60) if minutes is not None and need.seconds >= minutes * 60 else None,
+        )
+
+    @property
+    def options(self) -> str:
+        """Return the options of the command line that give these caps; empty when there are none."""
+        given = (
+            f"--max-calls {self.calls}" if self.calls is not None else "",
+            f"--max-tokens {self.tokens}" if self.tokens is not None else "",
+            f"--max-usd {self.usd}" if self.usd is not None else "",
+            f"--max-minutes {self.minutes}" if self.minutes is not None else "",
+        )
+        return " ".join(filter(None, given))
+
+
+def _in_cents(usd: float) -> float:
+    return max(usd, math.ceil(100 * usd) / 100)
+
 
 NO_CAPS = Caps()
 
@@ -66,6 +101,6 @@ _SENT, _FREE = Cost(), Cost(0)
 
 def cost_of(call: Call, usage: Usage | None = None) -> Cost:
     """Return what a call is charged that used so much; a check by a command asks no model, and is free."""
-    if call.stage == _FREE_STAGE:
+    if call.stage == FREE_STAGE:
         return _FREE
     return Cost(1, usage.tokens_in + usage.tokens_out, usage.usd or 0.0) if usage else _SENT

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.candidates import Decision, NewCandidate
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Mean, Trial
@@ -21,8 +22,8 @@ StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
 class Run:
     """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
 
-    Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer. A proposal is one
-    step up to its candidate, which a host asked for.
+    Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer; `caps` are those
+    that it was given last. A proposal is one step up to its candidate, which a host asked for.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Run:
     judge: str = ""
     # A run is named after all that is told of it, and replays were named before there was another kind.
     kind: RunKind = field(default="replay", repr=False)
+    # How far it may go is no part of what it is.
+    caps: Caps = field(default=NO_CAPS, repr=False, compare=False)
 
 
 class StepRecord(BaseModel):

@@ -38,7 +38,7 @@ class Budgets:
     def get_spent(self, budget: str) -> Spent:
         """Return what a budget has been charged so far; nothing when there is none of that name."""
         row = self._pool.row(_GET, [budget])
-        return Spent(*cast(_Values, row)) if row else Spent()
+        return _above_nothing(Spent(*cast(_Values, row))) if row else Spent()
 
 
 def n_affordable(connection: Connection, bill: Bill) -> int:
@@ -60,6 +60,11 @@ def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
         sum(cost.calls for cost in costs), sum(cost.tokens for cost in costs), sum(cost.usd for cost in costs)
     )
     row = connection.execute(_GET, [bill.budget]).fetchone()
-    spent = (Spent(*row) if row else Spent()).plus(*change)
+    spent = _above_nothing((Spent(*row) if row else Spent()).plus(*change))
     connection.execute(_PUT, (bill.budget, *spent, row_sum(*spent)))
     return spent
+
+
+def _above_nothing(spent: Spent) -> Spent:
+    """Return what is spent; sums of prices that go in and out again end a rounding error below nothing."""
+    return spent._replace(usd=max(0.0, spent.usd))

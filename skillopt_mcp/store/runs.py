@@ -6,6 +6,7 @@ import json
 from typing import cast
 
 from skillopt_mcp.errors import NotFound
+from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.edits import Edit, Op
 from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
@@ -15,9 +16,10 @@ from skillopt_mcp.store.pool import Pool, Row
 
 _RUN = (
     "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
-    " judge, kind"
+    " judge, kind, max_calls, max_tokens, max_usd, max_minutes"
     " from run"
 )
+_CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
     "select s.n, s.epoch, s.verdict, e.op, e.path, e.target, e.content, e.sources,"
     " json_extract(s.record, '$.current'), json_extract(s.record, '$.candidate')"
@@ -37,9 +39,11 @@ class Runs:
             cursor = connection.execute(
                 "insert into run"
                 "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge,"
-                " kind) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                " kind, max_calls, max_tokens, max_usd, max_minutes)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
-                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind],
+                 json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind,
+                 *_cap_values(run.caps)],
             )  # fmt: skip
             if cursor.rowcount:
                 append(connection, "run_running", run.id, skill=run.skill_id)
@@ -67,6 +71,19 @@ class Runs:
             cursor = connection.execute("update run set status = ?, result = ? where id = ?", [status, result, run_id])
             if cursor.rowcount:
                 append(connection, f"run_{status}", run_id)
+
+    def set_caps(self, run_id: str, caps: Caps) -> None:
+        """Note under which caps a run goes on."""
+        with self._pool.write() as connection:
+            connection.execute(
+                "update run set max_calls = ?, max_tokens = ?, max_usd = ?, max_minutes = ? where id = ?",
+                [*_cap_values(caps), run_id],
+            )
+
+    def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
+        """Return the promotion tests that a run has come to, each with the pairs that it had by then."""
+        rows = self._pool.rows("select confirmation_id, n_pairs from finish where run_id = ?", [run_id])
+        return [(str(test_id), cast(int, n_pairs)) for test_id, n_pairs in rows]
 
     def begin_finish(self, run_id: str, confirmation_id: str, n_pairs: int) -> int:
         """Return how many pairs a promotion test had when the run first came to it: `n_pairs`, if that is now."""
@@ -132,7 +149,8 @@ class Runs:
 
 
 def _run(row: Row) -> Run:
-    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note, judge, kind = row
+    run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
+    judge, kind, *caps = row[12:]
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -148,7 +166,12 @@ def _run(row: Row) -> Run:
         note=str(note),
         judge=str(judge),
         kind=cast(RunKind, kind),
+        caps=Caps(*cast(_CapValues, tuple(caps))),
     )
+
+
+def _cap_values(caps: Caps) -> _CapValues:
+    return caps.calls, caps.tokens, caps.usd, caps.minutes
 
 
 def _tried(row: Row) -> TriedEdit:

@@ -1,0 +1,49 @@
+"""Resuming: what is left of a run, told and agreed to before it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.capping import foreseen, told_caps
+from skillopt_mcp.cli.preparing import foreign_output
+from skillopt_mcp.operations.budgeting import is_used_up
+from skillopt_mcp.operations.estimating import estimate_rest
+from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.forecasting import forecast
+from skillopt_mcp.operations.replaying import caps_of, run_backends
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.runs import Run
+
+
+def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, silent: bool) -> bool:
+    """Return whether what is left of a run may be spent: a person agrees, or nothing is paid for.
+
+    Raises Refused when nobody may be asked and nobody agreed beforehand.
+    """
+    with foreign_output():
+        backends = run_backends(workspace, run)
+    caps, spent = caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
+    # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
+    if not is_real(workspace, asked_roles(run)) or is_used_up(caps, spent, backends):
+        return True
+    if not silent:
+        left = estimate_rest(workspace, run)
+        judge = f", and {left['judge']:,} calls of the judge" if left["judge"] else ""
+        terminal.note(
+            f"Sent so far: {spent.calls:,} calls. What is left of run {run.id}: at most {left['target']:,} target "
+            f"calls and about {left['optimizer']:,} optimizer calls{judge}. {told_caps(caps, spent)}".rstrip()
+        )
+        terminal.note(foreseen(forecast(workspace, left, slots)))
+    return terminal.agreed("Spend that much?", yes=yes, ask=not silent)
+
+
+def asked_roles(run: Run) -> tuple[Role, ...]:
+    """Return the roles that a run asks models for."""
+    return ("target", "optimizer", "judge") if run.judge else ("target", "optimizer")
+
+
+def is_real(workspace: Workspace, roles: Sequence[Role]) -> bool:
+    """Return whether one of those who answer for these roles is no simulation."""
+    return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)
