@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.fault_children import RULE, Shop, open_shop
 from skillopt_mcp import livefiles
-from skillopt_mcp.errors import SkillOptError, StoreError
+from skillopt_mcp.errors import Refused, SkillOptError, StoreError
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.livefiles import TEMPORARY
 from skillopt_mcp.operations import promoting
@@ -55,7 +55,7 @@ def failing(at: int, error: int, *, lasting: bool) -> Iterator[list[str]]:
             _put(stack, os, name, fault, lambda: OSError(error, os.strerror(error)))
         for name in ("exchange", "move_new"):
             _put(stack, livefiles, name, fault, lambda: OSError(error, os.strerror(error)))
-        for name in ("begin", "finish"):
+        for name in ("begin", "give_up", "finish"):
             _put(stack, Promotions, name, fault, lambda: StoreError("the disk is full"))
         yield failed
 
@@ -92,15 +92,16 @@ def measure(folder: Path, *, errors: tuple[int, ...] = ERRORS) -> Faults:
             at, failed = 0, ["begin"]
             while failed:
                 at += 1
-                failed = _promoted_with(shop, candidate, at, error, lasting=lasting)
+                failed, refused = _promoted_with(shop, candidate, at, error, lasting=lasting)
                 said = f"{errno.errorcode[error]} at call {at} ({', '.join(failed[:3])}{', ...' if lasting else ''})"
-                wrong += [f"{said}: {each}" for each in _wrong(shop, version)]
+                wrong += [f"{said}: {each}" for each in _wrong(shop, version, refused=refused)]
                 n += bool(failed)
     return Faults(n, wrong)
 
 
-def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: bool) -> list[str]:
-    """Return which calls failed of a promotion; what it raises is what a person is told."""
+def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: bool) -> tuple[list[str], bool]:
+    """Return which calls failed of a promotion, and whether a person is told that it was refused."""
+    refused = False
     with open_shop(shop.store_path, shop.folder) as workspace:
         workspace.skill("ledger-clerk")
         with ExitStack() as stack:
@@ -113,12 +114,14 @@ def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: 
 
             stack.callback(setattr, promoting, "replace_files", livefiles.replace_files)
             setattr(promoting, "replace_files", armed)  # noqa: B010 (for the time of one promotion)
-            with suppress(SkillOptError):
+            try:
                 promote_skill(workspace, candidate, Consent.PERSON)
-    return failed
+            except SkillOptError as told:
+                refused = isinstance(told, Refused)
+    return failed, refused
 
 
-def _wrong(shop: Shop, version: str) -> Iterator[str]:
+def _wrong(shop: Shop, version: str, *, refused: bool) -> Iterator[str]:
     """Yield what is not as it must be, once the disk works again and a command opens the store; go back after it."""
     with open_shop(shop.store_path, shop.folder) as workspace:
         tracked = workspace.skill("ledger-clerk")
@@ -133,6 +136,8 @@ def _wrong(shop: Shop, version: str) -> Iterator[str]:
         if strays := [path.name for path in shop.skill.rglob(f"{TEMPORARY}*")]:
             yield f"left over: {strays}"
         if found == version:
+            if refused:
+                yield "it was refused, and happened all the same"
             rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
             if read_skill(shop.skill).digest == version:
                 yield "it cannot be rolled back"

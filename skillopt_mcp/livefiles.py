@@ -6,6 +6,7 @@ not what was expected to be there.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -23,7 +24,7 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW"
 # The folders above need only be passed through, not read.
 _WAY = _FOLDER | getattr(os, "O_PATH", 0)
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def replace_files(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
@@ -44,23 +45,35 @@ def replace_files(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
 
 
 def sweep(folder: Path, versions: Sequence[SkillFiles]) -> None:
-    """Remove temporary files that a killed process left beside the files of these versions.
+    """Remove temporary files that a killed process left beside the files of these versions, and of no other skill's.
 
     One that holds neither a file of theirs nor the beginning of one is an edit that a person saved meanwhile: it stays.
     """
     contents = [file.content for files in versions for file in files.files]
+    marks = {_mark(folder, file.path) for files in versions for file in files.files}
     for inner in {tuple(file.path.split("/")[:-1]) for files in versions for file in files.files}:
         with suppress(OSError, Refused), _opened(folder, "/".join([*inner, MAIN_FILE])) as parent:
             for name in os.listdir(parent):
-                found = _read(parent, name) if name.startswith(TEMPORARY) else None
+                found = _read(parent, name) if name.rpartition("-")[0] in marks else None
                 if found and any(content.startswith(found[0]) for content in contents):
                     os.unlink(name, dir_fd=parent)
+
+
+def _mark(folder: Path, path: str) -> str:
+    """Return how temporary files of a skill's file begin: skills may share a folder, and each is locked by itself."""
+    digest = hashlib.sha256(os.fsencode(f"{folder}\0{path}")).hexdigest()
+    return f"{TEMPORARY}{digest[:12]}"
+
+
+def _beside(folder: Path, path: str) -> str:
+    return f"{_mark(folder, path)}-{secrets.token_hex(6)}"
 
 
 def _write(folder: Path, old: SkillFile | None, new: SkillFile) -> None:
     place = folder / new.path
     with _opened(folder, new.path, make=old is None) as parent:
-        temporary = _temporary(parent, new, _status(parent, place) if old else None)
+        temporary = _beside(folder, new.path)
+        _make(parent, temporary, new, _status(parent, place) if old else None)
         try:
             if old:
                 _swap(parent, temporary, place, (old, new))
@@ -94,7 +107,7 @@ def _remove(folder: Path, file: SkillFile) -> None:
     place = folder / file.path
     with _opened(folder, file.path) as parent:
         _status(parent, place)
-        temporary = f"{TEMPORARY}{secrets.token_hex(6)}"
+        temporary = _beside(folder, file.path)
         os.rename(place.name, temporary, src_dir_fd=parent, dst_dir_fd=parent)
         if not _holds(parent, temporary, file):
             if not move_new(parent, temporary, place.name):
@@ -112,13 +125,12 @@ def _rename_new(parent: int, temporary: str, place: Path) -> None:
     os.rename(temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _temporary(parent: int, file: SkillFile, replaced: os.stat_result | None) -> str:
-    """Return the name of a synced temporary file: the content of `file`, mode and owner of what it replaces."""
-    name = f"{TEMPORARY}{secrets.token_hex(6)}"
+def _make(parent: int, name: str, file: SkillFile, replaced: os.stat_result | None) -> None:
+    """Make a synced temporary file: the content of `file`, mode and owner of what it replaces."""
     mode = stat.S_IMODE(replaced.st_mode) if replaced else 0o644
     # Who may read it may run it, and nobody else.
     mode = mode | (mode & 0o444) >> 2 if file.executable else mode & ~0o111
-    descriptor = os.open(name, _MAKE, 0o600, dir_fd=parent)
+    descriptor = os.open(name, _NEW, 0o600, dir_fd=parent)
     try:
         _write_all(descriptor, file.content)
         mine = os.fstat(descriptor)
@@ -131,7 +143,6 @@ def _temporary(parent: int, file: SkillFile, replaced: os.stat_result | None) ->
         raise
     finally:
         os.close(descriptor)
-    return name
 
 
 def _status(parent: int, place: Path) -> os.stat_result:

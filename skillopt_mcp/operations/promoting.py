@@ -17,7 +17,7 @@ from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision, Promotion
-from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.records.skills import Skill, SkillFiles, short
 
 NO_GAIN = "It brings no useful gain: propose other edits."
 
@@ -30,13 +30,16 @@ def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> 
     return _done(workspace, check_promotion(workspace, candidate_id, consent))
 
 
-def rollback_skill(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Promoted:
+def rollback_skill(
+    workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
+) -> Promoted:
     """Write an earlier version over the live skill: the one before the last change, or the one that is named.
 
-    Refused as stale when the live file is not what the last promotion or rollback left: a person's edit is kept. Raises
-    Refused for a version that was never live: those are candidates, and have to be promoted.
+    Refused as stale when the live file is not what the last promotion or rollback left: a person's edit is kept, unless
+    a person agreed to lose exactly that one (`Consent.PERSON_OVER_EDIT`, and the version that they have `seen`); it is
+    a version of the store by then. Raises Refused for a version that was never live: those are candidates.
     """
-    return _done(workspace, check_rollback(workspace, skill, version, consent))
+    return _done(workspace, check_rollback(workspace, skill, version, consent, seen))
 
 
 def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Standing:
@@ -76,10 +79,13 @@ def _against(workspace: Workspace, change: Change, decision: Decision) -> Promot
     return None
 
 
-def check_rollback(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Standing:
+def check_rollback(
+    workspace: Workspace, skill: str, version: str | None, consent: Consent, seen: str | None = None
+) -> Standing:
     """Return whether a rollback may happen, lacks a person, or what it answers instead; nothing is written.
 
-    Raises BadInput, NotFound and Refused as `rollback_target` does.
+    It is stale when what is live is not the version that was `seen`, where one was. Raises BadInput, NotFound and
+    Refused as `rollback_target` does.
     """
     tracked = workspace.skill(skill)
     changes = workspace.store.promotions.list_promotions(tracked.id)
@@ -87,9 +93,13 @@ def check_rollback(workspace: Workspace, skill: str, version: str | None, consen
     change = Change(tracked, "rollback", tracked.live_version, target)
     if target == tracked.live_version:
         return answer(workspace, change, "refused", f"version {short(target)} is live already")
-    if changes and changes[0].to_version != tracked.live_version:
+    edited = bool(changes) and changes[0].to_version != tracked.live_version
+    over_edit = consent is Consent.PERSON_OVER_EDIT and seen is not None
+    if (edited and not over_edit) or seen not in (None, tracked.live_version):
         return stale(workspace, change)
-    return with_consent(workspace, change, consent)
+    # Nobody agreed to more than was asked of them: where nothing was edited, no edit is lost.
+    asked = Consent.PERSON if consent is Consent.PERSON_OVER_EDIT and not edited else consent
+    return with_consent(workspace, change, asked)
 
 
 def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> str:
@@ -131,11 +141,9 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
         if before.digest != change.from_version:
             return stale(workspace, change)
         after = store.skills.get_files(skill.id, change.to_version)
-        journal = store.promotions.begin(
-            Promotion(0, skill.id, change.kind, change.candidate_id, change.from_version, change.to_version, "pending",
-                      change.verdict, ready.agreed, ""),
-            ready.approval_id,
-        )  # fmt: skip
+        journal = _begun(workspace, change, ready.consent)
+        if not isinstance(journal, Promotion):
+            return journal
         try:
             replace_files(files_folder(Path(skill.path)), before, after)
         except BaseException:
@@ -147,7 +155,27 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
     finally:
         lock.release()
         workspace.forget(skill)
+    return _answer_done(workspace, change, before)
+
+
+def _begun(workspace: Workspace, change: Change, consent: Consent) -> Promotion | Promoted:
+    """Return the journal row of a change, or what it answers instead: whoever agreed may have thought better of it.
+
+    Nothing but agreement is looked at again here, under the skill's lock.
+    """
+    while isinstance(standing := with_consent(workspace, change, consent), Ready):
+        journal = workspace.store.promotions.begin(
+            Promotion(0, change.skill.id, change.kind, change.candidate_id, change.from_version, change.to_version,
+                      "pending", change.verdict, standing.agreed, ""),
+            standing.approval_id, standing.permission,
+        )  # fmt: skip
+        if journal is not None:
+            return journal
+    return standing.answer if isinstance(standing, Lacking) else standing
+
+
+def _answer_done(workspace: Workspace, change: Change, before: SkillFiles) -> Promoted:
     # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
-    undo = f"skill {skill.name}" + (f" and version {short(before.digest)}" if change.kind == "rollback" else "")
+    undo = f"skill {change.skill.name}" + (f" and version {short(before.digest)}" if change.kind == "rollback" else "")
     done: Status = "promoted" if change.kind == "promote" else "rolled_back"
     return answer(workspace, change, done, "", f"It is live. To undo it: rollback_skill with {undo}.", before)

@@ -16,7 +16,8 @@ from skillopt_mcp.optimizer.confirmation import GATE
 class Review(BaseModel):
     """A change under review: the whole diff (hidden characters shown), the verdict on it, and the guard's findings.
 
-    `broken` is what the Agent Skills specification has against the new version, and had not against the old one.
+    `broken` is what the Agent Skills specification has against the new version, and had not against the old one;
+    `over_edit` tells that somebody has edited the files since the last change, which a rollback would undo.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,6 +32,7 @@ class Review(BaseModel):
     findings: tuple[str, ...] = ()
     simulated: bool = False
     broken: tuple[str, ...] = ()
+    over_edit: bool = False
 
 
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
@@ -63,6 +65,7 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
     store = workspace.store
     tracked = workspace.skill(skill)
     target = rollback_target(workspace, tracked, version)
+    changes = store.promotions.list_promotions(tracked.id)
     live = store.skills.get_files(tracked.id, tracked.live_version)
     old = store.skills.get_files(tracked.id, target)
     return Review(
@@ -71,4 +74,5 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
         from_version=tracked.live_version,
         to_version=target,
         diff=unified_diff(live, old, tracked.name),
+        over_edit=bool(changes) and changes[0].to_version != tracked.live_version,
     )

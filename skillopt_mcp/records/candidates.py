@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,9 @@ from skillopt_mcp.records.skills import SkillFiles
 
 CandidateOrigin = Literal["host", "step", "run"]
 PromotionKind = Literal["promote", "rollback"]
-PromotionState = Literal["pending", "done", "undone"]
+PromotionState = Literal["pending", "undoing", "done", "undone"]
+STANDING_PERMISSION = "standing permission"
+"""The consent of a change that no person was asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """One change of a live skill; pending while it happens."""
+    """One change of a live skill; pending while it happens, undoing while it is taken back because it failed."""
 
     id: int
     skill_id: int
@@ -65,6 +68,16 @@ class Promotion:
     verdict: str
     consent: str
     created_at: str
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is neither finished nor undone: it happens right now, or was cut short."""
+        return self.state in ("pending", "undoing")
+
+    @property
+    def is_persons_rollback(self) -> bool:
+        """Return whether a person had it rolled back, or agreed to it."""
+        return self.kind == "rollback" and self.consent != STANDING_PERMISSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +101,27 @@ class Approval:
 def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:
     """Return the id of a candidate: the same change to the same version of a skill is the same candidate."""
     return "c-" + hashlib.sha256(f"{skill_id}:{base_version}:{version_id}".encode()).hexdigest()[:12]
+
+
+def undone_by(changes: Sequence[Promotion]) -> frozenset[str]:
+    """Return the versions that the newest change, a rollback, undid: all that was live since its target was."""
+    last, *before = changes
+    undone = {last.from_version}
+    for each in before:
+        if each.to_version == last.to_version:
+            return frozenset(undone)
+        undone.add(each.to_version)
+        if each.from_version == last.to_version:
+            return frozenset(undone)
+        undone.add(each.from_version)
+    return frozenset({last.from_version})
+
+
+def rolled_back(changes: Sequence[Promotion]) -> frozenset[str]:
+    """Return the versions that a person rolled back and nobody has put back since; changes come newest first."""
+    closed: frozenset[str] = frozenset()
+    for n in reversed(range(len(changes))):
+        if changes[n].is_persons_rollback:
+            closed |= undone_by(changes[n:])
+        closed -= {changes[n].to_version}
+    return closed

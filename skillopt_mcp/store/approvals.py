@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.pool import Pool, Value
 
 _CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
 _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
@@ -39,14 +41,30 @@ class Approvals:
 
     def withdraw(self, given: Approval) -> int:
         """Take back every unused approval of a change, whatever it was shown with; return how many there were."""
-        where = f"where {_CHANGE} and {_UNUSED}"
         with self._pool.write() as connection:
-            taken = connection.execute(f"select id from approval {where}", _change(given)).fetchall()
-            connection.execute(f"delete from approval {where}", _change(given))
-            for [approval_id] in taken:
-                append(connection, "approval_withdrawn", approval_id, skill=given.skill_id)
-        return len(taken)
+            return _remove_unused(connection, given.skill_id, _CHANGE, _change(given))
 
 
-def _change(approval: Approval) -> list[str | int]:
+def is_unused(connection: Connection, approval_id: int) -> bool:
+    """Return, within the caller's transaction, whether an approval is there and no change has used it up."""
+    found = connection.execute(f"select 1 from approval where id = ? and {_UNUSED}", [approval_id]).fetchone()
+    return found is not None
+
+
+def close_versions(connection: Connection, skill_id: int, versions: Collection[str]) -> None:
+    """Take back, within the caller's transaction, every unused approval of a change that leads to these versions."""
+    for version in versions:
+        _remove_unused(connection, skill_id, "skill_id = ? and to_version = ?", [skill_id, version])
+
+
+def _remove_unused(connection: Connection, skill_id: int, condition: str, values: Sequence[Value]) -> int:
+    where = f"where {condition} and {_UNUSED}"
+    taken = connection.execute(f"select id from approval {where}", values).fetchall()
+    connection.execute(f"delete from approval {where}", values)
+    for [approval_id] in taken:
+        append(connection, "approval_withdrawn", approval_id, skill=skill_id)
+    return len(taken)
+
+
+def _change(approval: Approval) -> list[Value]:
     return [approval.skill_id, approval.kind, approval.from_version, approval.to_version]
