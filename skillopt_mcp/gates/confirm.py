@@ -142,6 +142,19 @@ def fewest_pairs(rule: ConfirmRule) -> int:
     return n
 
 
+def fewest_more(pairs: Iterable[Pair], rule: ConfirmRule) -> int:
+    """Return how many more pairs a verdict takes after these, were all of them won, or all lost; 0 once it is there."""
+    walk = _Walk(rule)
+    for pair in pairs:
+        walk.take(pair)
+    n = 0
+    while walk.gains.total < 1 / rule.alpha and walk.losses.total < 1 / rule.beta:
+        walk.gains.take(_above(1.0, rule.margin))
+        walk.losses.take(rule.min_effect + 1.0)
+        n += 1
+    return n
+
+
 def _above(difference: float, margin: float) -> float:
     """Return by how much a difference is above the margin, at least -1: a large margin leaves less to bet with."""
     return (difference - margin) / (1 + max(0.0, margin))

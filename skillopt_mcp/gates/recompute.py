@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,6 +59,28 @@ class ConfirmInputs(BaseModel):
         return ConfirmRule(
             self.alpha, self.beta, self.min_effect, max(1, self.n_pairs), self.margin, self.bets, self.claim
         )
+
+
+class AskedRule(BaseModel):
+    """What a promotion test asks of its pairs, from its opening on: its error rate and its claim are kept beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    beta: float
+    min_effect: float
+    margin: float
+    bets: int
+
+
+def asked_of(rule: ConfirmRule) -> str:
+    """Return what a rule asks of the pairs, as json to keep with the test."""
+    asked = AskedRule(beta=rule.beta, min_effect=rule.min_effect, margin=rule.margin, bets=rule.bets)
+    return asked.model_dump_json()
+
+
+def rule_asking(asked: str, rule: ConfirmRule) -> ConfirmRule:
+    """Return a rule with what was asked of the pairs (json of `asked_of`) in its place. Raises BadInput."""
+    kept = AskedRule.model_validate_json(asked)
+    return replace(rule, beta=kept.beta, min_effect=kept.min_effect, margin=kept.margin, bets=kept.bets)
 
 
 def search_comparison(gate: SearchGate, inputs: StrictInputs) -> Comparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,9 @@ Problem = Literal[
     "passes empty", "passes parrot", "fails reference", "shape only", "duplicate", "near-duplicate", "leak",
 ]  # fmt: skip
 NEAR = 0.85
+# Sets that overlap by NEAR share so many of the words of both.
+_SHARE = NEAR / (1 + NEAR)
+_ROUNDING = 1e-9
 _MIN_WORDS = 5
 _WORD = re.compile(r"\w+")
 
@@ -98,34 +102,41 @@ def _collision(task: Task, other: Task, problem: Literal["duplicate", "near-dupl
 
 
 def _near_pairs(words: Sequence[frozenset[str]]) -> dict[int, int]:
-    """Return, per task, an earlier one whose words overlap by NEAR (Jaccard) and whose numbers are the same.
+    """Return, per task, the first one whose words overlap by NEAR (Jaccard) and whose numbers are the same.
 
-    Two sets so alike share one of their rarest words (Bayardo et al., 2007), so few pairs are compared at all.
+    Two sets so alike share one of their rarest words (Bayardo et al., 2007), and the first word that they share comes
+    so early in both that enough words follow (Xiao et al., 2008): few pairs are compared at all.
     """
     common = Counter(word for each in words for word in each)
-    by_word: dict[str, list[int]] = {}
+    rows: dict[tuple[frozenset[str], str], dict[tuple[int, int], list[int]]] = {}
     found: dict[int, int] = {}
     for n, each in enumerate(words):
-        if len(each) < _MIN_WORDS:
+        size = len(each)
+        if size < _MIN_WORDS:
             continue
-        rarest = sorted(each, key=lambda word: (common[word], word))
-        prefix = rarest[: len(each) - int(NEAR * len(each)) + 1]
-        candidates = sorted({m for word in prefix for m in by_word.get(word, ())})
-        near = next((m for m in candidates if _alike(each, words[m])), None)
-        if near is not None:
-            found[n] = near
-        for word in prefix:
-            by_word.setdefault(word, []).append(n)
+        numbers = _numbers(each)
+        rarest = sorted(each, key=lambda word: (common[word], word))[: size - math.ceil(NEAR * size - _ROUNDING) + 1]
+        near = [
+            first
+            for at, word in enumerate(rarest)
+            for (other_size, other_at), row in rows.get((numbers, word), {}).items()
+            if min(size - at, other_size - other_at) >= _SHARE * (size + other_size) - _ROUNDING
+            if (first := next((m for m in row if _alike(each, words[m])), None)) is not None
+        ]
+        if near:
+            found[n] = min(near)
+        for at, word in enumerate(rarest):
+            rows.setdefault((numbers, word), {}).setdefault((size, at), []).append(n)
     return found
 
 
 def _alike(first: frozenset[str], second: frozenset[str]) -> bool:
     n_common = len(first & second)
-    return n_common >= NEAR * (len(first) + len(second) - n_common) and _numbers(first) == _numbers(second)
+    return n_common >= NEAR * (len(first) + len(second) - n_common)
 
 
-def _numbers(words: frozenset[str]) -> set[str]:
-    return {word for word in words if any(character.isdigit() for character in word)}
+def _numbers(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for word in words if any(character.isdigit() for character in word))
 
 
 def _words(prompt: str) -> frozenset[str]:

@@ -9,8 +9,13 @@ from skillopt_mcp.records.judging import Score, Unscored
 
 
 def combine_all(scores: Sequence[Score | Unscored]) -> Score | Unscored:
-    """Return one score of several: passed when all passed, soft their mean; none when one has none."""
-    return _combined(scores, [1.0] * len(scores), None)
+    """Return one score of several: passed when all passed, soft their mean; none when one has none and none failed.
+
+    One that failed decides, whatever those without a score would say; soft is then the mean of the others.
+    """
+    known = [score for score in scores if isinstance(score, Score)]
+    decisive = known if any(not score.hard for score in known) else scores
+    return _combined(decisive, [1.0] * len(decisive), None)
 
 
 def combine_weighted(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
@@ -13,31 +14,33 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy, Refused
-from skillopt_mcp.gates.confirm import ConfirmRule, claimed, fewest_pairs
+from skillopt_mcp.gates.confirm import ConfirmRule, claimed
 from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
-from skillopt_mcp.operations.choosing import target_tasks
-from skillopt_mcp.operations.handing_out import Room, hand_out, told, withdraw
+from skillopt_mcp.operations.choosing import target_tasks, tasks_to_test
+from skillopt_mcp.operations.handing_out import Room, expectation, hand_out, told, withdraw
 from skillopt_mcp.operations.judging import evidence_of, is_host_run, origins
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import Test, open_test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import GATE, Test, open_test, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
-from skillopt_mcp.optimizer.sampling import described, fresh, held_out
+from skillopt_mcp.optimizer.sampling import described, fresh
 from skillopt_mcp.records.calls import Call, Reply
-from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
 SIMULATED = "simulated"
 # A person's quota pays for them: a test that a host runs pauses sooner.
 HOST_PAIRS = 40
+NO_GAIN = "This candidate brings no useful gain. Propose other edits."
 Evidence = Literal["", "host-run", "host-run, exposed"]
 _ORIGINS: dict[Evidence, str] = {
     "host-run": "the host's own agents made or judged the attempts",
@@ -94,8 +97,8 @@ def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Te
     store = workspace.store
     base = store.skills.get_files(candidate.skill_id, candidate.base_version)
     files = store.skills.get_files(candidate.skill_id, candidate.version_id)
-    tasks = target_tasks(workspace, candidate.skill_id)
-    held = held_out(tasks)
+    everything = target_tasks(workspace, candidate.skill_id, retired=True)
+    tasks, held = tasks_to_test(workspace, candidate, everything)
     if is_form_alone(held):
         raise Refused(
             f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading), which promotes "
@@ -107,7 +110,7 @@ def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Te
             f"{len(base.text):,} characters), so that it is no worse would be no reason to promote it"
         )
     test = open_test(store, (base, files), tasks, evidence_of(workspace.backends_for(held)), rule)
-    test = replace(test, origin=_origin(workspace, test.row))
+    test = replace(test, origin=_origin(workspace, test.row) + test.origin)
     if (rule.margin and test.rule.margin != rule.margin) or rule.claim not in ("these", test.rule.claim):
         raise Refused(
             f"the test of '{candidate.id}' was begun for another claim ({claimed(test.rule)}, "
@@ -131,10 +134,7 @@ def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
 
 def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation | Outstanding:
     store = workspace.store
-    lock = lock_run(store.locks_path, test.row.id)
-    if lock is None:
-        raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
-    try:
+    with only_here(store, test):
         backends, budget = workspace.backends_for(test.tasks), Budget(test.row.id, workspace.caps)
         check_caps(workspace.caps, backends)
         check_batch(workspace, backends)
@@ -143,6 +143,16 @@ def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation | Out
         way = Way(workspace, budget, notify, n_slots=workspace.n_slots)
         with span("promotion_test", test=test.row.id):
             return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
+
+
+@contextmanager
+def only_here(store: Store, test: Test) -> Iterator[None]:
+    """Draw a test's pairs in no two processes at once, whatever they do it for. Raises Busy when another one does."""
+    lock = lock_run(store.locks_path, test.row.id)
+    if lock is None:
+        raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
+    try:
+        yield
     finally:
         lock.release()
 
@@ -164,23 +174,24 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
     evidence = _evidence(workspace, test.row)
     if evidence:
         withdraw(workspace, test.row.id)
-    return _evaluated(candidate, test, verdict).model_copy(update={"evidence": evidence})
+    result = _evaluated(candidate, test, verdict).model_copy(update={"evidence": evidence})
+    counts = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
+        return result
+    return result.model_copy(update={"next_step": _overruled(workspace, candidate, counts)})
+
+
+def _overruled(workspace: Workspace, candidate: Candidate, counts: Decision) -> str:
+    """Return what to do where another test of a candidate, with other backends, counts for more than this one."""
+    other = workspace.store.decisions.find_confirmation(counts.scope)
+    by = f" with '{shortened(other.backend, 100)}'" if other else ""
+    step = {"accept": _promote(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
+    return f"Another test of this candidate{by} came to {counts.verdict}, and that is what counts. {step}"
 
 
 def default_rule(workspace: Workspace) -> ConfirmRule:
     """Return the rule of a promotion test where nobody asks for another one."""
     return ConfirmRule(max_pairs=HOST_PAIRS) if is_host(workspace.backend("target").name) else ConfirmRule()
-
-
-def expectation(test: Test, n_done: int) -> str:
-    """Return what a host's test takes, in words, before anything is spent on it."""
-    fewest, pause = fewest_pairs(test.rule), n_done - n_done % test.rule.max_pairs + test.rule.max_pairs
-    n_chars = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
-    return (
-        f"{n_done} pairs are done; a verdict takes {fewest} pairs at the very least, and after {pause} it pauses: from "
-        f"{2 * max(fewest - n_done, 1)} to {2 * (pause - n_done)} more agent runs, each of which reads up to "
-        f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works"
-    )
 
 
 def _waiting(
@@ -191,7 +202,7 @@ def _waiting(
     so_far = _evaluated(candidate, test, standing(test, store))
     begun = bool(store.leases.list_of(job))
     work = hand_out(workspace, job, outcome, room or Room()) if room or begun else []
-    expected = expectation(test, so_far.pairs_done)
+    expected = expectation(test, store)
     if work:
         step = told(work, job)
     elif begun:
@@ -245,7 +256,7 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
     claim = f"{claimed(test.rule)} " if test.rule.margin else ""
     backend = test.row.backend
     missing = (
-        f"; {verdict.n_missing} of {verdict.n_pairs} pairs stayed without a reply, which counts against the candidate"
+        f"; {verdict.n_missing} of {verdict.n_pairs} pairs stayed without a score, which counts against the candidate"
         if verdict.n_missing
         else ""
     )
@@ -275,13 +286,17 @@ def _n(verdict: Confirmation) -> int:
     return verdict.n_pairs - verdict.n_missing
 
 
+def _promote(candidate: Candidate) -> str:
+    return f"Call promote_skill with candidate_id {candidate.id}."
+
+
 def _next_step(candidate: Candidate, verdict: Confirmation) -> str:
     if verdict.verdict == "accept":
-        return f"Call promote_skill with candidate_id {candidate.id}."
+        return _promote(candidate)
     if verdict.n_missing > verdict.n_pairs // 2:
         return "Most replies were missing: see that the target works, then propose the change again in other words."
     if verdict.verdict == "reject":
-        return "This candidate brings no useful gain. Propose other edits."
+        return NO_GAIN
     return (
         f"Undecided: call evaluate_candidate with candidate_id {candidate.id} again to draw more pairs (they are paid "
         "for), add held-out tasks, or propose a stronger edit."

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from skillopt_mcp.backends.work import kind_of, n_chars, work_of
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import Test, paused_at
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.store.leases import Offer, Term
+from skillopt_mcp.store.opening import Store
 
 MAX_ITEMS = 16
 DEFAULT_ITEMS = 4
@@ -58,6 +61,24 @@ def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: R
     places.remove({offer.id for offer in offers} - {offer.id for offer in taken})
     places.sweep()
     return [WorkItem(work_id=offer.id, folder=str(places.folder(offer.id))) for offer in taken]
+
+
+def expectation(test: Test, store: Store) -> str:
+    """Return what a host's test takes, in words, before anything is spent on it.
+
+    The fewest pairs are told from the evidence at the last pause: whoever makes the attempts is not told, pair by pair,
+    how they were scored.
+    """
+    pairs, paused = store.decisions.list_pairs(test.row.id), paused_at(test, store)
+    n_done, pause = len(pairs), paused + test.rule.max_pairs
+    left = max(1, pause - n_done)
+    fewest = max(1, paused + fewest_more(pairs[:paused], test.rule) - n_done)
+    n_chars = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
+    return (
+        f"{n_done} pairs are done; a verdict takes {fewest} more at the very least, and after {pause} it pauses: from "
+        f"{2 * min(fewest, left)} to {2 * left} more agent runs, each of which reads up to "
+        f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works"
+    )
 
 
 def told(work: Sequence[WorkItem], job_id: str) -> str:

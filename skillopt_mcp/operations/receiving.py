@@ -15,7 +15,7 @@ from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Receipt
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.calls import TOOL_CALL, Message, Reply, storable
+from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Message, Reply, Role, storable
 from skillopt_mcp.records.judging import ByHost
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.leases import Answered, Lease
@@ -23,6 +23,9 @@ from skillopt_mcp.store.leases import Answered, Lease
 MAX_REPLIES = 64
 _FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
 _MAX_TOOL_CALLS = 1_000
+# Whoever gives up a task has shown what the version makes of it: another agent would be a second chance. What is asked
+# of a host that judges or proposes is no evidence of a version.
+_MOST_FAILURES: dict[Role, int] = {"target": 1, "optimizer": 3, "judge": 3}
 _SAID: dict[Answered, str] = {
     "accepted": "",
     "duplicate": "this work was submitted before; the first reply stays",
@@ -66,7 +69,7 @@ def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
     if workspace.store.leases.unanswered([lease.call_id]):
         return None
     found = workspace.store.leases.find(lease.id)
-    return "duplicate" if found and found.state == "answered" else "late"
+    return "duplicate" if found and found.state in ("answered", "failed") else "late"
 
 
 def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Receipt:
@@ -76,9 +79,7 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     # Models fill in what they leave out: an empty reason is none.
     failed = fields.get("failed") or None
     if lease.state == "failed" and failed is None:
-        raise BadInput(
-            "this work was given up as failed: take more with submit_work, it is handed out under another id"
-        )
+        raise BadInput("this work was given up as failed: take more with submit_work")
     status: Answered
     if lease.state != "out":
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
@@ -95,7 +96,8 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
 def _given_up(workspace: Workspace, lease: Lease, why: str) -> str:
     said = workspace.redactor.text(storable(why[:1000]))
     missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
-    return "it is missing now" if workspace.store.leases.fail(lease.id, missing) else "it is handed out again"
+    is_missing = workspace.store.leases.fail(lease.id, missing, _MOST_FAILURES[lease.role])
+    return "it is missing now" if is_missing else "it is handed out again"
 
 
 def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:
@@ -122,15 +124,20 @@ def _text(workspace: Workspace, lease: Lease, given: object) -> str:
 
 
 def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Message]:
-    """Return the calls of tools that a host says it made, from the reply or the file beside the answer."""
+    """Return the calls of tools that a host says it made, from the reply or the file beside the answer.
+
+    None at all is something that it says, too; where neither is there, it says nothing.
+    """
     if lease.task_id is None:
         return []
     if given is None:
-        lines = (workspace.workplaces.read(lease.id, TOOL_CALLS) or "").splitlines()
-        given = [_json(line) for line in lines if line.strip()]
+        text = workspace.workplaces.read(lease.id, TOOL_CALLS)
+        if text is None:
+            return []
+        given = [_json(line) for line in text.splitlines() if line.strip()]
     if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
         raise BadInput(f"tool_calls is no list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
-    return [_tool_call(workspace, each) for each in given]
+    return [_tool_call(workspace, each) for each in given] or [NO_TOOL_CALL]
 
 
 def _tool_call(workspace: Workspace, value: object) -> Message:

@@ -15,7 +15,7 @@ from skillopt_mcp.calls.pacing import REJECTIONS, Breaker
 from skillopt_mcp.calls.retrying import POLICIES
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BackendError, Outage, Refused, Stopped
+from skillopt_mcp.errors import BackendError, Outage, Refused, Stopped, TurnedDown
 from skillopt_mcp.operations.collecting import Ended, name_of, outcome_of
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.progress import Notify, Progress
@@ -104,7 +104,9 @@ class Waves:
         store, vendor = self._workspace.store.batches, self._vendor(batch)
         tag = Tag(batch.id, batch.n_calls, batch.opened_at)
         # What was cut off a moment ago may only now be arriving.
-        await self._pause(max(0.0, self._patience.most_s - (self._workspace.clock() - batch.opened_at)), [])
+        # A clock that was set back since says nothing of that.
+        since_s = max(0.0, self._workspace.clock() - batch.opened_at)
+        await self._pause(max(0.0, self._patience.most_s - since_s), [])
         for wait in self._waits():
             with _borne(self, vendor):
                 found = await vendor.find(tag, store.vendor_ids(batch.backend))
@@ -158,7 +160,7 @@ class Waves:
         except BackendFault as fault:
             if fault.fault not in RETRYABLE:
                 store.dissolve(batch.id)
-                raise BackendError(self._said(f"backend '{vendor.name}' took no batch: {fault}")) from None
+                raise TurnedDown(self._said(f"backend '{vendor.name}' took no batch: {fault}")) from None
             self._n_failed += 1
             await self._pause(self._patience.most_s if POLICIES[fault.fault].may_be_paid else 0.0, [])
             return await self._located(batch)
@@ -193,7 +195,7 @@ class Waves:
             self._n_failed += 1
             if standing.refused.fault in REJECTIONS:
                 return
-            raise BackendError(self._said(f"backend '{vendor.name}' took no batch: {standing.refused}"))
+            raise TurnedDown(self._said(f"backend '{vendor.name}' took no batch: {standing.refused}"))
         results = await vendor.results(str(batch.vendor_id))
         ended = Ended(batch, store.calls_of(batch.id), store.n_failed(batch.id), results, standing.was_cancelled)
         outcome = outcome_of(ended, calls, redactor, self._breaker)
@@ -249,7 +251,7 @@ class Waves:
         if fault is None:
             return
         if fault.fault not in RETRYABLE:
-            raise BackendError(self._said(f"backend '{vendor.name}': {fault}")) from None
+            raise TurnedDown(self._said(f"backend '{vendor.name}': {fault}")) from None
         if self._n_troubles > MOST_TROUBLES:
             raise Outage(self._said(f"'{vendor.name}' cannot be asked about a batch: {fault}; {_LOST}")) from None
 

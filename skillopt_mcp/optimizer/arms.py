@@ -6,14 +6,16 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from skillopt_mcp.records.calls import Ask
+from skillopt_mcp.records.calls import Ask, Fault
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Attempt, rollout
+from skillopt_mcp.stages.rollout import Attempt, judged_again, rollout
 
 MAX_TRIES = 3
 LAPS_AHEAD = 4
+LOST: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "server", "connection"})
+"""The faults that say nothing of the answer: the target was not asked, or its vendor failed."""
 Scores = tuple[float | None, ...]
 
 
@@ -60,16 +62,27 @@ def drawn_laps(contest: Contest, ask: Ask, numbers: range, taking_part: Collecti
 
 
 def insistent_rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
-    """Return one trial per attempt; what is missing is tried again on draws of its own, three times in all."""
+    """Return one trial per attempt; what was lost on the way is tried again, three times in all.
+
+    A reply that never came is asked for on a draw of its own; an answer that no judge scored is judged again, the same
+    answer. What the target itself brings about (a refusal, an answer that is cut off or empty or takes too long) stays
+    missing: another draw would forgive it only to the version that does it, and count its best attempt.
+    """
     trials = rollout(ask, attempts)
     for again in range(1, MAX_TRIES):
-        missing = [i for i, trial in enumerate(trials) if trial.missing]
-        if not missing:
-            break
-        retried = [replace(attempts[i], draw=f"{attempts[i].draw}/try{again}") for i in missing]
-        for i, trial in zip(missing, rollout(ask, retried), strict=True):
-            trials[i] = trial
+        lost = [i for i, trial in enumerate(trials) if trial.reply.fault in LOST]
+        unjudged = [i for i, trial in enumerate(trials) if trial.missing and not trial.reply.missing]
+        if lost:
+            retried = [replace(attempts[i], draw=f"{attempts[i].draw}/try{again}") for i in lost]
+            _put(trials, lost, rollout(ask, retried))
+        if unjudged:
+            _put(trials, unjudged, judged_again(ask, [trials[i] for i in unjudged], f"judge{again}"))
     return trials
+
+
+def _put(trials: list[Trial], places: Sequence[int], better: Sequence[Trial]) -> None:
+    for i, trial in zip(places, better, strict=True):
+        trials[i] = trial
 
 
 def score(trial: Trial) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.recompute import ConfirmInputs, confirmed
+from skillopt_mcp.gates.recompute import ConfirmInputs, asked_of, confirmed, rule_asking
 from skillopt_mcp.gates.spending import next_alpha, refund
 from skillopt_mcp.judges.scorers import scored_by
 from skillopt_mcp.optimizer.arms import insistent_rollout, score
@@ -33,7 +33,8 @@ GATE = "confirm"
 class Test:
     """One promotion test: both arms, the held-out tasks, and the row that names it.
 
-    `origin` is what every verdict adds on who made the attempts, empty where a backend did; pairs are asked `ahead`.
+    `origin` is what every verdict adds: who made the attempts, where no backend did, and that tasks were retired; pairs
+    are asked `ahead`.
     """
 
     row: ConfirmationRow
@@ -51,9 +52,9 @@ def open_test(
     """Return the promotion test of a (base, candidate) pair of files, opened as the skill's next when it is new.
 
     The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`; what
-    earlier rejections left unspent is in it. A test that has come to a verdict, or a pause, keeps the rule of that, and
-    from its opening on its claim. Raises BadInput when there is no held-out task, Refused when those that the claim
-    allows are too few to accept anything.
+    earlier rejections left unspent is in it. From its opening on a test keeps what it asks and its claim, whatever rule
+    comes later: but for `max_pairs`, they are chosen before the evidence is seen. Raises BadInput when there is no
+    held-out task, Refused when those that the claim allows are too few to accept anything.
     """
     base, candidate = arms
     held = held_out(tasks)
@@ -62,15 +63,41 @@ def open_test(
     skill_id = held[0].skill_id
     name = hashlib.sha256(f"{skill_id}:{base.digest}:{candidate.digest}:{backend}".encode()).hexdigest()
     new = ConfirmationRow(f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, (), rule.claim)
+    new = replace(new, rule=asked_of(rule))
     new = _with_tasks(store, new, tasks, rule)
     refunded = _refunded(store, skill_id)
     row = store.decisions.open_confirmation(new, lambda j, staked: next_alpha(j, rule.alpha, staked, refunded))
     by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
-    last = store.decisions.latest_in(row.id)
-    asked = ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
+    asked = _asked(store, row, rule)
     most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
-    return Test(row, base, candidate, frozen, replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim))
+    rule = replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim)
+    return Test(row, base, candidate, frozen, rule, _without(store, row))
+
+
+def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule:
+    """Return what a test asks: what was kept at its opening, else at its last pause; where neither was, by the rule."""
+    if row.rule is not None:
+        return rule_asking(row.rule, rule)
+    last = store.decisions.latest_in(row.id)
+    return ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
+
+
+def _without(store: Store, row: ConfirmationRow) -> str:
+    """Return what a verdict must say of tasks that were retired: whoever chooses the tasks can choose the verdict."""
+    retired = store.tasks.list_retired(row.skill_id)
+    before = [
+        each
+        for task_id, each in retired.items()
+        if each.split != "train" and each.n_tests < row.j and task_id not in row.tasks
+    ]
+    n_drawn = sum(each.n_looks > 0 for each in before)
+    n_kept = len(retired.keys() & set(row.tasks))
+    said = ""
+    if before:
+        drawn = f", {n_drawn} of them after promotion tests had drawn them" if n_drawn else ""
+        said = f"; {len(before)} held-out tasks were retired since {before[0].at[:10]}, before this test began{drawn}"
+    return f"{said}; {n_kept} of its tasks were retired since it began, and stay in it" if n_kept else said
 
 
 def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule: ConfirmRule) -> ConfirmationRow:

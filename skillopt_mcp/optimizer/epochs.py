@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skillopt_mcp.optimizer.plan import Work
+from skillopt_mcp.optimizer.silence import heard
 from skillopt_mcp.optimizer.turns import Turn
 from skillopt_mcp.records.edits import Applied, Patch
 from skillopt_mcp.records.skills import SkillFiles
@@ -13,6 +14,7 @@ def slow_work(turn: Turn) -> Work:
     """Return the work of a slow update: new guidance, made of the same tasks before and after the epoch."""
     turn.tell("slow")
     compared = _compared(turn, turn.state.current)
+    heard(turn.store, turn.plan.run_id, compared.trials, "the train tasks")
     made = slow_update(turn.ask, compared, turn.brief(), turn.plan.config.trajectory_chars)
     return Work(compared.trials, 1, len(made.patch.edits), made.patch, made.applied, made.unusable)
 

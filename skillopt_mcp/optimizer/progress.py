@@ -24,6 +24,8 @@ class Progress:
         return replace(self, stage=stage)
 
 
+# Nothing can be asked for a while; the note says why.
+WAIT = "wait"
 Notify = Callable[[Progress], None]
 
 

@@ -67,5 +67,5 @@ def described(claim: Claim, tasks: Sequence[Task]) -> str:
     """Return what tasks a verdict speaks of, in words."""
     if claim == "like_these":
         return f"on tasks like these, if the {len(tasks)} test tasks are a fair sample of them (each is drawn once)"
-    both = " (val and test together)" if len(tasks) < FEW_TASKS else ""
+    both = " (val and test together)" if len({task.split for task in tasks}) > 1 else ""
     return f"on these {len(tasks)} held-out tasks{both}"

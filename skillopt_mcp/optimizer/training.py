@@ -12,6 +12,7 @@ from skillopt_mcp.optimizer.outcomes import step_outcome
 from skillopt_mcp.optimizer.plan import Plan, State, Work, steps
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.optimizer.search import gate, moved, restored
+from skillopt_mcp.optimizer.silence import heard
 from skillopt_mcp.optimizer.turns import Turn
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.stages.aggregate import aggregate
@@ -28,10 +29,11 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
     """Return the state after the last step. Finished steps are in the store: a call after a crash goes on from there.
 
     The loop is SkillOpt's (Yang et al., 2026): rollout, reflect, aggregate, select, update, evaluate; at the end of an
-    epoch a slow update, gated as a step is, and notes for the optimizer.
+    epoch a slow update, gated as a step is, and notes for the optimizer. Raises Outage where attempts came to nothing.
     """
     notify(Progress("baseline", 0, 0, plan.n_rows))
     state, config = restored(plan, store, ask), plan.config
+    heard(store, plan.run_id, state.evaluation.trials, "the val tasks")
     for step in steps(plan, after=state.n):
         with span("step", n=step.n, epoch=step.epoch, kind=step.kind):
             turn = Turn(plan, store, ask, notify, state, step)
@@ -43,6 +45,8 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
             if config.rescue and work.gated.verdict == "reject":
                 work = _rescued(turn, work)
             before, state = state, moved(plan, ask, state, work.applied.files, work.gated)
+            for evaluation in filter(None, (work.gated.evaluation, state.evaluation)):
+                heard(store, plan.run_id, evaluation.trials, "the val tasks")
             store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
             notify(_finished(turn, state, work))
     return state
@@ -74,6 +78,7 @@ def step_work(turn: Turn) -> Work:
     # Rollout: the current version attempts the batches of train tasks.
     turn.tell("rollout")
     trials = rollout(ask, turn.attempts())
+    heard(turn.store, turn.plan.run_id, trials, "the train tasks")
     # Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
     turn.tell("reflect")
     settings = ReflectSettings(

@@ -29,7 +29,8 @@ def autonomous_budget(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief, t
     most = min(len(patch.edits), brief.budget)
     if most < 1:
         return Budget(most)
-    went = f"The attempts of this step: mean hard {train.hard:.3f}, mean soft {train.soft:.3f}, over {train.n}."
+    means = f"mean hard {train.hard:.3f}, mean soft {train.soft:.3f}, over {train.n}" if train.n else "none"
+    went = f"The attempts of this step: {means}."
     body = f"{went}\n\n{brief.form.render(patch.edits)}"
     question = brief.question(files, brief.instructions("autonomous"), body, "budget")
     [parsed] = ask_parsed(ask, [Call("optimizer", "budget", question, brief.draw)], BudgetReply)

@@ -33,6 +33,12 @@ def rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
     return [_trial(each, reply, _missing(reply) if reply.missing else next(outcomes)) for each, reply in rolled]
 
 
+def judged_again(ask: Ask, trials: Sequence[Trial], chance: str) -> list[Trial]:
+    """Return trials whose answers the judges look at once more, on draws that `chance` names; the answers stay."""
+    attempted = [Attempted(each.task, each.reply.text, each.reply.messages, f"{each.draw}/{chance}") for each in trials]
+    return [_scored(each, outcome) for each, outcome in zip(trials, judge_all(ask, attempted), strict=True)]
+
+
 def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
     """Return what reflection may read of the trials that have a score: the hint, never the reason."""
     return [
@@ -57,7 +63,10 @@ def _missing(reply: Reply) -> Unscored:
 
 
 def _trial(attempt: Attempt, reply: Reply, outcome: Score | Unscored) -> Trial:
-    version = attempt.files.digest
+    return _scored(Trial(attempt.files.digest, attempt.task, attempt.draw, reply, None, None), outcome)
+
+
+def _scored(trial: Trial, outcome: Score | Unscored) -> Trial:
     if isinstance(outcome, Unscored):
-        return Trial(version, attempt.task, attempt.draw, reply, None, None, outcome.reason)
-    return Trial(version, attempt.task, attempt.draw, reply, outcome.hard, outcome.soft, outcome.reason, outcome.hint)
+        return trial._replace(hard=None, soft=None, reason=outcome.reason, hint="")
+    return trial._replace(hard=outcome.hard, soft=outcome.soft, reason=outcome.reason, hint=outcome.hint)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from skillopt_mcp.errors import Busy
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Claim, Pair, Trial
 from skillopt_mcp.store.candidates import insert_trials
@@ -15,14 +16,20 @@ from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
-_CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim from confirmation"
+_CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, rule from confirmation"
+
+_IS_SIMULATED = (
+    "exists (select 1 from confirmation c where c.id = decision.scope and (' judged by ' || c.backend"
+    " like '% judged by simulated%' or ' judged by ' || c.backend like '% judged by scripted%'))"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRow:
     """One promotion test: the `j`-th of its skill, at its own share `alpha` of the lifetime error budget.
 
-    `tasks` are those it draws from, in order; under the claim `like_these` each once.
+    `tasks` are those it draws from, in order; under the claim `like_these` each once. `rule` is what it asks of its
+    pairs (json), None where it was opened before that was kept.
     """
 
     id: str
@@ -34,6 +41,7 @@ class ConfirmationRow:
     backend: str
     tasks: tuple[int, ...]
     claim: Claim = "these"
+    rule: str | None = None
 
 
 class Decisions:
@@ -46,22 +54,24 @@ class Decisions:
         """Return the promotion test of this base, candidate and backend, opened as the skill's next one if it is new.
 
         `j` and `alpha` of `new` are ignored: they come from the count of tests opened, and from `alpha_for`, which is
-        given j and the sum of the error rates of all earlier tests. A test that is there keeps its claim and its tasks;
-        under `like_these` those of `new` join them at the end.
+        given j and the sum of the error rates of all earlier tests. A test that is there keeps its claim, its rule and
+        its tasks; under `like_these` those of `new` join them at the end. Raises Busy when a task of a new test is
+        retired.
         """
         identity = [new.skill_id, new.base_version, new.version_id, new.backend]
         where = "where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
         with self._pool.write() as connection:
             row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             if row is None:
+                _check_in_use(connection, new.tasks)
                 j, staked = connection.execute(
                     "select coalesce(max(j), 0) + 1, total(alpha) from confirmation where skill_id = ?", [new.skill_id]
                 ).fetchone()
                 connection.execute(
-                    "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim)"
-                    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim,"
+                    " rule) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [new.id, new.skill_id, new.base_version, new.version_id, j, alpha_for(j, staked),
-                     new.backend, json.dumps(new.tasks), new.claim],
+                     new.backend, json.dumps(new.tasks), new.claim, new.rule],
                 )  # fmt: skip
                 append(connection, "test_opened", new.id, skill=new.skill_id, j=j)
                 row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
@@ -132,13 +142,24 @@ class Decisions:
         return [(cast(int, row[0]), _decision(row[1:])) for row in rows]
 
     def latest(self, skill_id: int, gate: str, base_version: str, version_id: str) -> Decision | None:
-        """Return the newest decision of a gate on a version against a base."""
+        """Return the decision of a gate on a version against a base that counts, where tests with several backends took
+        some: one of real models before a simulated one, then one that decided before one that paused, then the newest.
+        """
         row = self._pool.row(
             f"{_DECISION} where skill_id = ? and gate = ? and base_version = ? and version_id = ?"
-            " order by id desc limit 1",
+            f" order by {_IS_SIMULATED}, verdict = 'undecided', id desc limit 1",
             [skill_id, gate, base_version, version_id],
         )
         return _decision(row) if row else None
+
+    def is_accepted(self, skill_id: int, gate: str, base_version: str, version_id: str) -> bool:
+        """Return whether any decision of a gate accepted a version against a base, whatever others came to later."""
+        row = self._pool.row(
+            "select 1 from decision where skill_id = ? and gate = ? and base_version = ? and version_id = ?"
+            " and verdict = 'accept' limit 1",
+            [skill_id, gate, base_version, version_id],
+        )
+        return row is not None
 
     def latest_in(self, scope: str) -> Decision | None:
         """Return the newest decision of a scope: one step of a run, or a promotion test."""
@@ -153,6 +174,13 @@ class Decisions:
             [skill_id],
         )
         return [(str(row[0]), str(row[1])) for row in rows]
+
+
+def _check_in_use(connection: Connection, tasks: Sequence[int]) -> None:
+    """Raise Busy when one of these tasks was retired after they were read."""
+    sql = "select 1 from retirement where task_id in (select value from json_each(?))"
+    if connection.execute(sql, [json.dumps(tasks)]).fetchone():
+        raise Busy("tasks were retired just when the promotion test was to be opened: evaluate the candidate again")
 
 
 def insert_decision(connection: Connection, decision: Decision) -> None:
@@ -175,8 +203,8 @@ def _decision(row: Row) -> Decision:
 
 
 def _confirmation(row: Row) -> ConfirmationRow:
-    confirmation_id, skill_id, base, version, j, alpha, backend, tasks, claim = row
+    confirmation_id, skill_id, base, version, j, alpha, backend, tasks, claim, rule = row
     return ConfirmationRow(
         str(confirmation_id), cast(int, skill_id), str(base), str(version), cast(int, j), cast(float, alpha),
-        str(backend), tuple(json.loads(str(tasks))), cast(Claim, claim),
+        str(backend), tuple(json.loads(str(tasks))), cast(Claim, claim), cast(str | None, rule),
     )  # fmt: skip

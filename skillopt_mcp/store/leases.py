@@ -14,7 +14,6 @@ from skillopt_mcp.store.pool import Pool, Row
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
-MAX_FAILURES = 3
 # A lease from further ahead than this was taken before the clock was set back: it may never seem to expire.
 _SET_BACK_S = 60
 _CHUNK = 400
@@ -111,14 +110,14 @@ class Leases:
             connection.execute(_ANSWER, [lease_id, string.whitespace, session])
         return "accepted"
 
-    def fail(self, lease_id: str, missing: Reply) -> bool:
-        """End a lease without an answer; return whether its call has failed so often that it is missing now."""
+    def fail(self, lease_id: str, missing: Reply, most: int) -> bool:
+        """End a lease without an answer; return whether its call is missing now, which it is after `most` of them."""
         with self._pool.write() as connection:
             changed = connection.execute("update lease set state = 'failed' where id = ? and state = 'out'", [lease_id])
             [n_failed] = connection.execute(
                 "select count(*) from lease where call_id = ? and state = 'failed'", [missing.id]
             ).fetchone()
-            return bool(changed.rowcount) and n_failed >= MAX_FAILURES and insert_reply(connection, missing)
+            return bool(changed.rowcount) and n_failed >= most and insert_reply(connection, missing)
 
     def rule_out(self, missing: Reply) -> None:
         """Store that a call cannot be handed out (the id of the reply is its call's): it is missing."""

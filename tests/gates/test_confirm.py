@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm, fewest_pairs, no_worse, pairs_needed
+from skillopt_mcp.gates.confirm import ConfirmRule, confirm, fewest_more, fewest_pairs, no_worse, pairs_needed
 from skillopt_mcp.gates.spending import alpha_for
 from skillopt_mcp.records.evidence import Confirmation, Pair
 
@@ -250,6 +250,28 @@ def test_wealth_never_falls_below_zero_and_is_a_fair_game_at_the_margin(margin: 
     )
     assert math.isclose(mean, 1.0)
     assert confirm([WORSE] * 50, rule).wealth >= 0
+
+
+@given(st.lists(st.sampled_from([Pair(0.0, 1.0), Pair(1.0, 0.0), Pair(1.0, 1.0), Pair(None, 1.0)]), max_size=30))
+def test_no_verdict_comes_sooner_than_the_fewest_more_pairs(pairs: list[Pair]) -> None:
+    rule = ConfirmRule(alpha=0.03, max_pairs=10_000)
+    fewest = fewest_more(pairs, rule)
+    ends = [
+        confirm([*pairs, *[pair] * n], rule).verdict
+        for n in (fewest - 1, fewest)
+        for pair in (Pair(0.0, 1.0), Pair(1.0, 0.0))
+        if n >= 0
+    ]
+    if confirm(pairs, rule).verdict == "undecided":
+        assert ends[:2] == ["undecided", "undecided"]
+        assert set(ends[2:]) & {"accept", "reject"}
+
+
+def test_how_many_more_pairs_a_verdict_takes_follows_from_the_evidence_so_far() -> None:
+    rule = ConfirmRule(alpha=0.03)
+    assert fewest_more([], rule) == 6
+    assert fewest_more([Pair(0.0, 1.0)] * 6, rule) == fewest_pairs(rule) - 6 == 2
+    assert fewest_more([Pair(1.0, 1.0)] * 4 + [Pair(1.0, 0.0)] * 3, rule) < 6
 
 
 @pytest.mark.parametrize("rule", [ConfirmRule(), ConfirmRule(alpha=0.001), no_worse(0.1), ConfirmRule(bets=1)])

@@ -51,9 +51,17 @@ def test_questions_of_all_attempts_go_out_together_and_come_back_in_order() -> N
 def test_a_missing_judge_reply_is_a_missing_score_and_never_zero() -> None:
     ask = ScriptedJudge(lambda call: Reply("overloaded", fault="overloaded"))
     for judge in (RUBRIC, COMMAND, {"kind": "all", "judges": [EXACT, RUBRIC]}):
-        [found] = judge_all(ask, [attempted("no", judge)])
+        [found] = judge_all(ask, [attempted("yes", judge)])
         assert isinstance(found, Unscored)
         assert "overloaded" in found.reason
+
+
+def test_of_all_judges_one_that_failed_decides_though_another_one_is_missing() -> None:
+    ask = ScriptedJudge(lambda call: Reply("overloaded", fault="overloaded"))
+    [found] = judge_all(ask, [attempted("no", {"kind": "all", "judges": [EXACT, RUBRIC]})])
+    assert found == Score(
+        hard=False, soft=0.0, reason='"no" does not equal "yes"', hint="the answer does not equal the expected one"
+    )
 
 
 def test_a_waiting_judge_is_waited_for() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.judges import checking
 from skillopt_mcp.judges.checking import TaskFinding, check_task, check_tasks
 from skillopt_mcp.judges.references import reference_answers
 from skillopt_mcp.judges.scoring import score
@@ -124,6 +126,31 @@ def test_thousands_of_tasks_are_compared_in_a_moment() -> None:
     started = time.process_time()
     assert check_tasks(tasks) == []
     assert time.process_time() - started < 5
+
+
+def spelled(n: int) -> str:
+    """Return a number as a word of its own without digits."""
+    return "q" + "".join(chr(ord("a") + int(digit)) for digit in str(n))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        lambda n: f"Compute {n % 71} times {n // 71 * 3 + 1000} and reply with the number alone, please.",
+        lambda n: (
+            f"Tell me about {spelled(n % 20)} with {spelled(n // 20 % 20 + 100)} and {spelled(n // 400 + 300)} now"
+        ),
+    ],
+    ids=["numbers", "names"],
+)
+def test_what_a_template_has_in_common_is_no_reason_to_compare(
+    monkeypatch: pytest.MonkeyPatch, prompt: Callable[[int], str]
+) -> None:
+    compared: list[int] = []
+    monkeypatch.setattr(checking, "_alike", lambda *_: compared.append(1))
+    n_tasks = 1_000
+    assert check_tasks([task(n, prompt(n)) for n in range(n_tasks)]) == []
+    assert len(compared) < 20 * n_tasks
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,2}){0,2}", fullmatch=True), st.integers(), min_size=1))

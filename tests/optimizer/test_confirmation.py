@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -17,18 +18,21 @@ from training_world import SKILL, Bench, Killed, MemoryAsk, Mortal, new_tasks, r
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
+from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.optimizer import confirmation
+from skillopt_mcp.optimizer.arms import LOST
 from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing
 from skillopt_mcp.optimizer.sampling import held_out
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.calls import Call, Fault, Reply
 from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Pair, Trial
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Split, Task
+from skillopt_mcp.records.tasks import NewTask, Split, Task
 from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.pool import Pool
 from tests.reads import noted, plans
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
@@ -150,7 +154,7 @@ def test_no_result_moves_a_later_draw() -> None:
 
 def test_a_pair_that_stays_missing_after_three_tries_counts_against_the_candidate() -> None:
     def answer(call: Call) -> str | Reply:
-        return Reply("", fault="timeout") if not is_candidate(call) else right(call)
+        return Reply("", fault="server") if not is_candidate(call) else right(call)
 
     ask, store = MemoryAsk(answer), MemoryDecisions()
     end = run_test(memory_test("t-1"), store, ask)
@@ -161,15 +165,71 @@ def test_a_pair_that_stays_missing_after_three_tries_counts_against_the_candidat
     assert set(tries.values()) == {3}
 
 
-def test_only_the_missing_arm_is_tried_again_on_a_draw_of_its_own() -> None:
+@pytest.mark.parametrize("fault", sorted(LOST))
+def test_only_the_lost_arm_is_tried_again_on_a_draw_of_its_own(fault: Fault) -> None:
     def answer(call: Call) -> str | Reply:
-        return Reply("", fault="timeout") if "try2" not in call.draw and is_candidate(call) else right(call)
+        return Reply("", fault=fault) if "try2" not in call.draw and is_candidate(call) else right(call)
 
     ask, store = MemoryAsk(answer), MemoryDecisions()
     run_test(memory_test("t-1", ConfirmRule(max_pairs=1)), store, ask)
     assert [call.draw for call in ask.sent if is_candidate(call)] == ["t-1/0", "t-1/0/try1", "t-1/0/try2"]
     assert [call.draw for call in ask.sent if not is_candidate(call)] == ["t-1/0"]
     assert store.pairs == [Pair(1.0, 1.0)]
+
+
+@pytest.mark.parametrize("fault", sorted(set(get_args(Fault)) - LOST))
+def test_what_an_arm_brings_about_itself_is_missing_at_once(fault: Fault) -> None:
+    def answer(call: Call) -> str | Reply:
+        return Reply("", fault=fault) if "try" not in call.draw and is_candidate(call) else right(call)
+
+    ask, store = MemoryAsk(answer), MemoryDecisions()
+    run_test(memory_test("t-1", ConfirmRule(max_pairs=1)), store, ask)
+    assert [call.draw for call in ask.sent] == ["t-1/0", "t-1/0"]
+    assert store.pairs == [Pair(1.0, None)]
+
+
+def test_an_answer_that_no_judge_scored_is_judged_again_and_is_not_made_anew() -> None:
+    rubric = {"kind": "rubric", "rubric": "It counts."}
+    held = stored([NewTask("count", parse_judge(rubric), split="test")])
+
+    def answer(call: Call) -> str | Reply:
+        if call.role != "judge":
+            return call.draw
+        is_last = "/judge2/" in call.draw
+        return '{"reasoning": "it does", "grade": "all"}' if is_last else Reply("", fault="refusal")
+
+    ask, store = MemoryAsk(answer), MemoryDecisions()
+    run_test(replace(memory_test("t-1", ConfirmRule(max_pairs=1)), tasks=held), store, ask)
+    assert [call.draw for call in ask.sent if call.role == "target"] == ["t-1/0", "t-1/0"]
+    asked = [call.draw for call in ask.sent if call.role == "judge"]
+    assert asked == ["t-1/0/vote0", "t-1/0/judge1/vote0", "t-1/0/judge2/vote0"]
+    assert store.pairs == [Pair(1.0, 1.0)]
+    assert [(trial.draw, trial.reply.text, trial.hard) for trial in store.trials] == [("t-1/0", "t-1/0", True)] * 2
+
+
+@pytest.mark.parametrize("fault", ["refusal", "truncated", "internal", "timeout"])
+def test_a_worse_candidate_that_gives_no_answer_where_it_would_fail_is_never_accepted(fault: Fault) -> None:
+    for seed in range(20):
+
+        def answer(call: Call) -> str | Reply:
+            found = passing(lambda call: 0.4 if is_candidate(call) else 0.5)(call)
+            return Reply("", fault=fault) if found == "no" and is_candidate(call) else found
+
+        end = run_test(memory_test(f"t-{seed}"), MemoryDecisions(), MemoryAsk(answer))
+        assert end.verdict != "accept"
+
+
+def test_with_answers_missing_from_both_arms_a_candidate_that_changes_nothing_is_hardly_ever_accepted() -> None:
+    ends = []
+    for seed in range(200):
+
+        def answer(call: Call) -> str | Reply:
+            found = passing(lambda call: 0.6)(call)
+            return Reply("", fault="refusal") if found == "no" and call.key("w")[0] < 64 else found
+
+        ends.append(run_test(memory_test(f"t-{seed}", ConfirmRule(max_pairs=96)), MemoryDecisions(), MemoryAsk(answer)))
+    assert sum(end.verdict == "accept" for end in ends) <= 10
+    assert sum(end.n_missing for end in ends) > 0
 
 
 def test_pairs_beyond_the_deciding_one_are_kept_and_not_counted() -> None:
@@ -220,7 +280,7 @@ def evidence(bench: Bench) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.parametrize("n_left", [0, 1, 7, 16, 17, 40, 55, 79, 80, 95])
+@pytest.mark.parametrize("n_left", [0, 1, 7, 16, 17, 40, 55, 63, 64, 79])
 def test_a_test_killed_anywhere_ends_as_if_it_had_not_been(n_left: int, tmp_path: Path) -> None:
     def run(folder: Path, deaths: Sequence[int]) -> tuple[object, ...]:
         folder.mkdir()
@@ -266,9 +326,30 @@ def test_what_opening_a_test_reads_does_not_grow_with_the_tests_before_it(
             open_test(bench.store, made, bench.tasks, "scripted", RULE)
         n_read.append(len(read))
     assert len(set(n_read)) == 1
-    of_decisions = [plan for plan in plans(bench.store.path, read) if "decision" in plan]
-    assert len(of_decisions) == 2
-    assert all("(scope=?)" in plan for plan in of_decisions)
+    [of_decisions] = [plan for plan in plans(bench.store.path, read) if "decision" in plan]
+    assert "(scope=?)" in of_decisions
+
+
+def test_a_test_keeps_what_it_asks_from_its_opening_on_whatever_is_asked_later(bench: Bench) -> None:
+    begun = ConfirmRule(beta=0.1, min_effect=0.2, margin=0.1, max_pairs=8)
+    first = open_test(bench.store, arms(bench), bench.tasks, "a", begun)
+    again = open_test(bench.store, arms(bench), bench.tasks, "a", no_worse(0.2, max_pairs=50))
+    assert again.rule == replace(first.rule, max_pairs=50)
+    assert (first.rule.margin, first.rule.min_effect, first.rule.beta) == (0.1, 0.2, 0.1)
+
+
+def test_a_test_from_before_its_rule_was_kept_keeps_that_of_its_last_pause(bench: Bench) -> None:
+    begun = ConfirmRule(alpha=1e-6, beta=1e-6, min_effect=0.2, max_pairs=2)
+    test = open_test(bench.store, arms(bench), bench.tasks, "a", begun)
+    pool = Pool(bench.store.path)
+    with pool.write() as connection:
+        connection.execute("update confirmation set rule = null")
+    pool.close()
+    other = replace(RULE, min_effect=0.3)
+    assert open_test(bench.store, arms(bench), bench.tasks, "a", other).rule.min_effect == 0.3
+    with bench.ask(Scripted(right), test.row.id) as ask:
+        run_test(test, bench.store, ask)
+    assert open_test(bench.store, arms(bench), bench.tasks, "a", other).rule.min_effect == 0.2
 
 
 def test_a_test_keeps_the_tasks_it_was_opened_with(bench: Bench) -> None:

@@ -95,8 +95,8 @@ def test_who_takes_part_does_not_move_the_draws_of_the_others() -> None:
     assert len(few.sent) == 40
 
 
-def test_a_missing_reply_is_tried_three_times_and_then_is_none() -> None:
-    ask = MemoryAsk(lambda call: Reply("", fault="timeout"))
+def test_a_lost_reply_is_tried_three_times_and_then_is_none() -> None:
+    ask = MemoryAsk(lambda call: Reply("", fault="connection"))
     laps = drawn_laps(Contest("race-1", 1, (SKILL,), TASKS), ask, range(2), {0})
     assert laps.scores == ((None,), (None,))
     assert [call.draw for call in ask.sent if "/0/0" in call.draw] == [

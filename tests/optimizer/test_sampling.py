@@ -17,7 +17,7 @@ from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.recompute import ConfirmInputs, confirm_verdict
 from skillopt_mcp.optimizer import confirmation
 from skillopt_mcp.optimizer.confirmation import open_test, run_test
-from skillopt_mcp.optimizer.sampling import check_fresh, described, fresh, in_random_order, place
+from skillopt_mcp.optimizer.sampling import check_fresh, described, fresh, held_out, in_random_order, place
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.records.judging import Exact, Length
@@ -201,3 +201,11 @@ def test_a_gain_on_the_population_is_found_with_each_task_drawn_once() -> None:
         rates = [(base, base + 0.5 * (1 - base)) for base in (chance.betavariate(0.5, 0.5) for _ in range(80))]
         found += confirm(pairs(rates, chance, once=True), ConfirmRule(alpha=0.05)).verdict == "accept"
     assert found >= 80
+
+
+def test_a_verdict_says_that_val_and_test_serve_together_only_where_they_do() -> None:
+    tasks = stored([NewTask(f"task {n}", Exact(kind="exact", expected="x"), split=split) for n, split in enumerate(
+        ["val"] * 10 + ["test"] * 25
+    )])  # fmt: skip
+    assert described("these", held_out(tasks)) == "on these 25 held-out tasks"
+    assert described("these", held_out(tasks[6:34])) == "on these 28 held-out tasks (val and test together)"

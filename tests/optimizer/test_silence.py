@@ -1,0 +1,93 @@
+"""Silence: a step of which nothing came is not stored, and is asked anew when the run goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from training_world import PLAIN, RUN, SKILL, Bench, new_tasks, outcome_of, right, rollout_of, without_ids
+
+from skillopt_mcp.backends.base import Backend, BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.errors import Outage
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.plan import State
+from skillopt_mcp.optimizer.training import train
+from skillopt_mcp.records.calls import Call, Fault, Role
+from skillopt_mcp.records.tasks import Split
+
+CONFIG = Config(batch=2, epochs=1, minibatch=2, max_edits=1, min_edits=1, **PLAIN)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {fault: policy._replace(wait_s=0.0005) for fault, policy in POLICIES.items()}
+    monkeypatch.setattr(retrying, "POLICIES", quick)
+
+
+def answering(call: Call) -> Answer:
+    return "nothing to add" if call.role == "optimizer" else right(call)
+
+
+def failing_on(split: Split, fault: Fault) -> Scripted:
+    def answer(call: Call) -> Answer:
+        if call.role == "target" and rollout_of(call).task.split == split:
+            return BackendFault(fault, "503 down")
+        return answering(call)
+
+    return Scripted(answer)
+
+
+def run(bench: Bench, backend: Scripted) -> State:
+    with bench.ask(backend) as ask:
+        return train(bench.plan(CONFIG), bench.store, ask)
+
+
+@pytest.mark.parametrize("fault", ["server", "timeout", "refusal"])
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_run_stops_where_nothing_came_and_goes_on_as_if_that_had_not_been(
+    tmp_path: Path, split: Split, fault: Fault
+) -> None:
+    with (
+        Bench(tmp_path / "a", SKILL, new_tasks(12)) as bench,
+        Bench(tmp_path / "b", SKILL, new_tasks(12)) as untroubled,
+    ):
+        down = failing_on(split, fault)
+        for _ in range(2):
+            with pytest.raises(Outage, match=rf"none of the \d attempts at the {split} tasks .*503 down"):
+                run(bench, down)
+            assert bench.store.runs.list_steps(RUN) == []
+        n_sent = down.n_calls
+        with pytest.raises(Outage):
+            run(bench, down)
+        assert down.n_calls > n_sent
+        mended = Scripted(answering)
+        state = run(bench, mended)
+        as_ever = run(untroubled, Scripted(answering))
+        assert outcome_of(bench, without_ids(state)) == outcome_of(untroubled, without_ids(as_ever))
+        assert [(step.train.hard, step.n_missing) for step in bench.store.runs.list_steps(RUN)] == [(1.0, 0)] * 2
+        n_answered = 4 if split == "train" else 0
+        assert bench.store.calls.failures([RUN]).n == down.n_calls - n_answered
+
+
+def test_a_run_whose_judge_is_down_stops_and_asks_the_judge_alone_again(tmp_path: Path) -> None:
+    rubric = parse_judge({"kind": "rubric", "rubric": "Be right."})
+    tasks = [replace(task, judge=rubric) if task.split == "train" else task for task in new_tasks(6)]
+    target, down = Scripted(answering), Scripted(lambda _: BackendFault("server", "judge down"))
+    with Bench(tmp_path, SKILL, tasks) as bench:
+        for judge in (down, Scripted(lambda _: json.dumps({"reason": "it is", "grade": "all"}))):
+            backends: dict[Role, Backend] = {"target": target, "optimizer": target, "judge": judge}
+            with Asker(bench.store, backends, RUN) as ask:
+                if judge is down:
+                    with pytest.raises(Outage, match="judge down"):
+                        train(bench.plan(CONFIG), bench.store, ask)
+                else:
+                    train(bench.plan(CONFIG), bench.store, ask)
+        assert [(step.train.n, step.n_missing) for step in bench.store.runs.list_steps(RUN)] == [(2, 0)]
+    assert sum(call.role == "target" for call in target.calls) == 4
