@@ -9,7 +9,8 @@
     |-- Busy                      another process is advancing this run
     |-- Stopped                   a run that stopped before its end, with all that was answered kept: it can be resumed
     |   |-- CapReached            one more call could go above a cap on calls, tokens, money or minutes
-    |   `-- Outage                most of the last calls to a backend failed
+    |   |-- Outage                most of the last calls to a backend failed, or it asked to be left alone for long
+    |   `-- TurnedDown            a backend turned down a call of a run that has begun; it is a BackendError too
     |-- BackendError              a backend that cannot be used at all: unknown, not configured, not authorised
     `-- StoreError                the store cannot be opened, read or written
         |-- NewerStore            written by a newer release
@@ -55,15 +56,23 @@ class Stopped(SkillOptError):
 
 
 class CapReached(Stopped):
-    """The next call could go above a cap of the run's budget."""
+    """The next call could go above a cap of the run's budget; `higher` are options that let it be sent."""
+
+    def __init__(self, message: str, higher: str = "") -> None:
+        super().__init__(message)
+        self.higher = higher
 
 
 class Outage(Stopped):
-    """Most of the last calls to a backend failed."""
+    """Most of the last calls to a backend failed, or it asked to be left alone for long."""
 
 
 class BackendError(SkillOptError):
     """A backend cannot be used at all; asking again will not help."""
+
+
+class TurnedDown(Stopped, BackendError):
+    """A backend turned down a call for a reason that asking again does not mend: a key, a quota, a model, an option."""
 
 
 class StoreError(SkillOptError):

@@ -88,9 +88,11 @@ def _rollout(request: Rollout, lease_id: str) -> Work:
             [
                 first,
                 f"2. Do the task below inside `{TASK_FOLDER}/`, as if a user had just asked you.",
-                f"3. Write your final answer to the user, and nothing else, to `{ANSWER}`, in the form it asks for.",
-                f"4. If doing the task took calls of tools other than reading and writing files, write each to "
-                f'`{TOOL_CALLS}`, in order, one JSON object {{"name", "arguments"}} a line.',
+                f"3. Write your final answer to the user, and nothing else, to `{ANSWER}`, in the form it asks for. "
+                "If you cannot do it, say so there.",
+                "4. Write each call of a tool that you made, other than reading and writing files, to "
+                f'`{TOOL_CALLS}`, in order, one JSON object {{"name", "arguments"}} a line. Leave it empty if you made '
+                "none.",
                 *_scoring(request),
             ]
         ),

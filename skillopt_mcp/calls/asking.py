@@ -16,7 +16,7 @@ from skillopt_mcp.backends.base import Backend, is_deferred, shown
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.lanes import Lane, Open, open_lane
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.calls.rounds import OnReply, Round, Terms
+from skillopt_mcp.calls.rounds import OnPause, OnReply, Round, Terms
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BackendError, BadInput, Waiting
 from skillopt_mcp.records.budgets import Cost
@@ -41,7 +41,8 @@ class Asker:
     """The `Ask` of one scope (a run or a promotion test): use it as a context manager, call it with calls.
 
     `n_slots` calls at once go to each backend, or as many as it takes by itself; `budget` is the scope's own unless
-    another is given. What a deferred backend has not answered is in `left_open`, by the id of its row.
+    another is given; `on_pause` is told when nothing can be asked for a while. What a deferred backend has not answered
+    is in `left_open`, by the id of its row.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Asker:
         n_slots: int | None = None,
         on_reply: OnReply | None = None,
         budget: Budget | None = None,
+        on_pause: OnPause | None = None,
     ) -> None:
         if n_slots is not None and not 1 <= n_slots <= MAX_SLOTS:
             raise BadInput(f"{n_slots} slots cannot be used: name from 1 to {MAX_SLOTS}")
@@ -61,7 +63,7 @@ class Asker:
         self._lanes: dict[Role, Lane] = {}
         self._runner = asyncio.Runner()
         self._owner = Owner(store.locks_path)
-        self._terms = Terms(store.calls, scope, self._owner, budget or Budget(scope), on_reply)
+        self._terms = Terms(store.calls, scope, self._owner, budget or Budget(scope), on_reply, on_pause)
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +127,7 @@ class Asker:
         if backend is None:
             raise BackendError(
                 f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL, "
-                "for instance 'simulated:honest'"
+                "for instance 'claude-code:haiku'"
             )
         return self._lanes.setdefault(role, open_lane(backend, self._n_slots))
 

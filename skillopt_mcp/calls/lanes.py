@@ -41,7 +41,10 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """A backend with its pace and its breaker, which last, and the calls of the round that is under way."""
+    """A backend with its pace and its breaker, which last, and the calls of the round that is under way.
+
+    `asked_s` is for how many seconds it asked to be left alone when it failed last.
+    """
 
     backend: Backend
     pace: Pace
@@ -50,6 +53,7 @@ class Lane:
     fresh: deque[Open] = field(default_factory=deque)
     again: list[tuple[float, int, Sent]] = field(default_factory=list)
     held: list[tuple[Open, Reply]] = field(default_factory=list)
+    asked_s: float = 0.0
 
     def begin(self) -> None:
         """Forget what a round that was cut short left behind."""

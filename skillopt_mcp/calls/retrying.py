@@ -9,7 +9,8 @@ from skillopt_mcp.backends.base import RETRYABLE
 from skillopt_mcp.records.calls import Fault
 
 MAX_ATTEMPTS = 5
-MAX_RETRY_AFTER_S = 600.0
+# Who asks to be left alone for longer ends the run, which can be gone on with then.
+MAX_PAUSE_S = 900.0
 MAX_CALL_S = 1800.0
 
 
@@ -46,6 +47,10 @@ POLICIES: dict[Fault, Policy] = {
 }
 
 
+ONE_CHANCE: frozenset[Fault] = frozenset({"timeout", "malformed"})
+"""Faults that an attempt at a task may bring upon itself: sent again, it would count the best of several attempts."""
+
+
 class Wait(NamedTuple):
     """How long to wait before the next attempt; with a reason there is none, and the call is missing."""
 
@@ -56,7 +61,8 @@ class Wait(NamedTuple):
 def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, key: bytes, *, age_s: float) -> Wait:
     """Return the wait after the n-th attempt at a call failed, `age_s` seconds after it was first sent.
 
-    What the server asked for is honoured; a jitter by key comes on top, so that callers do not come back all at once.
+    What the server asked for is honoured, however long: whether anybody waits for that, the round decides. A jitter by
+    key comes on top, so that callers do not come back all at once.
     """
     policy = POLICIES[fault]
     if fault not in RETRYABLE:
@@ -64,11 +70,9 @@ def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, k
     if n_attempts >= policy.attempts:
         return Wait(given_up=f"given up after {n_attempts} attempts")
     asked = retry_after or 0.0
-    if asked > MAX_RETRY_AFTER_S:
-        return Wait(given_up=f"asked to wait for {asked:,.0f} s, and no call waits longer than {MAX_RETRY_AFTER_S:.0f}")
     chance = random.Random(key + bytes([n_attempts])).random()
     own = policy.wait_s * policy.growth ** (n_attempts - 1)
     seconds = max(asked + min(asked, own) * chance / 2, own * (0.5 + chance))
-    if age_s + seconds > MAX_CALL_S:
+    if asked <= MAX_PAUSE_S and age_s + seconds > MAX_CALL_S:
         return Wait(given_up=f"given up {age_s:,.0f} s after it was first sent")
     return Wait(seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from skillopt_mcp import tracing
@@ -11,17 +12,20 @@ from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.calls.lanes import Lane, Open, Sent
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
-from skillopt_mcp.calls.retrying import POLICIES, wait_before_next
-from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BackendError, Outage
-from skillopt_mcp.records.budgets import Cost
+from skillopt_mcp.calls.retrying import MAX_PAUSE_S, ONE_CHANCE, POLICIES, wait_before_next
+from skillopt_mcp.calls.spending import Budget, Pause
+from skillopt_mcp.errors import Outage, TurnedDown
+from skillopt_mcp.records.budgets import Cost, Spent
 from skillopt_mcp.records.calls import Call, Message, Reply, Usage, storable
 from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
 
 POLL_S = 0.05
 GRACE_S = 10.0
+# A shorter one is over before anybody has read of it.
+_TOLD_S = 1.0
 
 OnReply = Callable[[Call, Reply], None]
+OnPause = Callable[[Pause], None]
 
 
 class Terms(NamedTuple):
@@ -32,6 +36,7 @@ class Terms(NamedTuple):
     owner: Owner
     budget: Budget
     on_reply: OnReply | None
+    on_pause: OnPause | None = None
 
 
 class Round:
@@ -53,6 +58,8 @@ class Round:
         self._is_traced = tracing.is_on()
         self._is_capped = False
         self._grace_s = 0.0
+        self._spent: Spent | None = None
+        self._told_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._waker = self._loop.create_future()
 
@@ -94,6 +101,7 @@ class Round:
             tracing.note_call(sent.item.call, lane.backend.name, sent.latency_s, ending)
         if isinstance(outcome, Reply):
             lane.pace.answered()
+            lane.asked_s = 0.0
             lane.breaker.note(None)
             self._terms.budget.answered(sent.cost, sent.item.call, outcome)
             self._done.append((sent.item, _kept(outcome, sent)))
@@ -105,7 +113,7 @@ class Round:
             return sent.task.exception() if sent.task and not sent.task.cancelled() else None
         return self._fail(sent, outcome)
 
-    def _fail(self, sent: Sent, fault: BackendFault) -> BackendError | Outage | None:
+    def _fail(self, sent: Sent, fault: BackendFault) -> TurnedDown | Outage | None:
         lane, now = sent.lane, self._loop.time()
         detail = storable(str(fault))
         self._attempts.append(Attempt(sent.call_id, fault.fault, detail))
@@ -113,14 +121,16 @@ class Round:
         if fault.usage:
             sent.paid = sent.paid.plus(fault.usage) if sent.paid else fault.usage
         if fault.fault in FATAL:
-            return BackendError(f"backend '{lane.backend.name}': {fault}")
+            return TurnedDown(f"backend '{lane.backend.name}': {detail.rstrip('.')}. Nothing that was answered is lost")
         if fault.fault in REJECTIONS:
             lane.pace.rejected(now, fault.retry_after)
         else:
             lane.pace.answered()
         sent.n_failed += 1
+        lane.asked_s = fault.retry_after or 0.0
         wait = wait_before_next(fault.fault, sent.n_failed, fault.retry_after, sent.item.key, age_s=now - sent.first_at)
-        if wait.given_up is None:
+        has_one_chance = sent.item.call.stage == "rollout" and fault.fault in ONE_CHANCE
+        if wait.given_up is None and not has_one_chance:
             lane.put_again(sent, now + wait.seconds)
             return None
         lane.breaker.note(None if fault.fault in OF_THE_CALL else fault.fault)
@@ -152,6 +162,7 @@ class Round:
             settled = await asyncio.to_thread(self._terms.calls.settle, work)
         else:  # nothing runs meanwhile: a thread would only cost
             settled = self._terms.calls.settle(work)
+        self._spent = settled.spent
         done, self._done = self._done, []
         for item, reply in done:
             self._keep(item, reply)
@@ -177,7 +188,9 @@ class Round:
         if n_charged == len(costs):
             return
         if not self._flying:
-            raise self._terms.budget.reached(settled.spent, costs[n_charged])
+            budget = self._terms.budget
+            failures = self._terms.calls.failures([budget.name, self._terms.scope])
+            raise budget.reached(settled.spent, costs[n_charged], failures)
         # What is under way is charged at its most: once it is in, there may be room again.
         self._is_capped = True
         for sent in again[settled.n_again :]:
@@ -218,8 +231,10 @@ class Round:
         if self._landed:
             return
         now = self._loop.time()
-        times = [] if self._is_capped else [at for lane in self._lanes if (at := lane.next_at(now)) is not None]
-        times += [now + POLL_S] if self._foreign else []
+        due = [] if self._is_capped else [(at, lane) for lane in self._lanes if (at := lane.next_at(now)) is not None]
+        if due and not self._flying:
+            self._pause(now, *min(due, key=lambda each: each[0]))
+        times = [at for at, _ in due] + ([now + POLL_S] if self._foreign else [])
         self._waker = self._loop.create_future()
         timer = self._loop.call_at(min(times), self._wake) if times else None
         try:
@@ -227,6 +242,23 @@ class Round:
         finally:
             if timer:
                 timer.cancel()
+
+    def _pause(self, now: float, until: float, lane: Lane) -> None:
+        """Tell of a wait in which nothing is under way. Raises CapReached or Outage when it would be too long."""
+        pause = Pause(lane.backend.name, until - now, lane.asked_s)
+        left_s = self._terms.budget.left_s(self._spent) if self._spent else None
+        if left_s is not None and pause.seconds >= left_s:
+            settled = self._terms.calls.settle(self._settlement(0, [], []))
+            raise self._terms.budget.too_short(settled.spent, pause)
+        if pause.seconds > MAX_PAUSE_S:
+            back = datetime.now(UTC) + timedelta(seconds=pause.seconds)
+            raise Outage(
+                f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Nothing that was answered "
+                f"is lost: go on in {pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
+            )
+        if self._terms.on_pause and min(lane.asked_s, pause.seconds) >= _TOLD_S and until > self._told_at:
+            self._told_at = until
+            self._terms.on_pause(pause)
 
     def _look_at_foreign(self) -> None:
         """Collect what other processes answered, and take over what they died with."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.calls.retrying import POLICIES
@@ -11,6 +12,22 @@ from skillopt_mcp.errors import CapReached
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.budgets import Bill
+from skillopt_mcp.store.calls import NO_FAILURES, Failures
+
+_DETAIL_CHARACTERS = 300
+
+
+class Pause(NamedTuple):
+    """For how many seconds from now a backend is not asked, and for how many it asked last, 0 if it did not."""
+
+    backend: str
+    seconds: float
+    asked_s: float = 0.0
+
+    def __str__(self) -> str:
+        if self.asked_s:
+            return f"asked to wait {self.asked_s:,.0f} s by '{self.backend}'"
+        return f"'{self.backend}' failed, and is asked again in {self.seconds:,.0f} s"
 
 
 class Budget:
@@ -35,7 +52,9 @@ class Budget:
         return cost_of(call, usage)
 
     def answered(self, cost: Cost, call: Call, reply: Reply) -> None:
-        """Note what a call cost that was charged `cost`; an unknown price stays at its most."""
+        """Note what a call cost that was charged `cost`; what is not known of it stays at its most."""
+        if reply.usage.estimated and cost.tokens:
+            return
         self._settle(cost, cost_of(call, reply.usage), known=reply.usage.usd is not None)
 
     def failed(self, cost: Cost, call: Call, fault: Fault, usage: Usage | None) -> None:
@@ -58,11 +77,40 @@ class Budget:
         self._calls, self._tokens, self._usd, self._noted_at = 0, 0, 0.0, now
         return Bill(self.name, self.caps, change, costs)
 
-    def reached(self, spent: Spent, cost: Cost) -> CapReached:
-        """Return why a call of this cost cannot be sent."""
-        cap = self.caps.exceeded(spent.plus(*cost)) or "its budget"
-        used = f"{spent.calls:,} calls, {spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
+    def left_s(self, spent: Spent) -> float | None:
+        """Return for how many seconds more the run may go on that had `spent` at the last bill; None: no cap says."""
+        if self.caps.minutes is None:
+            return None
+        return self.caps.minutes * 60 - spent.seconds - (self._clock() - self._noted_at)
+
+    def too_short(self, spent: Spent, asked: Pause) -> CapReached:
+        """Return why a run does not wait until a backend may be asked again: its minutes would be over before."""
         return CapReached(
-            f"the cap of {cap} is reached, with {used} used: nothing that was answered is lost, and it goes on where "
-            "it stopped under a higher cap"
+            f"the cap of {self.caps.minutes or 0:g} minutes (--max-minutes) is over before the end of a wait: "
+            f"{asked}, and {spent.seconds / 60:.1f} minutes are used. Nothing that was answered is lost, and it goes "
+            "on where it stopped, once that time has passed or under a higher cap",
+            self.caps.raised_for(spent.plus(seconds=asked.seconds)).options,
         )
+
+    def reached(self, spent: Spent, cost: Cost, failures: Failures = NO_FAILURES) -> CapReached:
+        """Return why a call of this cost cannot be sent, and how many of those that were sent came to nothing."""
+        need = spent.plus(*cost)
+        cap = self.caps.exceeded(need) or "its budget"
+        used = f"{spent.calls:,} calls, {spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
+        nothing = f". {told_failures(failures)}. Nothing" if failures.n else ": nothing"
+        return CapReached(
+            f"the cap of {cap} is reached, with {used} used{nothing} that was answered is lost, and it goes on where "
+            "it stopped under a higher cap",
+            self.caps.raised_for(need).options,
+        )
+
+
+def told_failures(failures: Failures) -> str:
+    """Return how many sends failed, and how the last of them did, in words; empty when none failed."""
+    if not failures.n:
+        return ""
+    detail = failures.detail.strip().rstrip(".")
+    if len(detail) > _DETAIL_CHARACTERS:
+        detail = f"{detail[:_DETAIL_CHARACTERS]}..."
+    sends = "send" if failures.n == 1 else "sends"
+    return f"{failures.n:,} {sends} failed, the last one so ({failures.fault}): {detail}"

@@ -105,10 +105,15 @@ class Message(NamedTuple):
     name: str | None = None
 
 
+NO_TOOL_CALL = Message("system", "no tool was called")
+"""What is recorded of an attempt whose only record is that it called no tool: without a message, nobody knows."""
+
+
 class Usage(NamedTuple):
     """What a call used: tokens, money in US dollars (None when the price is unknown), latency in milliseconds.
 
-    `tokens_cached` of `tokens_in` were read from the vendor's cache.
+    `tokens_cached` of `tokens_in` were read from the vendor's cache. Where the vendor did not say what was used, the
+    tokens are `estimated`: nothing that was set aside for the call is given back on their word.
     """
 
     tokens_in: int = 0
@@ -116,6 +121,7 @@ class Usage(NamedTuple):
     usd: float | None = None
     latency_ms: float = 0.0
     tokens_cached: int = 0
+    estimated: bool = False
 
     def plus(self, other: Usage) -> Usage:
         """Return what both used together; the price is unknown when one of them is."""
@@ -126,6 +132,7 @@ class Usage(NamedTuple):
             usd,
             self.latency_ms + other.latency_ms,
             self.tokens_cached + other.tokens_cached,
+            self.estimated or other.estimated,
         )
 
 

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 from skillopt_mcp.records.edits import Op, UnmatchedReason
 
 FORMAT = "skillopt-mcp history"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""What this release reads. It writes 1 where no task was retired, which releases that know no retirement read, too."""
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z$")]
 Short = Annotated[str, Field(max_length=200)]
@@ -58,6 +59,14 @@ class TaskLine(_Line):
 
     kind: Literal["task"] = "task"
     task: JsonValue
+
+
+class RetiredTaskLine(_Line):
+    """A task that was taken out of use, and why."""
+
+    kind: Literal["retired_task"] = "retired_task"
+    task: JsonValue
+    reason: Annotated[str, Field(max_length=2_000)]
 
 
 class TrajectoryLine(_Line):
@@ -114,6 +123,6 @@ class Ending(_Line):
     sha256: Digest
 
 
-HistoryLine = Content | VersionLine | TaskLine | TrajectoryLine | CandidateLine | Told
+HistoryLine = Content | VersionLine | TaskLine | RetiredTaskLine | TrajectoryLine | CandidateLine | Told
 AnyLine = Heading | HistoryLine | Ending
 LINE: TypeAdapter[AnyLine] = TypeAdapter(Annotated[AnyLine, Field(discriminator="kind")])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, cast
@@ -14,7 +15,8 @@ from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
-_CHUNK = 400
+_CHUNK = 256
+_MOST_ROWS = 128
 _REPLY = (
     "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault,"
     " r.tokens_cached"
@@ -24,7 +26,7 @@ _INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner, n
 _INTO_REPLY = (
     "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, sum)"
 )
-_LedgerValues = tuple[str, str, int, int, int, int, int, float | None, float, int]
+_LedgerValues = tuple[str, str, int, int, int, int, int, float | None, float, int, int]
 
 
 class Claim(NamedTuple):
@@ -40,6 +42,17 @@ class Attempt(NamedTuple):
     call_id: int
     fault: Fault
     detail: str
+
+
+class Failures(NamedTuple):
+    """How many attempts gave no reply, and how the last of them ended."""
+
+    n: int
+    fault: str
+    detail: str
+
+
+NO_FAILURES = Failures(0, "", "")
 
 
 class Settlement(NamedTuple):
@@ -75,7 +88,10 @@ class Usual(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """What one role and stage used within a scope. `n_repeated` counts sends that were lost when a process died."""
+    """What one role and stage used within a scope.
+
+    `n_failed` counts sends that failed, `n_repeated` those that were lost when a process died.
+    """
 
     role: str
     stage: str
@@ -87,6 +103,7 @@ class LedgerRow:
     usd: float | None
     latency_ms: float
     tokens_cached: int = 0
+    n_failed: int = 0
 
 
 class Calls:
@@ -99,8 +116,7 @@ class Calls:
         """Return the stored replies of those calls that have one."""
         found: dict[bytes, Reply] = {}
         for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
+            marks, chunk = _listed(keys[start : start + _CHUNK])
             for row in self._pool.rows(f"{_REPLY} where c.key in ({marks})", chunk):
                 found[cast(bytes, row[0])] = _reply(row)
         return found
@@ -129,6 +145,14 @@ class Calls:
         with self._pool.write() as connection:
             return _claim_again(connection, owner, f"id = ? and owner = ? and {_UNANSWERED}", [call_id, dead]) == 1
 
+    def forget(self, scope: str, call_ids: Collection[int], draws: Collection[str]) -> None:
+        """Forget that some calls of a scope came to nothing, and what judges made of such draws since: both are open.
+
+        What failed stays told by the attempts, and what it cost stays charged.
+        """
+        with self._pool.write() as connection:
+            connection.execute(_FORGET, [scope, json.dumps(list(call_ids)), json.dumps(list(draws))])
+
     def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
         """Return what a call to a backend took on average in its last runs and tests; None when it had none.
 
@@ -146,14 +170,36 @@ class Calls:
             "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1),"
             " coalesce(sum(r.tokens_in), 0), coalesce(sum(r.tokens_out), 0),"
             " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms),"
-            " coalesce(sum(r.tokens_cached), 0)"
+            " coalesce(sum(r.tokens_cached), 0),"
+            " coalesce(sum((select count(*) from attempt a where a.call_id = c.id)), 0)"
             " from call c left join reply r on r.call_id = c.id where c.scope = ? group by c.role, c.stage"
             " order by c.role, c.stage",
             [scope],
         )
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
 
+    def failures(self, scopes: Sequence[str]) -> Failures:
+        """Return what became of the attempts that gave no reply within some scopes."""
+        # Beside max(), SQLite takes the other columns from the row that holds the maximum.
+        row = self._pool.row(
+            "select count(*), coalesce(a.fault, ''), coalesce(a.detail, ''), max(a.id)"
+            " from call c join attempt a on a.call_id = c.id where c.scope in (select value from json_each(?))",
+            [json.dumps(scopes)],
+        )
+        return Failures(*cast(tuple[int, str, str], row[:3])) if row else NO_FAILURES
 
+
+# Judges are asked after what they judge, on its draw or one below it.
+_FORGET = """
+delete from reply where call_id in (
+    select c.id from call c where c.scope = ?1 and (
+        c.id in (select value from json_each(?2)) and reply.fault is not null
+        or c.role = 'judge' and c.id > (select min(value) from json_each(?2)) and exists (
+            select 1 from json_each(?3) where c.draw = value or substr(c.draw, 1, length(value) + 1) = value || '/'
+        )
+    )
+)
+"""
 _UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"
 _USUAL = """
 select avg(r.tokens_in + r.tokens_out), avg(r.usd), count(*) = count(r.usd), avg(r.latency_ms), count(*)
@@ -193,10 +239,8 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
     # An owner that claims again sends again: its last attempt was cut short.
     for key, _ in fresh:
         _claim_again(connection, owner, "key = ? and owner = ? and id <= ?", [key, owner, newest])
-    marks = ",".join("?" * len(fresh))
-    found = connection.execute(f"select key, id, owner from call where key in ({marks})", [key for key, _ in fresh])
-    by_key = {key: Claim(call_id, holder) for key, call_id, holder in found.fetchall()}
-    return [by_key[key] for key, _ in fresh]
+    held = [connection.execute("select id, owner from call where key = ?", [key]).fetchone() for key, _ in fresh]
+    return [Claim(*row) for row in held]
 
 
 def _claim_again(connection: Connection, owner: str, where: str, values: Sequence[object]) -> int:
@@ -213,12 +257,24 @@ def _claim_again(connection: Connection, owner: str, where: str, values: Sequenc
     return len(rows)
 
 
+def _listed(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
+    """Return values for an "in" and its marks, of few lengths: a connection keeps every statement that it was given."""
+    n = 1 << (len(values) - 1).bit_length()
+    return ",".join("?" * n), [*values, *[values[-1]] * (n - len(values))]
+
+
 def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]]) -> int:
     """Return how many rows were added; those that are there already stay as they are."""
-    # One statement for all: a statement for each costs as much again as the rows themselves.
-    marks = ",".join([f"({','.join('?' * len(rows[0]))})"] * len(rows))
-    cursor = connection.execute(f"{into} values {marks} on conflict do nothing", list(chain.from_iterable(rows)))
-    return int(cursor.rowcount)
+    # One statement for many: a statement for each costs as much again as the rows themselves. Of few sizes:
+    # a connection keeps every statement, with the values that it was last given.
+    n_added = at = 0
+    while at < len(rows):
+        n = min(_MOST_ROWS, 1 << ((len(rows) - at).bit_length() - 1))
+        marks = ",".join([f"({','.join('?' * len(rows[0]))})"] * n)
+        values = list(chain.from_iterable(rows[at : at + n]))
+        n_added += connection.execute(f"{into} values {marks} on conflict do nothing", values).rowcount
+        at += n
+    return n_added
 
 
 def _reply_values(reply: Reply) -> tuple[object, ...]:

@@ -241,3 +241,16 @@ def test_a_call_that_is_cancelled_leaves_nothing_open(opener) -> None:
     with loopback("hang") as server:
         backend = opener(server.url)
         asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize(
+    "said",
+    ["bad key sk-abc123", "bad key sk-abc...", f"bad key {KEY[:16]}", "no such token: Bearer 0af3", "sk-proj-1_2-x*9"],
+)
+def test_a_key_that_a_server_quotes_is_never_told_not_even_a_part_or_another_one(opener, said: str) -> None:
+    with loopback(Sent(401, error(said))) as server:
+        found = fault_of(opener(server.url))
+    told = found.message.partition("401 ")[2].partition(";")[0]
+    assert not any(part in told for part in ("sk-", KEY[:16], "0af3", "abc", "proj"))
+    assert "[redacted]" in told or "API_KEY" in told

@@ -93,6 +93,18 @@ def test_a_missing_model_is_not_taken_for_a_missing_api() -> None:
     )
 
 
+def test_a_server_that_answers_responses_in_the_shape_of_chat_is_told_how_to_be_asked() -> None:
+    body = {"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]}
+    with loopback(Sent(200, json.dumps(body).encode(), {"content-type": "application/json"})) as server:
+        fault = fault_of(openai_at(server.url))
+        assert ask(chat_at(server.url)).text == "42"
+    assert (fault.fault, fault.message) == (
+        "malformed",
+        f"{server.host} (test-model): it answers /responses in the shape of the Chat Completions API; "
+        "name that API in the spec: openai:test-model,api=chat",
+    )
+
+
 def test_an_api_that_was_named_is_never_left_for_the_other() -> None:
     with loopback(NOT_FOUND) as server:
         assert fault_of(openai_at(server.url, "api=responses")).fault == "model_not_found"

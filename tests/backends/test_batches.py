@@ -17,10 +17,12 @@ from batch_vendor import EXPIRED, OVERLOADED, Fate, batch_vendor
 from clerk import CONFIG, SCRIPT, answer, decided, everything_kept, workspace
 from loopback import KEY, Request
 
+from skillopt_mcp.backends.api.openai_batch import OpenAIBatch
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, Outage, Refused, Stopped
+from skillopt_mcp.operations import waves
 from skillopt_mcp.operations.batching import Way, abandon, waiting_batches
 from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
@@ -179,6 +181,9 @@ def test_what_never_comes_is_missing_and_no_score(tmp_path: Path) -> None:
 
 def test_an_outage_stops_the_run_before_most_of_it_is_missing(tmp_path: Path) -> None:
     with batch_vendor(lambda _: OVERLOADED) as vendor, workspace(tmp_path, CHAT.format(url=vendor.url), SOON) as made:
+        # One answer, so that the others are missing and not silence.
+        once = iter([lambda request: answer(0, request)])
+        vendor.fate = lambda request: next(once, lambda _: OVERLOADED)(request)
         run = begin(made)
         with pytest.raises(Outage, match=r"of the last 20 calls failed \(\d+ overloaded\). Nothing that was answered"):
             replay(made, run)
@@ -216,7 +221,7 @@ def test_at_the_cap_on_minutes_the_batch_is_cancelled_and_the_rest_is_asked_when
             replay(made, run)
         [batch] = waiting_batches(made, run.id)
         assert (batch.state, vendor.batches[0].is_cancelled) == ("cancelling", True)
-        vendor.n_looks, made.caps = 1, Caps()
+        vendor.n_looks, made.caps = 1, Caps(minutes=60.0)
         result = replay(made, run)
         assert made.store.budgets.get_spent(run.id).calls == result.n_calls
     assert found(result) == found(scripted)
@@ -241,6 +246,30 @@ def test_an_interrupted_run_stays_at_the_vendor_until_it_is_abandoned(tmp_path: 
         assert [each.id for each in abandon(made, run_backends(made, run), run.id)] == [batch.id]
         assert vendor.batches[0].is_cancelled
         assert found(replay(made, run)) == found(scripted)
+
+
+def test_after_the_clock_was_set_back_a_batch_is_looked_for_no_later_than_ever(
+    tmp_path: Path, scripted: Replayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def cut_off(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    with batch_vendor() as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
+        run = begin(made)
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenAIBatch, "submit", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                replay(made, run)
+        assert [batch.state for batch in waiting_batches(made, run.id)] == ["opening"]
+        made.clock = lambda: 0.0
+        monkeypatch.setattr(waves.asyncio, "sleep", sleep)
+        assert found(replay(made, run)) == found(scripted)
+    assert waits[0] == SOON.most_s == max(waits)
 
 
 def test_a_batch_that_somebody_else_cancelled_stops_the_run(tmp_path: Path, scripted: Replayed) -> None:
@@ -356,7 +385,10 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         assert vendor.batches[0].is_cancelled
         assert f"Cancelled: {vendor.batches[0].id}. What the vendor had answered" in capsys.readouterr().out
         vendor.n_looks = 1
-        assert main(["replay", skill, "--resume", "--max-minutes", "10", "--json", "--store", str(store)]) == 0
+        resumed = ["replay", skill, "--resume", "--max-minutes", "10", "--json", "--store", str(store)]
+        assert main(resumed) == 1
+        assert "there is no terminal to ask at" in capsys.readouterr().err
+        assert main([*resumed, "--yes"]) == 0
         result = json.loads(capsys.readouterr().out)
         assert (result["status"], result["verdict"]) == ("finished", "accept")
         assert vendor.paid.total() == len(vendor.paid)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from asked import Logging, ask_all, question, rollouts, sent, texts
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -15,6 +17,7 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import CapReached
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
 from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.store.calls import NO_FAILURES, Failures
 from skillopt_mcp.store.opening import Store
 from tests.processes import Spawn, start
 
@@ -83,7 +86,7 @@ def test_attempts_that_failed_count_as_calls(store: Store) -> None:
     ("fault", "usage", "spent"),
     [
         ("server", None, (5, 0, 0.0)),
-        ("timeout", None, (3, 600, 1.5)),
+        ("timeout", None, (1, 200, 0.5)),
         ("truncated", USED, (1, 100, 0.25)),
         ("refusal", Usage(60, 40), (1, 100, 0.5)),
     ],
@@ -97,7 +100,7 @@ def test_a_failed_attempt_costs_what_it_says_or_else_the_most_where_it_may_be_pa
 
 
 def test_what_failed_attempts_cost_is_part_of_the_reply(store: Store) -> None:
-    outcomes: list[Answer] = [BackendFault("malformed", "cut", usage=USED), Reply("42", usage=USED)]
+    outcomes: list[Answer] = [BackendFault("server", "cut", usage=USED), Reply("42", usage=USED)]
     [reply] = ask_under(store, Scripted(lambda _: outcomes.pop(0)), NO_CAPS, n=1)
     assert replace_latency(reply.usage) == Usage(120, 80, 0.5)
 
@@ -143,6 +146,37 @@ def test_a_run_without_caps_is_counted_too(store: Store) -> None:
     assert store.budgets.get_spent("r-1")[:3] == (7, 700, 1.75)
 
 
+GUESSED = Usage(10, 5, estimated=True)
+
+
+@pytest.mark.parametrize(("caps", "spent"), [(Caps(usd=100.0), (5, 1000, 2.5)), (NO_CAPS, (5, 75, 0.0))])
+def test_an_answer_that_does_not_say_what_it_used_stays_charged_at_its_most_or_as_estimated(
+    store: Store, caps: Caps, spent: tuple[int, int, float]
+) -> None:
+    replies = ask_under(store, Bounded(lambda _: Reply("42", usage=GUESSED)), caps, n=5)
+    assert store.budgets.get_spent("r-1")[:3] == spent
+    assert [replace_latency(reply.usage) for reply in replies] == [Usage(10, 5, None)] * 5
+
+
+@pytest.mark.parametrize("caps", [Caps(tokens=1050), Caps(usd=2.6)])
+def test_caps_hold_though_the_backend_does_not_say_what_it_used(store: Store, caps: Caps) -> None:
+    backend = Bounded(lambda _: Reply("42", usage=GUESSED))
+    with pytest.raises(CapReached):
+        ask_under(store, backend, caps)
+    assert backend.n_calls == 5
+
+
+def test_what_is_spent_never_comes_out_below_nothing(store: Store) -> None:
+    backend = bounded(BackendFault("server", "500"))
+    backend.most = Usage(1, 1, 0.1)
+    for n in range(1, 4):
+        ask_under(store, backend, Caps(usd=100.0), n=3 * n)
+        assert str(store.budgets.get_spent("r-1").usd) == "0.0"
+    with store.runs._pool.write() as connection:
+        connection.execute("update budget set usd = -4.3e-19, sum = null")
+    assert str(store.budgets.get_spent("r-1").usd) == "0.0"
+
+
 def test_stored_replies_cost_nothing(store: Store) -> None:
     ask_under(store, bounded(), NO_CAPS, n=5)
     assert len(ask_under(store, bounded(), Caps(calls=5), n=5)) == 5
@@ -171,6 +205,58 @@ def test_what_was_under_way_when_a_process_died_stays_charged(store: Store, tmp_
     with Asker(store, {"target": Logging(log)}, "r-1", budget=Budget("r-1", Caps(calls=28))) as ask:
         ask(rollouts(20, draw))
     assert len(sent(log, draw)) == 28
+
+
+def test_at_a_cap_it_is_told_how_sends_failed(store: Store) -> None:
+    backend = bounded(BackendFault("connection", f"refused{'!' * 400}"))
+    with pytest.raises(CapReached) as caught:
+        ask_under(store, backend, Caps(calls=6), n=2)
+    assert f"minutes used. 6 sends failed, the last one so (connection): refused{'!' * 293}.... Nothing" in str(
+        caught.value
+    )
+    assert caught.value.higher == "--max-calls 12"
+    assert store.calls.failures(["r-1"]) == Failures(6, "connection", f"refused{'!' * 400}")
+    assert store.calls.failures(["r-2"]) == NO_FAILURES
+    assert sum(row.n_failed for row in store.calls.ledger("r-1")) == 6
+    # What another process met is told as well, though this one has sent nothing.
+    with pytest.raises(CapReached, match="6 sends failed"):
+        ask_under(store, backend, Caps(calls=6), n=2)
+    assert backend.n_calls == 6
+
+
+def test_what_was_answered_is_told_alone_where_nothing_failed(store: Store) -> None:
+    with pytest.raises(CapReached) as caught:
+        ask_under(store, bounded(), Caps(calls=6))
+    assert "used: nothing that was answered is lost" in str(caught.value)
+
+
+def test_given_caps_stand_in_the_place_of_kept_ones() -> None:
+    kept = Caps(calls=1, tokens=2, usd=3.0, minutes=4.0)
+    assert kept.replaced_by(NO_CAPS) == kept
+    assert kept.replaced_by(Caps(calls=9)) == replace(kept, calls=9)
+    assert NO_CAPS.replaced_by(kept) == kept
+
+
+@given(
+    calls=st.none() | st.integers(1, 10**6),
+    tokens=st.none() | st.integers(1, 10**9),
+    usd=st.none() | st.floats(0.001, 1e6),
+    minutes=st.none() | st.floats(0.001, 1e6),
+    need=st.builds(Spent, st.integers(0, 10**7), st.integers(0, 10**10), st.floats(0, 1e7), st.floats(0, 1e8)),
+)
+def test_raised_caps_hold_what_is_needed_and_name_no_other(
+    calls: int | None, tokens: int | None, usd: float | None, minutes: float | None, need: Spent
+) -> None:
+    caps = Caps(calls, tokens, usd, minutes)
+    raised = caps.raised_for(need)
+    assert (raised == NO_CAPS) == (caps.exceeded(need) is None)
+    assert caps.replaced_by(raised).exceeded(need) is None
+    words = raised.options.split()
+    given = {
+        name: (float if name in ("usd", "minutes") else int)(value)
+        for name, value in zip([word.removeprefix("--max-") for word in words[::2]], words[1::2], strict=True)
+    }
+    assert Caps(**given) == raised
 
 
 def test_caps_say_what_they_are_above() -> None:

@@ -5,13 +5,13 @@ import time
 from itertools import pairwise
 
 import pytest
-from asked import prompt, rollouts, texts
+from asked import prompt, question, rollouts, texts
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.calls import retrying
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.retrying import MAX_ATTEMPTS, POLICIES
+from skillopt_mcp.calls.retrying import MAX_ATTEMPTS, ONE_CHANCE, POLICIES
 from skillopt_mcp.errors import BackendError, StoreError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.opening import Store
@@ -44,7 +44,7 @@ def failing(n: int, fault: BackendFault) -> Scripted:
     return Scripted(answer)
 
 
-@pytest.mark.parametrize("fault", sorted(RETRYABLE))
+@pytest.mark.parametrize("fault", sorted(RETRYABLE - ONE_CHANCE))
 def test_a_passing_fault_is_tried_again_and_every_attempt_is_a_row(store: Store, fault: Fault) -> None:
     backend = failing(2, BackendFault(fault, "not now"))
     with Asker(store, {"target": backend}, "r-1") as ask:
@@ -52,6 +52,19 @@ def test_a_passing_fault_is_tried_again_and_every_attempt_is_a_row(store: Store,
     assert texts(replies) == ["42", "42"]
     assert backend.n_calls == 6
     assert sorted(attempts(store)) == sorted((reply.id, fault, "not now") for reply in replies for _ in range(2))
+
+
+@pytest.mark.parametrize("fault", sorted(ONE_CHANCE))
+def test_an_attempt_at_a_task_that_may_have_failed_by_itself_has_no_second_chance_and_a_question_has(
+    store: Store, fault: Fault
+) -> None:
+    failed, outcomes = BackendFault(fault, "too slow"), dict[str, list[Answer]]()
+    backend = Scripted(lambda call: outcomes.setdefault(call.stage, [failed, "42"]).pop(0))
+    with Asker(store, {"target": backend, "optimizer": backend}, "r-1") as ask:
+        [answered] = ask([question()])
+        [missing] = ask(rollouts(1))
+    assert (answered.text, answered.fault) == ("42", None)
+    assert (missing.text, missing.fault) == ("too slow", fault)
 
 
 def test_a_fault_that_stays_leaves_a_missing_reply_that_only_a_new_draw_asks_for_again(store: Store) -> None:
@@ -69,7 +82,7 @@ def test_a_fault_that_stays_leaves_a_missing_reply_that_only_a_new_draw_asks_for
 
 
 def test_what_failed_attempts_cost_is_kept_with_the_reply_that_came_in_the_end(store: Store) -> None:
-    paid = BackendFault("malformed", "not JSON", usage=Usage(100, 7, 0.5, tokens_cached=80))
+    paid = BackendFault("server", "not JSON", usage=Usage(100, 7, 0.5, tokens_cached=80))
     with Asker(store, {"target": failing(2, paid)}, "r-1") as ask:
         [reply] = ask(rollouts(1))
         assert not reply.missing

@@ -12,6 +12,10 @@ from skillopt_mcp.backends.api.faults import Origin
 from skillopt_mcp.backends.api.prices import Price, Tokens
 from skillopt_mcp.records.calls import Fault, Message, Reply, Usage
 
+# English comes to four and more, code and other scripts to fewer.
+_BYTES_PER_TOKEN = 3
+# What is above is a broken count, and more than a store can add up.
+_MOST_TOKENS = 10**9
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 
@@ -26,11 +30,14 @@ W = TypeVar("W", bound=Wire)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: text, thoughts that were shown, tokens, and the fault it ended in, with the reason given."""
+    """What came back: text, thoughts that were shown, tokens, and the fault it ended in, with the reason given.
+
+    `tokens` is None where the server does not say what it used.
+    """
 
     text: str
     thoughts: str
-    tokens: Tokens
+    tokens: Tokens | None
     fault: Fault | None = None
     reason: str = ""
 
@@ -46,16 +53,24 @@ def parse_body(body: bytes, content_type: str, model: type[W], origin: Origin) -
         raise origin.fault("malformed", what + (f"{where}: " if where else "") + first["msg"]) from None
 
 
-def reply_of(answer: Answer, origin: Origin, price: Price | None) -> Reply:
-    """Return the reply. Raises BackendFault, with the usage that is paid all the same, when there is none in it."""
-    usage = _usage(answer.tokens, price)
+def counted(n_in: int | None, n_out: int | None) -> bool:
+    """Return whether a server says what it used: no model answers without having read anything."""
+    return n_in is not None and n_out is not None and 0 < n_in <= _MOST_TOKENS and 0 <= n_out <= _MOST_TOKENS
+
+
+def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str = "") -> Reply:
+    """Return the reply; what it used is estimated from its text and what was `asked` where the server does not say.
+
+    Raises BackendFault, with the usage that is paid all the same where that is known, when there is no reply in it.
+    """
+    usage = _usage(answer, price)
     if answer.fault:
         raise origin.fault(answer.fault, answer.reason or "there is no whole answer", usage=usage)
     text, thoughts = _split(answer)
     if not text.strip():
         raise origin.fault("empty", "the answer is empty", usage=usage)
     messages = (Message("assistant", thoughts, "thinking"),) if thoughts else ()
-    return Reply(text, messages, usage)
+    return Reply(text, messages, usage or _estimated(asked, answer))
 
 
 def _split(answer: Answer) -> tuple[str, str]:
@@ -66,10 +81,23 @@ def _split(answer: Answer) -> tuple[str, str]:
     return answer.text[found.end() :].lstrip(), found[1].strip()
 
 
-def _usage(tokens: Tokens, price: Price | None) -> Usage:
+def _usage(answer: Answer, price: Price | None) -> Usage | None:
+    """Return what an answer used, None when the server does not say, or says that a text is made of no tokens."""
+    tokens = answer.tokens
+    if tokens is None or (answer.text and not tokens.output):
+        return None
     return Usage(
         tokens_in=tokens.input,
         tokens_out=tokens.output,
         usd=price.usd(tokens) if price else None,
         tokens_cached=tokens.cached,
     )
+
+
+def _estimated(asked: str, answer: Answer) -> Usage:
+    n_out = _n_tokens(answer.text) + _n_tokens(answer.thoughts)
+    return Usage(_n_tokens(asked), n_out, usd=None, estimated=True)
+
+
+def _n_tokens(text: str) -> int:
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)

@@ -69,7 +69,7 @@ class AnthropicBackend:
                 response = await self._send(client, prompt)
             content_type = response.headers.get("content-type", "")
             body = parse_body(response.content, content_type, MessageBody, self.origin)
-        return reply_of(body.answer(), self.origin, self.price)
+        return reply_of(body.answer(), self.origin, self.price, prompt.system + prompt.user)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[anthropic.AsyncAnthropic]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skillopt_mcp.backends.api.answers import Answer, Wire
+from skillopt_mcp.backends.api.answers import Answer, Wire, counted
 from skillopt_mcp.backends.api.messages import Prompt
 from skillopt_mcp.backends.api.prices import Tokens
 from skillopt_mcp.backends.api.schemas import strict_schema
@@ -54,10 +54,18 @@ class _Block(Wire):
 
 
 class _Usage(Wire):
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+
+    def tokens(self) -> Tokens | None:
+        """Return what was used, None when the server does not say so."""
+        cached, written = max(0, self.cache_read_input_tokens or 0), max(0, self.cache_creation_input_tokens or 0)
+        fresh, output = self.input_tokens, self.output_tokens
+        if fresh is None or output is None or fresh < 0 or not counted(fresh + cached + written, output):
+            return None
+        return Tokens(fresh=fresh, cached=cached, cache_write=written, output=output)
 
 
 class MessageBody(Wire):
@@ -65,7 +73,7 @@ class MessageBody(Wire):
 
     content: list[_Block]
     stop_reason: str | None = None
-    usage: _Usage = _Usage()
+    usage: _Usage | None = None
 
     def answer(self) -> Answer:
         """Return what the model answered."""
@@ -74,12 +82,7 @@ class MessageBody(Wire):
         return Answer(
             text="".join(block.text or "" for block in self.content if block.type == "text"),
             thoughts="\n\n".join(block.thinking or "" for block in self.content if block.type == "thinking"),
-            tokens=Tokens(
-                fresh=self.usage.input_tokens,
-                cached=self.usage.cache_read_input_tokens or 0,
-                cache_write=self.usage.cache_creation_input_tokens or 0,
-                output=self.usage.output_tokens,
-            ),
+            tokens=self.usage.tokens() if self.usage else None,
             fault=fault,
             reason=f"the answer ended with '{ending}'" if fault else "",
         )

@@ -12,6 +12,11 @@ from skillopt_mcp.backends.api.options import ApiOptions
 from skillopt_mcp.errors import BackendError
 
 NO_KEY = "none"
+# As vendors make them; in what a server says of a key nothing else looks like this.
+_KEY = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|hf|r8|key|api[-_]?key)[-_][\w*\u2026.-]*[\w*\u2026]|(?<=\bBearer )[^\s\"',;]+", re.I
+)
+_WORD = re.compile(r"[\w-]{8,}")
 _VENDORS = re.compile(r"\.(?:openai|anthropic|azure)\.com$")
 
 
@@ -23,8 +28,11 @@ class Secret:
     value: str = field(repr=False)
 
     def out_of(self, text: str) -> str:
-        """Return `text` without the secret."""
-        return text if self.value == NO_KEY else text.replace(self.value, f"${self.name}")
+        """Return `text` without the secret, any part of it, and any other that a server quotes."""
+        if self.value != NO_KEY:
+            text = text.replace(self.value, f"${self.name}")
+            text = _WORD.sub(lambda word: f"${self.name}" if word[0] in self.value else word[0], text)
+        return _KEY.sub("[redacted]", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,11 +71,11 @@ class Origin:
     endpoint: Endpoint
 
     def fault(
-        self, fault: Fault, what: str, *, retry_after: float | None = None, usage: Usage | None = None
+        self, fault: Fault, what: str, *, fix: str = "", retry_after: float | None = None, usage: Usage | None = None
     ) -> BackendFault:
-        """Return the fault with a message of one line: where, what, and what to do."""
+        """Return the fault with a message of one line: where, what, and what to do (`fix`, else as the fault says)."""
         said = " ".join(self.endpoint.secret.out_of(what).split())[:MESSAGE_CHARACTERS]
-        fix = _FIXES[fault].format(key=self.endpoint.secret.name)
+        fix = fix or _FIXES[fault].format(key=self.endpoint.secret.name)
         return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {said}; {fix}", retry_after, usage)
 
 

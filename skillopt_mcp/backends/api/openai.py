@@ -18,9 +18,18 @@ from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, patience, t
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
 from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
-from skillopt_mcp.backends.api.openai_wire import ChatBody, Manner, ResponsesBody, Settings, plainer, request_body
+from skillopt_mcp.backends.api.openai_wire import (
+    ChatBody,
+    Manner,
+    ResponsesBody,
+    Settings,
+    is_chat,
+    plainer,
+    request_body,
+)
 from skillopt_mcp.backends.api.options import ApiOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
+from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
@@ -64,7 +73,7 @@ class OpenAIBackend:
         prompt = prompt_of(call)
         async with self.connected() as client:
             response, manner = await self._send(client, prompt)
-        return self.reply_in(response.content, response.headers.get("content-type", ""), manner)
+        return self.reply_in(response.content, response.headers.get("content-type", ""), manner, prompt)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[openai.AsyncOpenAI]:
@@ -78,13 +87,23 @@ class OpenAIBackend:
         """Return how a call is put now, and the JSON body of its request."""
         return self.manner, request_body(prompt_of(call), self._settings, self.manner)
 
-    def reply_in(self, body: bytes, content_type: str, manner: Manner) -> Reply:
-        """Return the reply that a response holds. Raises BackendFault when there is none in it."""
+    def reply_in(self, body: bytes, content_type: str, manner: Manner, prompt: Prompt | None = None) -> Reply:
+        """Return the reply that a response to the prompt holds. Raises BackendFault when there is none in it."""
         if manner.api == "responses":
-            answer = parse_body(body, content_type, ResponsesBody, self.origin).answer()
+            answer = self._responses(body, content_type).answer()
         else:
             answer = parse_body(body, content_type, ChatBody, self.origin).answer()
-        return reply_of(answer, self.origin, self.price)
+        return reply_of(answer, self.origin, self.price, prompt.system + prompt.user if prompt else "")
+
+    def _responses(self, body: bytes, content_type: str) -> ResponsesBody:
+        try:
+            return parse_body(body, content_type, ResponsesBody, self.origin)
+        except BackendFault as fault:
+            if not is_chat(body):
+                raise
+            what = "it answers /responses in the shape of the Chat Completions API"
+            cure = f"name that API in the spec: openai:{self.options.model},api=chat"
+            raise self.origin.fault("malformed", what, fix=cure) from fault
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt at `call` can use, None when nothing limits the answer."""

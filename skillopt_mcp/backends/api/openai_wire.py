@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from skillopt_mcp.backends.api.answers import Answer, Wire
+from pydantic import ValidationError
+
+from skillopt_mcp.backends.api.answers import Answer, Wire, counted
 from skillopt_mcp.backends.api.faults import Rejection
 from skillopt_mcp.backends.api.messages import Prompt
 from skillopt_mcp.backends.api.prices import Tokens
@@ -100,8 +102,8 @@ class _Reason(Wire):
 
 
 class _ResponsesUsage(Wire):
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     input_tokens_details: _Details | None = None
 
 
@@ -154,8 +156,8 @@ class _Choice(Wire):
 
 
 class _ChatUsage(Wire):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
     prompt_cache_hit_tokens: int | None = None
 
@@ -187,6 +189,14 @@ class ChatBody(Wire):
         )
 
 
+def is_chat(body: bytes) -> bool:
+    """Return whether a body is an answer of the Chat Completions API, wherever it was asked for."""
+    try:
+        return bool(ChatBody.model_validate_json(body).choices)
+    except ValidationError:
+        return False
+
+
 _CUT: dict[str, Fault] = {
     "length": "truncated",
     "max_output_tokens": "truncated",
@@ -211,9 +221,12 @@ def _error_fault(code: str) -> Fault:
     return _ERRORS.get(code, "server")
 
 
-def _tokens(n_in: int, n_out: int, details: _Details | None) -> Tokens:
-    cached = min(n_in, (details and details.cached_tokens) or 0)
-    written = min(n_in - cached, (details and details.cache_write_tokens) or 0)
+def _tokens(n_in: int | None, n_out: int | None, details: _Details | None) -> Tokens | None:
+    """Return what was used, None when the server does not say so."""
+    if n_in is None or n_out is None or not counted(n_in, n_out):
+        return None
+    cached = max(0, min(n_in, (details and details.cached_tokens) or 0))
+    written = max(0, min(n_in - cached, (details and details.cache_write_tokens) or 0))
     return Tokens(fresh=n_in - cached - written, cached=cached, cache_write=written, output=n_out)
 
 

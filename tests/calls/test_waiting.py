@@ -1,0 +1,68 @@
+"""Waiting: what a run does while a backend wants to be left alone: it says so, and never waits past what it may."""
+
+from itertools import count
+
+import pytest
+from asked import rollouts, texts
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.spending import Budget, Pause
+from skillopt_mcp.errors import CapReached, Outage, TurnedDown
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
+from skillopt_mcp.records.calls import Call
+from skillopt_mcp.store.opening import Store
+
+
+def refusing(retry_after: float, n: int = 10**9) -> Scripted:
+    """Return a backend whose first `n` answers ask for a wait."""
+    sends = count(1)
+    asks = BackendFault("rate_limit", "429 slow down", retry_after)
+
+    def answer(_: Call) -> Answer:
+        return asks if next(sends) <= n else "42"
+
+    return Scripted(answer, name="busy")
+
+
+def ask_all(store: Store, backend: Scripted, caps: Caps = NO_CAPS, told: list[Pause] | None = None) -> list[str]:
+    tell = None if told is None else told.append
+    with Asker(store, {"target": backend}, "r-1", budget=Budget("r-1", caps), on_pause=tell) as ask:
+        return texts(ask(rollouts(30)))
+
+
+@pytest.mark.parametrize("retry_after", [600.0, 3600.0])
+def test_a_wait_that_does_not_end_before_the_minutes_do_stops_the_run_at_once(store: Store, retry_after: float) -> None:
+    with pytest.raises(CapReached) as stop:
+        ask_all(store, refusing(retry_after), Caps(minutes=0.1))
+    assert str(stop.value).startswith(
+        "the cap of 0.1 minutes (--max-minutes) is over before the end of a wait: asked to "
+    )
+    assert f"asked to wait {retry_after:,.0f} s by 'busy'" in str(stop.value)
+    assert stop.value.higher == f"--max-minutes {retry_after / 60 + 1:g}"
+    assert ask_all(store, Scripted(lambda _: "42", name="busy")) == ["42"] * 30
+
+
+def test_a_wait_that_is_too_long_for_any_run_ends_it_and_says_when_to_come_back(store: Store) -> None:
+    backend = refusing(3600.0)
+    with pytest.raises(
+        Outage, match=r"asked to wait 3,600 s by 'busy'.* go on in 60 minutes, from \d{4}-\d\d-\d\d .* UTC"
+    ):
+        ask_all(store, backend)
+    assert backend.n_calls <= 8
+    assert store.calls.ledger("r-1")[0].n_missing == 0
+    assert ask_all(store, Scripted(lambda _: "42", name="busy")) == ["42"] * 30
+
+
+def test_a_wait_is_told_with_who_asked_for_it(store: Store) -> None:
+    told: list[Pause] = []
+    assert ask_all(store, refusing(1.1, 8), told=told) == ["42"] * 30
+    assert [str(pause) for pause in told] == ["asked to wait 1 s by 'busy'"]
+
+
+@pytest.mark.parametrize("fault", ["auth", "model_not_found", "unsupported"])
+def test_a_backend_that_turns_a_run_down_stops_it_so_that_it_can_go_on(store: Store, fault: str) -> None:
+    with pytest.raises(TurnedDown, match=r"backend 'scripted': 401 no. Nothing that was answered is lost"):
+        ask_all(store, Scripted(lambda _: BackendFault(fault, "401 no")))  # type: ignore[arg-type]
+    assert ask_all(store, Scripted(lambda _: "42")) == ["42"] * 30
