@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skillopt_mcp.backends.base import environment_name
 from skillopt_mcp.judges.scorers import attemptable
+from skillopt_mcp.operations.judging import evidence_of, origins
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
 from skillopt_mcp.splits import stratified
@@ -21,9 +26,31 @@ def chosen_tasks(workspace: Workspace, skill: Skill, config: Config) -> list[Tas
     return [task for task in found if task.id in kept]
 
 
-def target_tasks(workspace: Workspace, skill_id: int) -> list[Task]:
-    """Return the tasks of a skill that its target can get a score for."""
-    return attemptable(workspace.store.tasks.list_tasks(skill_id), environment_name(workspace.backend("target")))
+def target_tasks(workspace: Workspace, skill_id: int, *, retired: bool = False) -> list[Task]:
+    """Return the tasks in use of a skill that its target can get a score for; with `retired`, those that were, too."""
+    tasks = workspace.store.tasks
+    found = tasks.list_tasks(skill_id) if retired else tasks.list_in_use(skill_id)
+    return attemptable(found, environment_name(workspace.backend("target")))
+
+
+def tasks_to_test(
+    workspace: Workspace, candidate: Candidate, tasks: Sequence[Task]
+) -> tuple[list[Task], tuple[Task, ...]]:
+    """Return which of these tasks the promotion test of a candidate may draw, and the held-out ones that it rests on.
+
+    Retired tasks are left out, unless the test was opened before: what it draws is chosen before the evidence is seen.
+    """
+    store, skill_id = workspace.store, candidate.skill_id
+    retired = store.tasks.list_retired(skill_id)
+    in_use = [task for task in tasks if task.id not in retired]
+    by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)} if retired else {}
+    for row in store.decisions.list_confirmations(skill_id, candidate.base_version, candidate.version_id):
+        if retired.keys().isdisjoint(row.tasks) or origins(row.backend)[0] != workspace.backend("target").fingerprint:
+            continue
+        own = tuple(by_id[task_id] for task_id in row.tasks)
+        if row.backend in {evidence_of(workspace.backends_for(held)) for held in (own, held_out(tasks))}:
+            return [*own, *(task for task in in_use if task not in own)], own
+    return in_use, held_out(in_use)
 
 
 def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:

@@ -11,6 +11,7 @@ from skillopt_mcp.errors import BadInput, Busy, NotFound, StoreError, UnsafeStor
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.migrating import schema_version
+from skillopt_mcp.store.pool import make_file
 
 ALONE_MS = 1_000
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -116,7 +117,7 @@ def _set_wal(connection: Connection) -> None:
 
 def _make(path: Path) -> None:
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        make_file(path)
     except FileExistsError:
         raise BadInput(f"'{path}' is there already, and is not overwritten: name another file") from None
     except OSError as error:

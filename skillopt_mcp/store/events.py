@@ -21,10 +21,14 @@ KINDS = {
     "root_added": "skill_root",
     "skill_tracked": "skill",
     "skill_edited": "version",
+    "skill_moved": "skill",
+    "skill_forgotten": "forgotten",
+    "skill_recalled": "forgotten",
     "permission_set": "permission",
     "permission_withdrawn": "permission",
     "tasks_added": "task",
     "tasks_rotated": "rotation",
+    "tasks_retired": "retirement",
     "command_registered": "command",
     "command_removed": "command",
     "run_running": "run",
@@ -47,15 +51,21 @@ KINDS = {
 ROWS = {
     "skill_root": "select path, created_at from skill_root where path = ?",
     "skill": "select id, name, path, created_at from skill where id = ?",
+    "forgotten": "select skill_id, created_at from forgotten where skill_id = ?",
     "version": "select skill_id, id, parent_id, origin, created_at from version where skill_id = ? and id = ?",
     "permission": "select skill_id, granted_by, simulated, created_at from permission where skill_id = ?",
     "task": (
-        "select id, skill_id, name, digest, tags, created_at, coalesce(from_split, split) from"
-        " (select task.*, rotation.from_split from task left join rotation on task_id = task.id)"
+        "select id, skill_id, coalesce(called, name), digest, tags, created_at, coalesce(from_split, split) from"
+        " (select task.*, rotation.from_split, retirement.name as called from task"
+        " left join rotation on rotation.task_id = task.id left join retirement on retirement.task_id = task.id)"
         " where id between ? and ? order by id"
     ),
     "rotation": (
         "select task_id, from_split, to_split, n_looks, created_at from rotation"
+        " where task_id in (select value from json_each(?)) order by task_id"
+    ),
+    "retirement": (
+        "select task_id, name, reason, n_tests, n_looks, created_at from retirement"
         " where task_id in (select value from json_each(?)) order by task_id"
     ),
     "command": "select name, argv, sha256, limits, reads, require_sandbox, created_at from command where name = ?",
@@ -69,8 +79,8 @@ ROWS = {
         " from candidate c left join edit e on e.candidate_id = c.id where c.id = ? order by e.n"
     ),
     "confirmation": (
-        "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, created_at"
-        " from confirmation where id = ?"
+        "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim || coalesce(rule, ''),"
+        " created_at from confirmation where id = ?"
     ),
     "decision": (
         "select id, skill_id, gate, base_version, version_id, scope, verdict, reason, inputs, created_at"

@@ -19,10 +19,14 @@ from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import add_version
 from skillopt_mcp.store.sums import row_sum
-from skillopt_mcp.store.tasks import insert_task, note_added
+from skillopt_mcp.store.tasks import insert_task, name_of, note_added, note_retired, retire_task, retired_name
 
 FINAL = ("accept", "reject")
 _PAGE = 200
+_TASKS = (
+    "select digest, coalesce(retirement.name, task.name), split, task_id is not null from task"
+    " left join retirement on task_id = id where skill_id = ?"
+)
 _TRAJECTORY = (
     "select id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at"
     " from trajectory where skill_id = ? and id > ? order by id limit ?"
@@ -31,7 +35,10 @@ _TRAJECTORY = (
 
 @dataclass(frozen=True, slots=True)
 class NewHistory:
-    """What a history brings, checked: versions (parent, files), tasks, attempts, candidates, and what only tells."""
+    """What a history brings, checked: versions (parent, files), tasks, attempts, candidates, and what only tells.
+
+    Retired tasks come with the reason for that.
+    """
 
     sha256: str
     versions: Sequence[tuple[str | None, SkillFiles]]
@@ -39,6 +46,7 @@ class NewHistory:
     trajectories: Sequence[TrajectoryLine]
     candidates: Sequence[NewCandidate]
     told: Sequence[Told]
+    retired: Sequence[tuple[NewTask, str]] = ()
 
 
 @dataclass(slots=True)
@@ -106,6 +114,7 @@ class Histories:
         taken = Taken()
         with self._pool.write() as connection:
             tasks = _new_tasks(connection, skill_id, new.tasks, taken)
+            retired = _new_retired(connection, skill_id, new.retired, taken)
             trajectories = _new_trajectories(connection, skill_id, new.trajectories, taken)
             told = _new_told(connection, skill_id, new.told, taken)
             if taken.conflicts and not keep_mine:
@@ -116,8 +125,10 @@ class Histories:
                 taken.candidates += insert_candidate(connection, made)
             for task in tasks:
                 insert_task(connection, skill_id, task, task.split or "train")
-            note_added(connection, skill_id, len(tasks))
-            taken.tasks, taken.trajectories, taken.told = len(tasks), len(trajectories), len(told)
+            gone = [_insert_retired(connection, skill_id, task, reason) for task, reason in retired]
+            note_added(connection, skill_id, len(tasks) + len(gone))
+            note_retired(connection, skill_id, gone)
+            taken.tasks, taken.trajectories, taken.told = len(tasks) + len(gone), len(trajectories), len(told)
             if taken.n_new:
                 _insert(connection, (skill_id, new.sha256), trajectories, told)
         return taken
@@ -145,12 +156,13 @@ def _insert(
 
 
 def _new_tasks(connection: Connection, skill_id: int, tasks: Sequence[NewTask], taken: Taken) -> list[NewTask]:
-    rows = connection.execute("select digest, name, split from task where skill_id = ?", [skill_id]).fetchall()
-    splits = {digest: (name, split) for digest, name, split in rows}
-    names = {name for _, name, _ in rows}
+    rows = connection.execute(_TASKS, [skill_id]).fetchall()
+    splits = {digest: (name, split) for digest, name, split, _ in rows}
+    names = {name for _, name, _, is_retired in rows if not is_retired}
+    gone = {digest for digest, _, _, is_retired in rows if is_retired}
     found = []
     for task in tasks:
-        name = task.name or f"task-{task.digest[:8]}"
+        name = name_of(task)
         held = splits.get(task.digest)
         if held is None and name in names:
             taken.conflicts.append(f"task '{name}': another task has that id here")
@@ -158,9 +170,32 @@ def _new_tasks(connection: Connection, skill_id: int, tasks: Sequence[NewTask], 
             found.append(task)
             splits[task.digest] = (name, task.split)
             names.add(name)
+        elif task.digest in gone:
+            taken.conflicts.append(f"task '{held[0]}': it is retired here, in use in the file")
         elif held[1] != task.split:
             taken.conflicts.append(f"task '{held[0]}': its split is {held[1]} here, {task.split} in the file")
     return found
+
+
+def _new_retired(
+    connection: Connection, skill_id: int, retired: Sequence[tuple[NewTask, str]], taken: Taken
+) -> list[tuple[NewTask, str]]:
+    """Return the retired tasks that are not here; what is in use here stays so, for no import decides on that."""
+    here = {digest: is_retired for digest, _, _, is_retired in connection.execute(_TASKS, [skill_id])}
+    found = {}
+    for task, reason in retired:
+        if task.digest not in here:
+            found[task.digest] = (task, reason)
+        elif not here[task.digest]:
+            taken.conflicts.append(f"task '{name_of(task)}': it is in use here, retired in the file")
+    return list(found.values())
+
+
+def _insert_retired(connection: Connection, skill_id: int, task: NewTask, reason: str) -> int:
+    """Store a task that is retired from the first, whose name another may have; return its id."""
+    task_id = insert_task(connection, skill_id, task, task.split or "train", retired_name(task.digest))
+    retire_task(connection, skill_id, task_id, reason, name_of(task))
+    return task_id
 
 
 def _new_trajectories(

@@ -93,10 +93,13 @@ class Pool:
 
 
 def _make_private(path: Path) -> None:
-    """Make the store's folder (0700) and file (0600) when they are not there; SQLite gives its side files the same."""
+    """Make the store's folder (0700) and file (0600) when they are not there; SQLite gives its side files the same.
+
+    Whatever the umask: one that takes rights from the user would leave a store that nobody can open.
+    """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _make_folder(path.parent, 0o700)
+        make_file(path)
     except FileExistsError:
         if path.is_dir():
             raise StoreError(f"'{path}' is a folder: name a file with --store") from None
@@ -104,3 +107,26 @@ def _make_private(path: Path) -> None:
         raise StoreError(
             f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"
         ) from error
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file that its user alone may read and write, whatever the umask. Raises OSError."""
+    made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        os.fchmod(made, 0o600)
+    finally:
+        os.close(made)
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    """Make a folder with exactly this mode when it is not there, and those above it so that the user can pass."""
+    if os.path.isdir(folder):
+        return
+    _make_folder(folder.parent, 0o777)
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return
+    folder.chmod((folder.stat().st_mode & mode) | 0o700)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from skillopt_mcp.errors import NotFound, UnsafeStore
+from skillopt_mcp.errors import NotFound, Refused, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
@@ -16,6 +17,16 @@ from skillopt_mcp.store.sums import row_sum
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
 _COMPRESS_FROM = 1024
+# A decision, a test or a note rests on a candidate or a run.
+_RECORDED = """
+select 'tasks', count(*) from task where skill_id = ?1
+union all select 'attempts', count(*) from trajectory where skill_id = ?1
+union all select 'runs', count(*) from run where skill_id = ?1
+union all select 'candidates', count(*) from candidate where skill_id = ?1
+union all select 'changes of the live file', count(*) from promotion where skill_id = ?1
+union all select 'histories of other stores', count(*) from imported where skill_id = ?1
+union all select 'standing permissions', count(*) from permission where skill_id = ?1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,7 @@ class Permission:
 
 
 class Skills:
-    """Tables skill, skill_root, permission, version, version_file, blob."""
+    """Tables skill, skill_root, permission, forgotten, version, version_file, blob."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -46,6 +57,16 @@ class Skills:
             raise NotFound(f"{len(skills)} tracked skills are named '{name_or_path}': use the path, one of {paths}")
         return skills[0]
 
+    def find_at(self, path: str) -> Skill | None:
+        """Return the tracked skill at a path, or None."""
+        row = self._pool.row(f"{_SKILL} where path = ?", [path])
+        return _skill(row) if row else None
+
+    def find_listed(self, path: str) -> Skill | None:
+        """Return the tracked skill at a path, None where there is none or it is forgotten."""
+        row = self._pool.row(f"{_SKILL} where path = ? and id not in (select skill_id from forgotten)", [path])
+        return _skill(row) if row else None
+
     def find_paths(self, name: str) -> list[str]:
         """Return the paths of the tracked skills of this name, the oldest first."""
         return [str(row[0]) for row in self._pool.rows("select path from skill where name = ? order by id", [name])]
@@ -61,10 +82,16 @@ class Skills:
         """Return every tracked skill, by name."""
         return [_skill(row) for row in self._pool.rows(f"{_SKILL} order by name, path")]
 
-    def track(self, name: str, path: str, files: SkillFiles) -> Skill:
-        """Return the skill at `path`, added if it is new, with `files` stored as its live version."""
+    def track(self, name: str, path: str, files: SkillFiles, begun: int | None = None) -> Skill:
+        """Return the skill at `path`, added if it is new, with `files` stored as its live version.
+
+        `begun` is the id of its newest change when the files were read (0: none). While that one is under way, or where
+        another has begun since, they may be neither old nor new: the skill is returned as it is in the store.
+        """
         with self._pool.write() as connection:
             row = connection.execute(f"{_SKILL} where path = ?", [path]).fetchone()
+            if row and begun is not None and _is_changing(connection, _skill(row).id, begun):
+                return _skill(row)
             if row is None:
                 cursor = connection.execute(
                     "insert into skill(name, path, live_version) values (?, ?, ?)", [name, path, files.digest]
@@ -74,11 +101,53 @@ class Skills:
                 skill_id, parent = _skill(row).id, _skill(row).live_version
                 connection.execute("update skill set live_version = ? where id = ?", [files.digest, skill_id])
             add_version(connection, skill_id, files, parent_id=parent, origin="recorded")
+            _recall(connection, skill_id)
             if row is None:
                 append(connection, "skill_tracked", skill_id, name=name, version=files.digest)
             elif files.digest != parent:
                 append(connection, "skill_edited", skill_id, files.digest, before=parent)
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
+
+    def move(self, skill_id: int, name: str, path: str) -> None:
+        """Let a skill be at another path with all that is known of it; whatever was tracked there takes its old one.
+
+        That one is forgotten. Raises Refused when something was recorded of it.
+        """
+        with self._pool.write() as connection:
+            skill = _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
+            row = connection.execute(f"{_SKILL} where path = ? and id <> ?", [path, skill.id]).fetchone()
+            if row is not None:
+                other = _skill(row)
+                if held := _counted(connection.execute(_RECORDED, [other.id]).fetchall()):
+                    raise Refused(
+                        f"'{path}' is tracked as a skill of its own, with {told(held)}: those cannot be merged into "
+                        f"'{skill.name}' by a move (skillopt-mcp export and import carry a history over)"
+                    )
+                connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
+            connection.execute("update skill set name = ?, path = ? where id = ?", [name, path, skill.id])
+            append(connection, "skill_moved", skill.id, before=skill.path, path=path)
+            _recall(connection, skill.id)
+            if row is not None:
+                connection.execute("update skill set path = ? where id = ?", [skill.path, other.id])
+                append(connection, "skill_moved", other.id, before=path, path=skill.path)
+                _forget(connection, other.id)
+
+    def count_recorded(self, skill_id: int) -> dict[str, int]:
+        """Return how many things of each kind rest on a skill, where there are any."""
+        return _counted(self._pool.rows(_RECORDED, [skill_id]))
+
+    def forget(self, skill_id: int) -> None:
+        """List a skill no more, and take its standing permission back; all that is known of it stays.
+
+        It is listed again once its folder is looked at.
+        """
+        with self._pool.write() as connection:
+            _forget(connection, skill_id)
+            _revoke(connection, skill_id)
+
+    def list_forgotten(self) -> set[int]:
+        """Return the ids of the skills that are not listed."""
+        return {cast(int, row[0]) for row in self._pool.rows("select skill_id from forgotten")}
 
     def get_version(self, skill_id: int, version_id: str) -> Version:
         """Return a version by its id or by an unambiguous beginning of it (8 characters or more)."""
@@ -136,8 +205,7 @@ class Skills:
     def revoke_permission(self, skill_id: int) -> None:
         """Take the standing permission back."""
         with self._pool.write() as connection:
-            if connection.execute("delete from permission where skill_id = ?", [skill_id]).rowcount:
-                append(connection, "permission_withdrawn", skill_id)
+            _revoke(connection, skill_id)
 
     def get_permission(self, skill_id: int) -> Permission | None:
         """Return the standing permission, or None."""
@@ -173,6 +241,43 @@ def add_version(
             [skill_id, files.digest, file.path, digest, int(file.executable)],
         )
     return True
+
+
+def is_granted(connection: Connection, skill_id: int, permission: Permission) -> bool:
+    """Return, within the caller's transaction, whether a standing permission still stands as it was given."""
+    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ?"
+    values = [skill_id, permission.granted_by, int(permission.simulated)]
+    return connection.execute(sql, values).fetchone() is not None
+
+
+def _is_changing(connection: Connection, skill_id: int, begun: int) -> bool:
+    sql = "select id, state from promotion where skill_id = ? order by id desc limit 1"
+    row = connection.execute(sql, [skill_id]).fetchone()
+    return row is not None and (row[0] != begun or row[1] == "pending")
+
+
+def told(recorded: Mapping[str, int]) -> str:
+    """Return in words what rests on a skill."""
+    return ", ".join(f"{n:,} {kind}" for kind, n in recorded.items())
+
+
+def _counted(rows: Sequence[Row]) -> dict[str, int]:
+    return {str(kind): cast(int, n) for kind, n in rows if n}
+
+
+def _forget(connection: Connection, skill_id: int) -> None:
+    if connection.execute("insert into forgotten(skill_id) values (?) on conflict do nothing", [skill_id]).rowcount:
+        append(connection, "skill_forgotten", skill_id)
+
+
+def _recall(connection: Connection, skill_id: int) -> None:
+    if connection.execute("delete from forgotten where skill_id = ?", [skill_id]).rowcount:
+        append(connection, "skill_recalled", skill_id)
+
+
+def _revoke(connection: Connection, skill_id: int) -> None:
+    if connection.execute("delete from permission where skill_id = ?", [skill_id]).rowcount:
+        append(connection, "permission_withdrawn", skill_id)
 
 
 def _skill(row: Row) -> Skill:

@@ -26,6 +26,7 @@ _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not li
 _KEYS = {
     "skill_root": "select path from skill_root where created_at >= ?",
     "skill": "select id from skill where created_at >= ?",
+    "forgotten": "select skill_id from forgotten where created_at >= ?",
     "permission": "select skill_id from permission where created_at >= ?",
     "command": "select name from command where created_at >= ?",
     "run": "select id from run where created_at >= ?",
@@ -37,6 +38,7 @@ _KEYS = {
     "imported": "select id from imported where created_at >= ?",
     "task": "select id from task where created_at >= ?",
     "rotation": "select task_id from rotation where created_at >= ?",
+    "retirement": "select task_id from retirement where created_at >= ?",
 }
 
 
@@ -47,10 +49,13 @@ class Soundness:
         self._pool = pool
 
     def file_problems(self) -> Iterator[str]:
-        """Yield what SQLite finds wrong with the file, its indexes and references, and where the schema is another."""
+        """Yield what SQLite finds wrong with the file and its indexes."""
         for [told] in self._pool.rows("pragma integrity_check"):
             if told != "ok":
                 yield f"SQLite: {told!s}"
+
+    def shape_problems(self) -> Iterator[str]:
+        """Yield the rows that refer to none, and where the schema is another."""
         for table, row_id, parent, _ in self._pool.rows("pragma foreign_key_check"):
             yield f"row {row_id!s} of table {table!s} refers to a row of {parent!s} that is not there"
         for kind, name, *_ in sorted(set(self._pool.rows(_SCHEMA)) ^ _expected_schema(), key=str):
@@ -170,7 +175,7 @@ def _recorded(latest: dict[tuple[str, tuple[Key, ...]], tuple[int, str, str]]) -
     for table, key in latest:
         if table == "task":
             found |= {(table, n) for n in range(int(key[0]), int(key[-1]) + 1)}
-        elif table == "rotation":
+        elif table in ("rotation", "retirement"):
             found |= {(table, n) for n in json.loads(str(key[0]))}
         else:
             found.add((table, key[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -19,7 +19,10 @@ from skillopt_mcp.store.exposures import ASKS, expose_asked
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
-_TASK = "select id, skill_id, name, prompt, judge, split, digest, tags, files from task"
+_TASK = (
+    "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files from task"
+    " left join retirement on task_id = id"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,24 @@ class NewTrajectory:
     known_to: str | None = None
 
 
+class Retirement(NamedTuple):
+    """How a task was taken out of use: the skill had `n_tests` promotion tests, `n_looks` of which had drawn it."""
+
+    name: str
+    split: Split
+    reason: str
+    n_tests: int
+    n_looks: int
+    at: str
+
+
+class _Old(NamedTuple):
+    """A retired task, as far as it matters to the one that takes its place."""
+
+    id: int
+    split: Split
+
+
 class _Counted(NamedTuple):
     """So many trajectories of a skill have ids above `n_seen` and up to `last_id`; none of them is ever removed."""
 
@@ -51,7 +72,7 @@ class _Counted(NamedTuple):
 
 
 class Tasks:
-    """Tables task and trajectory."""
+    """Tables task, retirement and trajectory."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -60,42 +81,66 @@ class Tasks:
     def add_tasks(self, skill_id: int, tasks: Sequence[NewTask], shares: dict[Split, float]) -> list[str]:
         """Store tasks, each in its own split or the one furthest below its share.
 
-        Returns what became of each, in order: "added", "duplicate" (same prompt, judge and files), or "name taken".
+        One that asks what a retired task asked, or has its name, takes the place of that, in its split. Returns what
+        became of each, in order: "added", "duplicate" (same prompt, judge and files), "retired" (the same as one that
+        was), "name taken", or the split of the retired task that asks the same where the task names another.
         """
-        outcomes = []
+        outcomes: list[str] = []
         with self._pool.write() as connection:
             counts = dict.fromkeys(SPLITS, 0)
-            for split, n in connection.execute(
-                "select split, count(*) from task where skill_id = ? group by split", [skill_id]
-            ):
+            for split, n in connection.execute(_N_IN_SPLITS, [skill_id]):
                 counts[split] = n
+            asked, called = _old(connection, skill_id)
             for task in tasks:
-                digest = task.digest
-                split = task.split or assign_split(counts, shares, digest)
-                found = connection.execute(
-                    "select digest = ? from task where skill_id = ? and (digest = ? or name = ?) order by 1 desc",
-                    [digest, skill_id, digest, task.name or f"task-{digest[:8]}"],
-                ).fetchone()
+                name = name_of(task)
+                found = connection.execute(_SAME, [task.digest, skill_id, task.digest, name]).fetchone()
+                same = asked.get(task.prompt.strip(string.whitespace))
                 if found:
-                    outcomes.append("duplicate" if found[0] else "name taken")
-                    continue
-                insert_task(connection, skill_id, task, split)
-                counts[split] += 1
-                outcomes.append("added")
+                    outcomes.append(found[1] if found[0] else "name taken")
+                elif same and task.split not in (None, same.split):
+                    outcomes.append(same.split)
+                else:
+                    place = same or called.get(name)
+                    split = task.split or (place.split if place else assign_split(counts, shares, task.digest))
+                    task_id = insert_task(connection, skill_id, task, split)
+                    if same:
+                        # Who knew the old one knows what this one asks.
+                        connection.execute(_KNOWN_TOO, [task_id, same.id])
+                    counts[split] += 1
+                    outcomes.append("added")
             note_added(connection, skill_id, outcomes.count("added"))
         return outcomes
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
-        """Return the number of tasks per split, zeros included."""
+        """Return the number of tasks in use per split, zeros included."""
         counts = dict.fromkeys(SPLITS, 0)
-        for split, n in self._pool.rows(
-            "select split, count(*) from task where skill_id = ? group by split", [skill_id]
-        ):
+        for split, n in self._pool.rows(_N_IN_SPLITS, [skill_id]):
             counts[cast(Split, split)] = cast(int, n)
         return counts
 
+    def list_in_use(self, skill_id: int) -> list[Task]:
+        """Return the tasks of a skill that were not retired, in the order they were added."""
+        sql = f"{_TASK} where skill_id = ? and retirement.task_id is null order by id"
+        return [_task(row) for row in self._pool.rows(sql, [skill_id])]
+
+    def list_retired(self, skill_id: int) -> dict[int, Retirement]:
+        """Return how tasks of a skill were taken out of use, by task id, in the order in which they were."""
+        rows = self._pool.rows(
+            "select task_id, retirement.name, split, reason, n_tests, n_looks, retirement.created_at from retirement"
+            " join task on id = task_id where skill_id = ? order by retirement.created_at, task_id",
+            [skill_id],
+        )
+        return {cast(int, row[0]): Retirement(*row[1:]) for row in rows}  # type: ignore[arg-type]
+
+    def retire(self, skill_id: int, task_ids: Iterable[int], reason: str) -> list[int]:
+        """Take tasks of a skill out of use, and return which were in use; the names of these are free from then on."""
+        with self._pool.write() as connection:
+            retired = [each for each in task_ids if retire_task(connection, skill_id, each, reason)]
+            note_retired(connection, skill_id, retired)
+        return retired
+
     def list_tasks(self, skill_id: int) -> list[Task]:
-        """Return every task of a skill, in the order they were added."""
+        """Return every task of a skill, retired ones too, in the order they were added."""
         return [_task(row) for row in self._pool.rows(f"{_TASK} where skill_id = ? order by id", [skill_id])]
 
     def get_task(self, task_id: int) -> Task | None:
@@ -104,13 +149,16 @@ class Tasks:
         return _task(row) if row else None
 
     def list_looks(self, skill_id: int) -> dict[int, int]:
-        """Return in how many promotion tests each test task was drawn, by task id; those never drawn are 0."""
-        rows = self._pool.rows(
-            "select id, (select count(distinct confirmation_id) from pair where task_id = task.id) from task"
-            " where skill_id = ? and split = 'test' order by id",
-            [skill_id],
-        )
-        return {cast(int, task_id): cast(int, n) for task_id, n in rows}
+        """Return in how many promotion tests each test task in use was drawn, by task id; those never drawn are 0.
+
+        What a retired task asked counts as drawn for the one in use that asks the same.
+        """
+        return {cast(int, task_id): cast(int, n) for task_id, n in self._pool.rows(_LOOKS, [skill_id])}
+
+    def count_looks(self, task_ids: Iterable[int]) -> dict[int, int]:
+        """Return how many promotion tests have drawn each of these tasks, by task id."""
+        sql = "select count(distinct confirmation_id) from pair where task_id = ?"
+        return {each: cast(int, row[0]) for each in task_ids if (row := self._pool.row(sql, [each]))}
 
     def rotate(self, looks: Mapping[int, int]) -> None:
         """Move test tasks into train, each with the number of promotion tests that had drawn it on record."""
@@ -246,10 +294,11 @@ class Tasks:
         return [cast(int, row[0]) for row in reversed(rows)]
 
     def list_train_draws(self, skill_id: int, version_id: str, n: int) -> list[tuple[int, str]]:
-        """Return the `n` newest scored trials of a version on train tasks as (task id, draw), oldest first."""
+        """Return the `n` newest scored trials of a version on train tasks in use as (task id, draw), oldest first."""
         rows = self._pool.rows(
             "select trial.task_id, trial.draw from trial join task on task.id = trial.task_id where task.skill_id = ?"
             " and task.split = 'train' and trial.version_id = ? and trial.hard is not null"
+            " and task.id not in (select task_id from retirement)"
             " order by trial.id desc limit ?",
             [skill_id, version_id, n],
         )
@@ -265,13 +314,49 @@ class Tasks:
             )
 
 
-def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> None:
-    """Store a task that is not there within the caller's transaction, which `note_added` then records."""
-    connection.execute(
+def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split, name: str | None = None) -> int:
+    """Store a task that is not there within the caller's transaction, which `note_added` then records; return its id.
+
+    `name` is what the row has in the place of the task's own name.
+    """
+    cursor = connection.execute(
         "insert into task(skill_id, name, digest, prompt, judge, split, tags, files) values (?, ?, ?, ?, ?, ?, ?, ?)",
-        [skill_id, task.name or f"task-{task.digest[:8]}", task.digest, task.prompt, spec_json(task.judge), split,
+        [skill_id, name or name_of(task), task.digest, task.prompt, spec_json(task.judge), split,
          json.dumps(task.tags), json.dumps([[f.path, f.content] for f in task.files])],
     )  # fmt: skip
+    return int(cursor.lastrowid or 0)
+
+
+def name_of(task: NewTask) -> str:
+    """Return the name of a task, made from its digest where its author gave none."""
+    return task.name or f"task-{task.digest[:8]}"
+
+
+def retired_name(digest: str) -> str:
+    """Return what the row of a retired task is called: longer than any name that can be given, so that it is free."""
+    return f"retired {digest * 4}"
+
+
+def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str, name: str | None = None) -> bool:
+    """Take a task out of use within the caller's transaction, which `note_retired` then records.
+
+    Returns False when it is not in use. `name` is what it was called where its row was stored under `retired_name`.
+    """
+    cursor = connection.execute(_RETIRE, [name, reason, task_id, skill_id])
+    if cursor.rowcount and name is None:
+        [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
+        connection.execute("update task set name = ? where id = ?", [retired_name(digest), task_id])
+    return bool(cursor.rowcount)
+
+
+def note_retired(connection: Connection, skill_id: int, task_ids: Sequence[int]) -> None:
+    """Record that these tasks were retired within the caller's transaction, how many of each split beside it."""
+    if task_ids:
+        key = json.dumps(sorted(task_ids))
+        counts = connection.execute(
+            "select split, count(*) from task where id in (select value from json_each(?)) group by split", [key]
+        ).fetchall()
+        append(connection, "tasks_retired", key, skill=skill_id, n=len(task_ids), **dict(counts))
 
 
 def note_added(connection: Connection, skill_id: int, n: int) -> None:
@@ -282,6 +367,33 @@ def note_added(connection: Connection, skill_id: int, n: int) -> None:
 
 
 _NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
+_N_IN_SPLITS = (
+    "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
+)
+_SAME = (
+    "select digest = ?, iif(id in (select task_id from retirement), 'retired', 'duplicate') from task"
+    " where skill_id = ? and (digest = ? or name = ?) order by 1 desc"
+)
+_RETIRE = (
+    "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, coalesce(?, name), ?,"
+    " (select count(*) from confirmation where skill_id = task.skill_id),"
+    " (select count(distinct confirmation_id) from pair where task_id = task.id)"
+    " from task where id = ? and skill_id = ? on conflict do nothing"
+)
+_OLD = (
+    "select id, retirement.name, prompt, split from retirement join task on id = task_id where skill_id = ? order by id"
+)
+_KNOWN_TOO = (
+    "insert into exposure(task_id, session) select ?, session from exposure where task_id = ? on conflict do nothing"
+)
+_BLANKS = "char(9, 10, 11, 12, 13, 32)"
+_LOOKS = (
+    f"with old(id, asked) as (select id, trim(prompt, {_BLANKS}) from retirement join task on id = task_id"
+    " where skill_id = ?1)"
+    " select id, (select count(distinct confirmation_id) from pair where task_id = task.id or task_id in"
+    f" (select old.id from old where asked = trim(task.prompt, {_BLANKS})))"
+    " from task where skill_id = ?1 and split = 'test' and id not in (select task_id from retirement) order by id"
+)
 _SUMMED_ROW = (
     "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
     " imported_id from trajectory where id = ? and skill_id = ?"
@@ -293,6 +405,13 @@ _N_NEW = (
     " where skill_id = ?1 and id > (select n_seen from skill where id = ?1) limit ?2)"
 )
 _N_AFTER = "select count(*) from (select 1 from trajectory where skill_id = ? and id > ? limit ?)"
+
+
+def _old(connection: Connection, skill_id: int) -> tuple[dict[str, _Old], dict[str, _Old]]:
+    """Return the retired tasks of a skill by what they ask, and by what they were called."""
+    rows = connection.execute(_OLD, [skill_id]).fetchall()
+    asked = {str(prompt).strip(string.whitespace): _Old(task_id, split) for task_id, _, prompt, split in rows}
+    return asked, {str(name): _Old(task_id, split) for task_id, name, _, split in rows}
 
 
 def _task(row: Row) -> Task:

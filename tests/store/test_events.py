@@ -101,7 +101,7 @@ def test_an_event_is_never_rewritten_or_removed(store: Store, sql: str) -> None:
 def test_every_kind_says_which_rows_it_stands_for(pool: Pool) -> None:
     assert set(KINDS.values()) <= set(ROWS)
     for table, sql in ROWS.items():
-        assert pool.rows(sql, ["[]" if table == "rotation" else 1] * sql.count("?")) == []
+        assert pool.rows(sql, ["[]" if table in ("rotation", "retirement") else 1] * sql.count("?")) == []
 
 
 def test_what_a_person_agreed_to_is_told_given_and_taken_back(store: Store) -> None:

@@ -190,3 +190,16 @@ def test_the_store_lies_where_it_is_said_or_in_the_users_data_folder(tmp_path: P
     assert store_path("here.db", {}) == Path.cwd() / "here.db"
     assert store_path("~/here.db", {}) == Path.home() / "here.db"
     assert store_path("~nobody-of-this-name/here.db", {}) == Path.cwd() / "~nobody-of-this-name/here.db"
+
+
+@pytest.mark.parametrize("umask", [0o777, 0o077, 0o022, 0])
+def test_a_new_store_is_the_users_alone_and_open_to_them_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "above" / "folder" / "store.db"
+    before = os.umask(umask)
+    try:
+        Store(path).close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o777 & ~umask | 0o700

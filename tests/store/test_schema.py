@@ -55,6 +55,7 @@ def test_every_table_is_strict(pool: Pool) -> None:
         ("update task set prompt = 'x'", "a task and its split never change"),
         ("update task set judge = '{}'", "a task and its split never change"),
         ("update task set files = '[1]'", "a task and its split never change"),
+        ("update task set name = 'x'", "a task keeps its name"),
         ("delete from version", "FOREIGN KEY"),
         ("delete from blob", "FOREIGN KEY"),
         (

@@ -50,7 +50,8 @@ def full(store: Store) -> Store:
 
 def problems(store: Store) -> list[str]:
     soundness = store.room(Soundness)
-    return [*soundness.file_problems(), *soundness.row_problems(), *soundness.chain_problems(store.events)]
+    rows = [*soundness.row_problems(), *soundness.chain_problems(store.events)]
+    return [*soundness.file_problems(), *soundness.shape_problems(), *rows]
 
 
 def test_every_column_stands_in_an_index_or_under_a_digest(pool: Pool) -> None:

@@ -6,6 +6,7 @@ import pytest
 from children import SKILL, attempt
 from children import record as record_attempts
 
+from skillopt_mcp.errors import StoreError
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.records.calls import Message, messages_json
 from skillopt_mcp.records.evidence import Trajectory
@@ -15,6 +16,7 @@ from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.exposures import expose_asked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.soundness import Soundness
 from skillopt_mcp.store.tasks import NewTrajectory
 from tests.processes import Spawn, together
 from tests.reads import noted, plans
@@ -62,6 +64,80 @@ def test_tasks_join_the_split_furthest_below_its_share(store: Store, skill: Skil
     add(store, skill, *(NewTask(f"given {n}", JUDGE, split="test") for n in range(3)))
     add(store, skill, *(NewTask(f"free {n}", JUDGE) for n in range(6)))
     assert store.tasks.count_tasks(skill.id) == {"train": 3, "val": 3, "test": 3}
+
+
+def test_a_retired_task_keeps_its_name_though_another_takes_it(store: Store, skill: Skill) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a", "val"), NewTask("two", JUDGE, "b", "test"))
+    old, other = store.tasks.list_tasks(skill.id)
+    assert store.tasks.retire(skill.id, [old.id], "wrong") == [old.id]
+    assert add(store, skill, NewTask("one", JUDGE, "c"), NewTask("uno", JUDGE, "a")) == ["retired", "added"]
+    new = store.tasks.list_in_use(skill.id)[-1]
+    assert (new.name, new.prompt, new.split) == ("a", "uno", "val")
+    assert store.tasks.list_tasks(skill.id) == [old, other, new]
+    assert store.tasks.get_task(old.id) == old
+    assert store.tasks.count_tasks(skill.id) == {"train": 0, "val": 1, "test": 1}
+
+
+def test_a_name_that_was_given_twice_is_retired_twice(store: Store, skill: Skill) -> None:
+    for prompt in ("one", "uno", "eins"):
+        assert add(store, skill, NewTask(prompt, JUDGE, "a", "test")) == ["added"]
+        store.tasks.retire(skill.id, [task.id for task in store.tasks.list_in_use(skill.id)], "")
+    assert [each.name for each in store.tasks.list_retired(skill.id).values()] == ["a"] * 3
+    assert list(store.room(Soundness).chain_problems(store.events)) == []
+
+
+def test_tasks_are_retired_once_and_only_by_their_own_skill(store: Store, skill: Skill) -> None:
+    other = store.skills.track("t", "/t", SKILL)
+    add(store, skill, NewTask("one", JUDGE, "a"), NewTask("two", JUDGE, "b"))
+    first, second = (task.id for task in store.tasks.list_tasks(skill.id))
+    assert store.tasks.retire(other.id, [first], "") == []
+    assert store.tasks.retire(skill.id, [first], "early") == [first]
+    assert store.tasks.retire(skill.id, [first, second], "late") == [second]
+    assert [each.reason for each in store.tasks.list_retired(skill.id).values()] == ["early", "late"]
+
+
+@pytest.mark.parametrize("sql", ["update retirement set reason = 'x'", "delete from retirement"])
+def test_a_retirement_is_never_taken_back(store: Store, skill: Skill, sql: str) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a"))
+    store.tasks.retire(skill.id, [1], "wrong")
+    pool = Pool(store.path)
+    with pytest.raises(StoreError, match="a retirement is never rewritten"), pool.write() as connection:
+        connection.execute(sql)
+    pool.close()
+
+
+def test_a_retirement_that_was_changed_behind_the_program_is_named(store: Store, skill: Skill) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a"), NewTask("two", JUDGE, "b"))
+    store.tasks.retire(skill.id, [1], "wrong")
+    pool = Pool(store.path)
+    with pool.write() as connection:
+        connection.execute("drop trigger retirement_stands")
+        connection.execute("update retirement set n_looks = 7")
+        connection.execute("insert into retirement(task_id, name, reason, n_tests, n_looks) values (2, 'b', '', 0, 0)")
+    pool.close()
+    told = "\n".join(store.room(Soundness).chain_problems(store.events))
+    assert "table retirement: [1] is not what event 3 (tasks_retired) recorded" in told
+    assert "table retirement: 2 has no event" in told
+
+
+def test_learning_passes_over_what_was_rolled_out_on_a_retired_task(store: Store, skill: Skill) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a", "train"), NewTask("two", JUDGE, "b", "train"))
+    pool = Pool(store.path)
+    with pool.write() as connection:
+        for n in (1, 2):
+            connection.execute(
+                "insert into call(key, scope, role, stage, draw, owner) values (?, 'r', 'target', 'rollout', ?, 'o')",
+                [f"{n}".encode(), f"d{n}"],
+            )
+            connection.execute(
+                "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
+                " values ('r', ?, ?, ?, ?, 1, 1.0, '')",
+                [skill.live_version, n, f"d{n}", n],
+            )
+    pool.close()
+    assert store.tasks.list_train_draws(skill.id, skill.live_version, 9) == [(1, "d1"), (2, "d2")]
+    store.tasks.retire(skill.id, [1], "")
+    assert store.tasks.list_train_draws(skill.id, skill.live_version, 9) == [(2, "d2")]
 
 
 def test_a_trajectory_comes_back_as_it_was_recorded(store: Store, skill: Skill) -> None:

@@ -1,0 +1,108 @@
+"""Moving: a skill whose folder was renamed goes on with all that is known of it; one that is gone is hidden."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
+from skillopt_mcp.folders import read_skill, skill_folder, skill_name
+from skillopt_mcp.operations.recovery import lock_name
+from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.workspace import Workspace, is_gone, main_path
+from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.skills import told
+
+
+class Moved(Result):
+    """A skill that is at another path now; `edited` tells that its files are not those that were seen last."""
+
+    skill: str
+    path: str
+    before: str
+    version: str
+    edited: bool
+
+
+class Forgotten(Result):
+    """A skill that is listed no more; `kept` says what the store goes on holding of it."""
+
+    skill: str
+    path: str
+    kept: str
+
+
+def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
+    """Let a tracked skill be at another folder from now on, which is there already, with all that is known of it.
+
+    Raises NotFound, BadSkill, BadInput where nothing moves, Refused when the old folder still holds a skill or the new
+    one is tracked with something recorded of it, and Busy while another process changes its files.
+    """
+    skill = _tracked(workspace, old)
+    place = _place(skill, new)
+    if str(place) == skill.path:
+        raise BadInput(f"'{skill.path}' is where the skill is already: name the folder that it was moved to")
+    files = read_skill(place)
+    if _main_file(skill.path) != _main_file(str(place)):
+        raise BadInput(f"'{place}' is another kind of document than '{skill.path}': its versions would not fit there")
+    if os.path.realpath(skill.path) != str(place) and not is_gone(skill.path):
+        raise Refused(f"'{skill.path}' still holds a skill, or cannot be looked at: move that folder first")
+    lock = lock_run(workspace.store.locks_path, lock_name(skill.id))
+    if lock is None:
+        raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
+    try:
+        workspace.store.skills.move(skill.id, skill_name(place), str(place))
+    finally:
+        lock.release()
+        workspace.forget(skill)
+    moved = workspace.again(workspace.store.skills.get_skill(skill.id))
+    edited = files.digest != skill.live_version
+    told_of_edit = f" Its files are not those seen last ({short(skill.live_version)}): that is an edit of yours now."
+    return Moved(
+        skill=moved.name, path=moved.path, before=skill.path, version=short(moved.live_version), edited=edited,
+        next_step=f"Tasks, attempts and history went with it.{told_of_edit if edited else ''} Look at it with: "
+        f"skillopt-mcp show {shlex.quote(moved.name)}",
+    )  # fmt: skip
+
+
+def forget_skill(workspace: Workspace, name: str) -> Forgotten:
+    """List a skill no more whose folder is gone, or of which nothing was recorded; the store keeps what it has.
+
+    Raises NotFound, and Refused for a skill that is there and has something recorded.
+    """
+    skill = _tracked(workspace, name)
+    held = told(workspace.store.skills.count_recorded(skill.id))
+    if held and not is_gone(skill.path):
+        raise Refused(
+            f"'{skill.path}' is there, and the store holds {held} of it: only a skill whose folder is gone, or of "
+            "which nothing was recorded, is forgotten"
+        )
+    workspace.store.skills.forget(skill.id)
+    workspace.forget(skill)
+    back = f"skillopt-mcp skills move {shlex.quote(skill.path)} NEW-PATH" if held else "use its folder again"
+    return Forgotten(
+        skill=skill.name, path=skill.path, kept=held,
+        next_step=f"Nothing was deleted; to have it back: {back}.",
+    )  # fmt: skip
+
+
+def _tracked(workspace: Workspace, name: str) -> Skill:
+    found = workspace.find(name)
+    if found is None:
+        raise NotFound(f"no skill {quoted(name)} is tracked: see 'skillopt-mcp skills'")
+    return found
+
+
+def _main_file(path: str) -> str:
+    return os.path.basename(main_path(path))
+
+
+def _place(skill: Skill, new: str) -> Path:
+    """Return the folder that is meant: a path, or the new name of a folder that stayed where it was."""
+    beside = Path(skill.path).parent / new
+    if Path(new).name == new and os.path.isfile(main_path(str(beside))):
+        return skill_folder(beside)
+    return skill_folder(Path(os.path.expanduser(new)))

@@ -1,0 +1,218 @@
+"""Moving: a renamed skill keeps what was recorded of it, and one whose folder is gone can be read and hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from workshop import Place
+
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.history import diff_versions, history
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.listing_runs import list_runs
+from skillopt_mcp.operations.moving import forget_skill, move_skill
+from skillopt_mcp.operations.permitting import permit
+from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.recovery import lock_name
+from skillopt_mcp.operations.results import SkillRow
+from skillopt_mcp.operations.transferring import export_history
+from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.workspace import Workspace
+
+
+def renamed(place: Place) -> Path:
+    return place.skill.rename(place.root / "bookkeeper")
+
+
+def rows(workspace: Workspace) -> dict[str, SkillRow]:
+    return {row.name: row for row in list_skills(workspace).skills}
+
+
+def assert_sound(place: Place) -> None:
+    assert verify_store(place.store_path).problems == []
+
+
+def test_a_skill_whose_folder_is_gone_keeps_its_counts_and_says_what_to_do(place: Place, workspace: Workspace) -> None:
+    record_trajectory(workspace, "ledger-clerk", Recording(task="sum", hard=False, answer="no"))
+    before = rows(workspace)["ledger-clerk"]
+    renamed(place)
+    row = rows(workspace)["ledger-clerk"]
+    assert row.model_copy(update={"next_step": ""}) == before.model_copy(update={"next_step": ""})
+    assert (row.splits.val, row.n_trajectories) == (30, 1)
+    assert row.next_step.startswith(f'its folder is gone: "{place.skill}" does not exist any more; if it was renamed')
+    assert f"skillopt-mcp skills move {place.skill} NEW-PATH" in row.next_step
+    with pytest.raises(BadSkill, match="skills move"):
+        workspace.skill("ledger-clerk")
+
+
+def test_a_folder_that_cannot_be_read_is_told_from_one_that_is_gone(place: Place, workspace: Workspace) -> None:
+    place.main.write_bytes(b"\0")
+    row = rows(workspace)["ledger-clerk"]
+    assert (row.splits.val, row.next_step.partition(":")[0]) == (30, "its folder cannot be read")
+
+
+def test_what_the_store_holds_is_read_without_the_folder(place: Place, workspace: Workspace) -> None:
+    first = workspace.skill("ledger-clerk").live_version
+    promote_skill(workspace, place.accepted(workspace), Consent.PERSON_SIMULATED)
+    text = place.main.read_text()
+    live = workspace.skill("ledger-clerk").live_version
+    renamed(place)
+    for name in ("ledger-clerk", str(place.skill), str(place.main)):
+        assert [row.version for row in history(workspace, name).rows] == [live[:12]]
+        assert text in inspect(workspace, f"{name}@{live}").text
+    assert "its folder is gone" in history(workspace, "ledger-clerk").next_step
+    assert "its folder is gone" in inspect(workspace, "ledger-clerk").text
+    assert diff_versions(workspace, "ledger-clerk", first, live).startswith("--- a/ledger-clerk/SKILL.md")
+    assert list_runs(workspace, "ledger-clerk").runs == []
+    assert export_history(workspace, "ledger-clerk", place.folder / "x.history").n_lines > 90
+    with pytest.raises(BadSkill, match="skills move"):
+        rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+
+
+def test_a_moved_skill_goes_on_with_its_id_tasks_and_history(place: Place, workspace: Workspace) -> None:
+    before = place.main.read_bytes()
+    promote_skill(workspace, place.accepted(workspace), Consent.PERSON_SIMULATED)
+    skill = workspace.skill("ledger-clerk")
+    new = renamed(place)
+    moved = move_skill(workspace, "ledger-clerk", "bookkeeper")
+    assert (moved.skill, moved.path, moved.before, moved.edited) == ("bookkeeper", str(new), str(place.skill), False)
+    assert (workspace.skill("bookkeeper").id, rows(workspace).keys()) == (skill.id, {"bookkeeper"})
+    assert rows(workspace)["bookkeeper"].splits.test == 30
+    assert rollback_skill(workspace, "bookkeeper", None, Consent.PERSON).status == "rolled_back"
+    assert (new / "SKILL.md").read_bytes() == before
+    assert_sound(place)
+    new.rename(place.skill)
+    assert move_skill(workspace, str(new), str(place.skill)).skill == "ledger-clerk"
+    assert_sound(place)
+
+
+def test_an_edit_on_the_way_is_a_version_of_the_skill(place: Place, workspace: Workspace) -> None:
+    old = workspace.skill("ledger-clerk").live_version
+    (renamed(place) / "SKILL.md").write_text("# Mine\n")
+    moved = move_skill(workspace, "ledger-clerk", "bookkeeper")
+    skill = workspace.skill("bookkeeper")
+    assert moved.edited
+    assert workspace.store.skills.get_version(skill.id, skill.live_version).parent_id == old
+    assert "an edit of yours" in moved.next_step
+    assert_sound(place)
+
+
+def test_a_new_folder_that_was_only_looked_at_gives_way(place: Place, workspace: Workspace) -> None:
+    skill, new = workspace.skill("ledger-clerk"), renamed(place)
+    other = workspace.skill(str(new))
+    assert rows(workspace).keys() == {"ledger-clerk", "bookkeeper"}
+    move_skill(workspace, "ledger-clerk", str(new))
+    assert (workspace.skill("bookkeeper").id, rows(workspace).keys()) == (skill.id, {"bookkeeper"})
+    assert workspace.store.skills.get_skill(other.id).path == str(place.skill)
+    assert_sound(place)
+
+
+def test_a_process_that_goes_on_sees_what_another_moved_or_hid(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt_mcp.operations.workspace.TICK_NS", -(10**12))  # what was looked at is old at once
+    skill, new = workspace.skill("ledger-clerk"), renamed(place)
+    assert workspace.skill(str(new)).id != skill.id
+    move_skill(place.open(), "ledger-clerk", str(new))
+    assert workspace.skill(str(new)).id == skill.id
+    twin = place.root / "twin"
+    twin.mkdir()
+    (twin / "SKILL.md").write_text("# Twin\n")
+    workspace.skill("twin")
+    forget_skill(place.open(), "twin")
+    assert workspace.skill("twin").path == str(twin)
+    assert rows(workspace)["twin"].tracked
+
+
+def test_a_new_folder_with_something_recorded_is_not_merged(place: Place, workspace: Workspace) -> None:
+    new = renamed(place)
+    record_trajectory(workspace, str(new), Recording(task="sum", hard=False, answer="no"))
+    with pytest.raises(Refused, match=r"skill of its own, with 1 attempts"):
+        move_skill(workspace, "ledger-clerk", str(new))
+    assert workspace.store.skills.list_forgotten() == set()
+    assert rows(workspace)["ledger-clerk"].splits.train == 30
+    assert_sound(place)
+
+
+def test_a_skill_that_is_where_it_was_is_not_moved_away(place: Place, workspace: Workspace) -> None:
+    twin = place.root / "twin"
+    twin.mkdir()
+    (twin / "SKILL.md").write_bytes(place.main.read_bytes())
+    with pytest.raises(Refused, match="still holds a skill"):
+        move_skill(workspace, "ledger-clerk", str(twin))
+    with pytest.raises(BadInput, match="where the skill is already"):
+        move_skill(workspace, "ledger-clerk", str(place.skill))
+    with pytest.raises(BadSkill):
+        move_skill(workspace, "ledger-clerk", str(place.root / "nowhere"))
+    with pytest.raises(NotFound, match="tracked"):
+        move_skill(workspace, "nobody", str(twin))
+    assert workspace.skill("ledger-clerk").path == str(place.skill)
+
+
+def test_a_folder_that_became_a_link_to_the_new_one_is_moved(place: Place, workspace: Workspace) -> None:
+    skill, new = workspace.skill("ledger-clerk"), renamed(place)
+    place.skill.symlink_to(new)
+    move_skill(workspace, str(place.skill), str(new))
+    assert workspace.skill("bookkeeper").id == skill.id
+
+
+def test_a_memory_file_does_not_become_a_skill(place: Place, workspace: Workspace) -> None:
+    memory = place.folder / "CLAUDE.md"
+    memory.write_text("# Memory\n")
+    workspace.skill(str(memory))
+    memory.unlink()
+    with pytest.raises(BadInput, match="another kind of document"):
+        move_skill(workspace, str(memory), str(place.skill))
+    assert "its file is gone" in rows(workspace)[f"{place.folder.name}:CLAUDE.md"].next_step
+
+
+def test_a_skill_whose_files_are_being_changed_is_busy(place: Place, workspace: Workspace) -> None:
+    skill = workspace.skill("ledger-clerk")
+    renamed(place)
+    lock = lock_run(workspace.store.locks_path, lock_name(skill.id))
+    assert lock
+    with pytest.raises(Busy):
+        move_skill(workspace, "ledger-clerk", "bookkeeper")
+    lock.release()
+
+
+def test_a_forgotten_skill_is_hidden_and_loses_its_permission_and_nothing_else(
+    place: Place, workspace: Workspace
+) -> None:
+    permit(workspace, "ledger-clerk", simulated=True)
+    skill = workspace.skill("ledger-clerk")
+    with pytest.raises(Refused, match="is there, and the store holds 90 tasks"):
+        forget_skill(workspace, "ledger-clerk")
+    new = renamed(place)
+    done = forget_skill(workspace, "ledger-clerk")
+    assert done.kept == "90 tasks, 1 standing permissions"
+    assert forget_skill(workspace, "ledger-clerk").kept == "90 tasks"
+    assert [row.name for row in list_skills(workspace).skills if row.tracked] == []
+    assert workspace.store.skills.get_permission(skill.id) is None
+    assert workspace.kept("ledger-clerk").id == skill.id
+    assert_sound(place)
+    new.rename(place.skill)
+    assert workspace.skill("ledger-clerk").id == skill.id
+    assert rows(workspace)["ledger-clerk"].splits.train == 30
+    assert_sound(place)
+
+
+def test_a_forgotten_skill_comes_back_by_a_move(place: Place, workspace: Workspace) -> None:
+    renamed(place)
+    forget_skill(workspace, str(place.skill))
+    move_skill(workspace, str(place.skill), "bookkeeper")
+    assert rows(workspace)["bookkeeper"].splits.train == 30
+    assert_sound(place)
+
+
+def test_a_skill_with_nothing_recorded_is_forgotten_though_it_is_there(place: Place) -> None:
+    workspace = place.open()
+    workspace.skill("ledger-clerk")
+    assert forget_skill(workspace, "ledger-clerk").kept == ""
+    assert not rows(workspace)["ledger-clerk"].tracked
+    assert_sound(place)
