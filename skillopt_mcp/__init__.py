@@ -1,6 +1,8 @@
 """skillopt-mcp: train the skill files of coding agents.
 
-The Python API is `train`, its `Config`, and what an environment is made of; importing the package loads none of it.
+The Python API is `train`, its `Config` and `Caps`, what an environment is made of (`Environment`, `NewTask`, `Rolled`),
+and what a backend is made of (`Backend`, `Call`, `Reply`); `dir(skillopt_mcp)` lists it, and `help` of each name tells
+how it is used. Importing the package loads none of it.
 """
 
 from importlib import import_module
@@ -10,6 +12,7 @@ _PUBLIC = {
     "train": "operations.training",
     "Trained": "operations.training",
     "Config": "optimizer.config",
+    "Caps": "records.budgets",
     "Progress": "optimizer.progress",
     "Environment": "environments.base",
     "Rolled": "environments.base",
@@ -18,6 +21,12 @@ _PUBLIC = {
     "NewTask": "records.tasks",
     "Task": "records.tasks",
     "SkillFiles": "records.skills",
+    "Backend": "backends.base",
+    "BackendFault": "backends.base",
+    "Call": "records.calls",
+    "Rollout": "records.calls",
+    "Question": "records.calls",
+    "Reply": "records.calls",
     "Message": "records.calls",
     "Usage": "records.calls",
     "parse_judge": "judges.specs",

@@ -303,17 +303,39 @@ def test_a_reader_sees_each_file_whole_old_or_new(folder: Path) -> None:
 
 
 def test_a_sweep_takes_only_what_a_killed_process_left(folder: Path, tmp_path: Path) -> None:
-    for n, content in enumerate((b"", b"ne", b"new\n", b"old a\n")):
-        (folder / f"{TEMPORARY}{n}").write_bytes(content)
-    (folder / "references" / f"{TEMPORARY}9").write_bytes(b"new a\n")
-    (folder / f"{TEMPORARY}edit").write_bytes(b"saved by a person in that very moment")
+    for content in (b"", b"ne", b"new\n", b"old a\n"):
+        (folder / livefiles._beside(folder, "SKILL.md")).write_bytes(content)
+    (folder / "references" / livefiles._beside(folder, "references/a.md")).write_bytes(b"new a\n")
+    edit = livefiles._beside(folder, "SKILL.md")
+    (folder / edit).write_bytes(b"saved by a person in that very moment")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / f"{TEMPORARY}1").write_bytes(b"")
+    away = elsewhere / livefiles._beside(folder, "references/deep/b.md")
+    away.write_bytes(b"")
     (folder / "references/deep").symlink_to(elsewhere)
     sweep(folder, (OLD, NEW))
-    assert [stray.name for stray in strays(folder)] == [f"{TEMPORARY}edit"]
-    assert (elsewhere / f"{TEMPORARY}1").exists()
+    assert [stray.name for stray in strays(folder)] == [edit]
+    assert away.exists()
+
+
+def test_a_sweep_leaves_what_is_being_written_for_another_skill_in_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory(name: str, content: bytes) -> SkillFiles:
+        return SkillFiles((SkillFile(name, content),))
+
+    old, new = memory("CLAUDE.md", b"# C\n"), memory("CLAUDE.md", b"# C, new\n")
+    put(tmp_path, old)
+    write_all = livefiles._write_all
+
+    def swept(descriptor: int, content: bytes) -> None:
+        sweep(tmp_path, (memory("AGENTS.md", b"# A\n"), memory("AGENTS.md", b"# C, new\n")))
+        write_all(descriptor, content)
+        sweep(tmp_path, (memory("AGENTS.md", b"# A\n"), memory("AGENTS.md", b"# C, new\n")))
+
+    monkeypatch.setattr(livefiles, "_write_all", swept)
+    replace_files(tmp_path, old, new)
+    assert (tmp_path / "CLAUDE.md").read_bytes() == b"# C, new\n"
 
 
 def test_no_descriptor_stays_open(folder: Path) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 PROGRAM = "skillopt-mcp"
-SIMULATED = "simulated:honest"
+TARGET, OPTIMIZER = "claude-code:haiku", "claude-code:sonnet"
+"""Whom examples name: real models, for a simulation solves no tasks but its own."""
 ALONE = frozenset({""})
 """The one action of a command that has no actions."""
 
@@ -40,8 +41,8 @@ def common(parser: argparse.ArgumentParser) -> None:
 def backends(parser: argparse.ArgumentParser, *roles: str) -> None:
     """Declare who answers for each of these roles."""
     does = {
-        "target": f"does the tasks, for instance {SIMULATED}",
-        "optimizer": f"writes the edits, for instance {SIMULATED}",
+        "target": f"does the tasks, for instance {TARGET}",
+        "optimizer": f"writes the edits, for instance {OPTIMIZER}",
         "judge": "judges by rubrics, where tasks have such",
     }
     for role in roles:

@@ -11,11 +11,17 @@ HOSTS = ("claude-code", "claude-desktop", "codex", "cursor", "vscode")
 
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="c-... | t-... | r-... | trajectory:N | SKILL | SKILL@VERSION")
-    parser.add_argument("--out", metavar="DIR", help="write a run as files: best_skill.md, versions, history, steps")
+    parser.add_argument(
+        "--out", metavar="DIR", help="write a run (best_skill.md, versions, history, steps) or a version as files"
+    )
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("skill", metavar="SKILL")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+",
+        help="a skill's folder, a folder of skills, a memory file, or the name of a known skill",
+    )  # fmt: skip
+    parser.add_argument("--strict", action="store_true", help="advice counts, too: exit with 1 for it")
 
 
 def _rebase(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +60,9 @@ def _approve(parser: argparse.ArgumentParser) -> None:
 def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skill", metavar="SKILL")
     parser.add_argument("version", metavar="VERSION", nargs="?", help="a version (else the one before the last change)")
+    parser.add_argument(
+        "--over-edit", action="store_true", help="go back though somebody has edited the files since; the edit is kept"
+    )
     yes(parser)
 
 
@@ -129,7 +138,7 @@ KEEPING: dict[str, Command] = {
         "let an agent promote one candidate, after a look at it", "approve c-0123456789ab", _approve, needs_store=ALONE
     ),
     "rollback": Command("restore an earlier version of a skill", "rollback my-skill", _rollback, needs_store=ALONE),
-    "check": Command("check a skill by the Agent Skills specification", "check my-skill", _check),
+    "check": Command("check skills by the Agent Skills specification", "check .claude/skills", _check),
     "rebase": Command(
         "make a candidate again on top of an edit that somebody made meanwhile",
         "rebase c-0123456789ab",

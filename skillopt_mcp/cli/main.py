@@ -6,21 +6,39 @@ Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 130 interrupted.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from keyword import iskeyword
 
-from skillopt_mcp.cli.parsing import COMMANDS, needs_store, parse
+from skillopt_mcp.cli.parsing import COMMANDS, WrongUsage, needs_store, parse
+from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import SkillOptError
 
-EXPECTED, INTERRUPTED = 1, 130
+EXPECTED, USAGE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code of one command. Raises SystemExit (2, or 0 after --help) as argparse does."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    open_streams()
+    try:
+        return _run(arguments)
+    except BrokenPipeError:
+        # Whoever read us has gone.
+        drop_output()
+        return EXPECTED
+    except Unwritable as error:
+        drop_output()
+        return _failed(str(error), as_json=False)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Return the exit code of one command, whose errors are told here."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = "--json" in own
     try:
         command, values = parse(arguments)
         # Only the command that was asked for is imported: `serve` must start in a moment.
@@ -28,18 +46,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = module.Options(**values)
         if needs_store(command, values):
             options.require_store()
-        code = int(module.run(options))
-        sys.stdout.flush()
+        return int(module.run(options))
+    except WrongUsage as wrong:
+        _tell_json(str(wrong), as_json=as_json)
+        raise SystemExit(USAGE) from None
     except SkillOptError as error:
-        return _failed(str(error), as_json="--json" in arguments)
+        return _failed(str(error), as_json=as_json)
+    except UnicodeEncodeError as error:
+        if error.encoding.startswith("utf"):
+            raise
+        said = f"{quoted(error.object)} cannot be spelled in this locale ({error.encoding})"
+        return _failed(f"{said}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1", as_json=as_json)
     except KeyboardInterrupt:
-        _failed("interrupted", as_json="--json" in arguments)
+        _failed("interrupted", as_json=as_json)
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has gone; without this, Python complains about it once more while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return EXPECTED
-    return code
+    finally:
+        with output():
+            sys.stdout.flush()
 
 
 def commands() -> dict[str, str]:
@@ -55,7 +78,13 @@ def module_name(command: str) -> str:
 def _failed(message: str, *, as_json: bool) -> int:
     """Tell an expected failure in one line, and in JSON as well where that was asked for."""
     line = " ".join(message.splitlines())
-    sys.stderr.write(f"error: {line}\n")
-    if as_json:
-        sys.stdout.write(json.dumps({"error": line}) + "\n")
+    with suppress(OSError):
+        sys.stderr.write(f"error: {line}\n")
+    _tell_json(line, as_json=as_json)
     return EXPECTED
+
+
+def _tell_json(line: str, *, as_json: bool) -> None:
+    if as_json:
+        with output():
+            sys.stdout.write(json.dumps({"error": line}) + "\n")

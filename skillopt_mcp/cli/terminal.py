@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from skillopt_mcp.cli.streams import output
+from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.characters import escaped
 from skillopt_mcp.errors import Refused
 
@@ -74,7 +75,8 @@ def require_person(command: str) -> None:
 def emit(value: BaseModel | Mapping[str, object]) -> None:
     """Print one JSON object."""
     shown = value.model_dump(mode="json") if isinstance(value, BaseModel) else dict(value)
-    sys.stdout.write(json.dumps(shown, ensure_ascii=True) + "\n")
+    with output():
+        sys.stdout.write(json.dumps(shown, ensure_ascii=True) + "\n")
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -84,12 +86,15 @@ def say(text: str = "", style: str = "") -> None:
 
 def say_command(command: str) -> None:
     """Print a command to try, on one line however long, so that it can be copied."""
-    stdout().print(Text(f"  {escaped(command)}", style="cyan"), soft_wrap=True)
+    with output():
+        stdout().print(Text(f"  {escaped(command)}", style="cyan"), soft_wrap=True)
 
 
 def say_raw(text: str) -> None:
-    """Print text as it is, for a file or another program."""
-    sys.stdout.write(text)
+    """Print text as it is and in UTF-8, for a file or another program, whatever the terminal can spell."""
+    with output():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
 
 
 def note(text: str) -> None:
@@ -99,7 +104,8 @@ def note(text: str) -> None:
 
 def _print(console: Console, text: str, style: str = "") -> None:
     # On a terminal lines break between words; what is piped keeps its lines.
-    console.print(Text(escaped(text), style=style), soft_wrap=not console.is_terminal)
+    with output():
+        console.print(Text(escaped(text), style=style), soft_wrap=not console.is_terminal)
 
 
 def say_diff(diff: str) -> None:
@@ -107,20 +113,22 @@ def say_diff(diff: str) -> None:
     console = stdout()
     for line in diff.splitlines():
         style = next((style for mark, style in _DIFF_STYLES if line.startswith(mark)), "")
-        console.print(Text(escaped(line), style=style), soft_wrap=True)
+        with output():
+            console.print(Text(escaped(line), style=style), soft_wrap=True)
 
 
-def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; the last column is cut where the terminal ends."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for n, column in enumerate(columns, 1):
-        table.add_column(column, no_wrap=n == len(columns), overflow="ellipsis" if n == len(columns) else "fold")
-    for row in rows:
-        table.add_row(*(Text(escaped(cell)) for cell in row))
+def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], n_long: int = 1) -> None:
+    """Print a table; the last `n_long` columns are cut where the terminal ends, and where it is narrow all are records.
+
+    What stands in the other columns, an id above all, is never cut nor broken over lines.
+    """
     console = stdout()
-    with console.capture() as captured:
-        console.print(table)
-    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+    head, lines = laid_out(columns, [[escaped(cell) for cell in row] for row in rows], console.width, n_long)
+    with output():
+        if head:
+            console.print(Text(head, style="bold"), soft_wrap=True)
+        for line in lines:
+            console.print(Text(line), soft_wrap=True)
 
 
 def spoken(text: str) -> str:

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 import argparse
 
-from skillopt_mcp.cli.declaring import ALONE, PROGRAM, SIMULATED, Command, backends, by_batch, caps, common, slots, yes
+from skillopt_mcp.cli.declaring import (
+    ALONE,
+    OPTIMIZER,
+    PROGRAM,
+    TARGET,
+    Command,
+    backends,
+    by_batch,
+    caps,
+    common,
+    slots,
+    yes,
+)
+
+_REPLAY_CODES = """exit codes:
+  0    the run has finished, whatever its verdict
+  1    it stopped at a cap or in an outage (--resume goes on), was not agreed to, or cannot be run
+  2    wrong usage
+  130  interrupted (--resume goes on)"""
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +78,10 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--document", choices=("skill", "memory", "both"), default="both", help="what to train of them (both, in turn)"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the newest unfinished run of the skill")
+    parser.add_argument(
+        "--resume", action="store_true",
+        help="go on with the newest unfinished run of the skill, under its caps but for those that are given anew",
+    )  # fmt: skip
     parser.add_argument(
         "--abandon", action="store_true", help="cancel what that run has at a vendor's batch API, and ask nothing more"
     )
@@ -69,6 +90,7 @@ def _replay(parser: argparse.ArgumentParser) -> None:
         help="run nothing: say what this gate would have made of the newest run (or of run r-... as SKILL)",
     )  # fmt: skip
     yes(parser)
+    parser.epilog = f"{parser.epilog}\n\n{_REPLAY_CODES}"
 
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +159,12 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
     revoke = actions.add_parser("revoke", help="take that permission back")
     revoke.add_argument("name", metavar="SKILL")
-    for action in (root, permit, revoke):
+    move = actions.add_parser("move", help="say that a skill's folder was renamed or moved: its history goes with it")
+    move.add_argument("name", metavar="OLD", help="the skill's name, or the path where it was")
+    move.add_argument("to", metavar="NEW", help="the path where it is now, or its folder's new name")
+    forget = actions.add_parser("forget", help="list a skill no more whose folder is gone; nothing is deleted")
+    forget.add_argument("name", metavar="SKILL")
+    for action in (root, permit, revoke, move, forget):
         common(action)
 
 
@@ -149,14 +176,19 @@ def _tasks(parser: argparse.ArgumentParser) -> None:
             "add",
             ("import",),
             "add tasks, or questions with answers, from a file",
-            "JSON list, JSON lines or CSV of {prompt, judge, ...} or {question, answers, ...}",
+            "JSON list, JSON lines or CSV of {prompt, judge, ...} or {question, answers, ...}; - reads standard input",
         ),
         ("export", (), "write the tasks as JSON lines", "where to write (else the terminal)"),
         ("rotate", (), "move test tasks that many promotion tests have drawn into train", None),
         ("check", (), "say what is wrong with stored tasks, or with a file before it is added", "a file of tasks"),
+        ("retire", (), "take tasks with a wrong answer key out of use; corrected ones may have their ids", None),
     ):
         action = actions.add_parser(name, aliases=aliases, help=text)
         action.add_argument("skill", metavar="SKILL")
+        if name == "list":
+            action.add_argument("--all", dest="retired", action="store_true", help="retired ones, too")
+        if name == "retire":
+            _retire(action)
         if file:
             action.add_argument("file", metavar="FILE", nargs=None if name == "add" else "?", help=file)
         if name == "rotate":
@@ -171,6 +203,17 @@ def _tasks(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--ratio", metavar="A:B:C", help="shares of train, val and test (2:1:7)")
             action.add_argument("--seed", type=int, metavar="N", help="seed of the draw (42)")
         common(action)
+
+
+def _retire(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Take tasks out of use that are wrong. Nothing that begins later draws them; what is under way keeps them, and "
+        "no verdict changes. Retiring what a candidate has failed would cheat its promotion test: so this is for a "
+        "person at a terminal alone, it cannot be taken back, and history and every later verdict tell of it."
+    )
+    parser.add_argument("ids", metavar="ID", nargs="+", help="the id of a task, as 'tasks list' shows it")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="what is wrong with them, for the record")
+    yes(parser)
 
 
 def _judges(parser: argparse.ArgumentParser) -> None:
@@ -196,15 +239,18 @@ def _judges(parser: argparse.ArgumentParser) -> None:
 
 TRAINING: dict[str, Command] = {
     "demo": Command("train a skill in a simulated world, in a second", "demo --seed 7", _demo),
-    "serve": Command("serve MCP over stdin and stdout, for an agent's host", f"serve --target {SIMULATED}", _serve),
+    "serve": Command("serve MCP over stdin and stdout, for an agent's host", f"serve --target {TARGET}", _serve),
     "skills": Command(
-        "list the skills, and say which may be written", "skills add-root ~/work/skills", _skills, needs_store=ALONE
+        "list the skills, and say where they are and which may be written",
+        "skills add-root ~/work/skills",
+        _skills,
+        needs_store=frozenset({"", "move", "forget"}),
     ),
     "tasks": Command(
         "list, add, export or check the tasks of a skill",
         "tasks add my-skill tasks.jsonl",
         _tasks,
-        needs_store=frozenset({"list", "export", "rotate", "check"}),
+        needs_store=frozenset({"list", "export", "rotate", "retire"}),
     ),
     "judges": Command(
         "list and register the programs that may judge answers",
@@ -215,30 +261,30 @@ TRAINING: dict[str, Command] = {
     ),
     "replay": Command(
         "train a skill offline on its stored tasks",
-        f"replay my-skill --target {SIMULATED} --optimizer {SIMULATED}",
+        f"replay my-skill --target {TARGET} --optimizer {OPTIMIZER}",
         _replay,
     ),
     "evaluate": Command(
         "test a candidate against the live version on held-out tasks",
-        f"evaluate c-0123456789ab --target {SIMULATED}",
+        f"evaluate c-0123456789ab --target {TARGET}",
         _evaluate,
         needs_store=ALONE,
     ),
     "calibrate": Command(
         "measure what a promotion test of a skill can find, before paying for one",
-        f"calibrate my-skill --target {SIMULATED}",
+        f"calibrate my-skill --target {TARGET}",
         _calibrate,
         needs_store=ALONE,
     ),
     "race": Command(
         "run candidates of one skill, and controls, on shared val tasks and drop the hopeless",
-        f"race c-0123456789ab c-ba9876543210 --target {SIMULATED}",
+        f"race c-0123456789ab c-ba9876543210 --target {TARGET}",
         _race,
         needs_store=ALONE,
     ),
     "credit": Command(
         "tell which edits of a candidate carry its gain, and which do harm",
-        f"credit c-0123456789ab --target {SIMULATED}",
+        f"credit c-0123456789ab --target {TARGET}",
         _credit,
         needs_store=ALONE,
     ),

@@ -13,6 +13,7 @@ from rich.text import Text
 from skillopt_mcp.cli.terminal import stderr
 from skillopt_mcp.operations.waves import BATCH
 from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.optimizer.progress import WAIT
 from skillopt_mcp.optimizer.progress import Progress as Standing
 from skillopt_mcp.records.calls import Call, Reply
 
@@ -93,6 +94,8 @@ class Watch:
             self._pairs(standing)
         elif standing.stage == BATCH:
             self._batch(standing)
+        elif standing.stage == WAIT:
+            self._pause(standing.note)
         elif standing.stage in _LAPPED:
             note = f", {standing.note}" if standing.note else ""
             self._show(standing, f"task {standing.n_done} of at most {standing.n_total}{note}")
@@ -123,6 +126,11 @@ class Watch:
         self._show(standing, f"at the vendor: {standing.n_done} of {standing.n_total} calls{note}")
         if standing.note and self._is_told:
             self._console.print(f"{standing.note}: {standing.n_total:,} calls", soft_wrap=True)
+
+    def _pause(self, why: str) -> None:
+        self._bar.update(self._task, place=why)
+        if self._is_told:
+            self._console.print(why, soft_wrap=True, markup=False)
 
     def _step(self, standing: Standing) -> None:
         self._show(standing, f"epoch {standing.epoch}, step {standing.n_done} of {standing.n_total}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.lines import is_text
-from skillopt_mcp.documents.spans import parse
+from skillopt_mcp.documents.lines import BOM, is_text
+from skillopt_mcp.documents.links import Link, links
 from skillopt_mcp.limits import DESCRIPTION_CHARACTERS
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
@@ -19,35 +21,38 @@ MAIN_CHARACTERS = 20_000
 COMPATIBILITY_CHARACTERS = 500
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_CHARACTERS = 64
-_LINK = re.compile(r"(?<!\\)\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)")
-_MENTION = re.compile(r"`((?:references|scripts|assets)/[\w./-]+\.\w+)`")
-_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|/|~")
+Severity = Literal["error", "advice"]
 
 
-def lint(files: SkillFiles, folder: str) -> tuple[str, ...]:
-    """Return one sentence per problem, given the name of the skill's folder; a sound skill has none.
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, as a sentence: an error departs from the specification, advice is what it recommends."""
+
+    severity: Severity
+    text: str
+
+
+def lint(files: SkillFiles, folder: str) -> tuple[Problem, ...]:
+    """Return the problems, given the name of the skill's folder; a sound skill has none.
 
     A memory file has no front matter to keep and no size to stay below; its links count.
     """
     of_a_skill = files.main_path == MAIN_FILE
-    return (*(_front(files.main, folder) if of_a_skill else ()), *(_sizes(files) if of_a_skill else ()), *_links(files))
+    front = (Problem("error", text) for text in _front(files.main, folder)) if of_a_skill else ()
+    sizes = (Problem("advice", text) for text in _sizes(files)) if of_a_skill else ()
+    return (*front, *sizes, *_links(files))
 
 
 def introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple[str, ...]:
-    """Return the problems that `after` has and `before` has not."""
+    """Return the problems that `after` has and `before` has not, one sentence each."""
     known = set(lint(before, folder))
-    return tuple(problem for problem in lint(after, folder) if problem not in known)
+    return tuple(problem.text for problem in lint(after, folder) if problem not in known)
 
 
 def _front(main: bytes, folder: str) -> Iterator[str]:
     front = frontmatter.read(main)
     if front is None:
-        missing = frontmatter.block_end(main) is None
-        yield (
-            "there is no front matter: hosts find a skill by its name and description"
-            if missing
-            else ("the front matter cannot be read as plain YAML: hosts may not find the skill")
-        )
+        yield _unread(main)
         return
     yield from _name(front.name, folder)
     fields = dict(front.fields)
@@ -60,6 +65,16 @@ def _front(main: bytes, folder: str) -> Iterator[str]:
         yield f"compatibility has {len(str(compatibility))} characters, {COMPATIBILITY_CHARACTERS} are allowed"
     if "metadata" in fields and not isinstance(json.loads(fields["metadata"]), dict):
         yield "metadata is no mapping of names to values"
+
+
+def _unread(main: bytes) -> str:
+    """Return why a document's front matter could not be read."""
+    if frontmatter.block_end(main) is not None:
+        return "the front matter cannot be read as plain YAML: hosts may not find the skill"
+    opening = main.removeprefix(BOM).splitlines()[:1]
+    if opening and opening[0].rstrip() == b"---":
+        return "the front matter is never closed: put a line of --- below its last field"
+    return "there is no front matter: hosts find a skill by its name and description"
 
 
 def _name(name: str | None, folder: str) -> Iterator[str]:
@@ -84,29 +99,28 @@ def _sizes(files: SkillFiles) -> Iterator[str]:
         )
 
 
-def _links(files: SkillFiles) -> Iterator[str]:
+def _links(files: SkillFiles) -> Iterator[Problem]:
     present = {file.path for file in files.files}
     folders = {str(parent) for path in present for parent in PurePosixPath(path).parents}
     for file in files.files:
-        for link in dict.fromkeys(_paths(file)):
-            if link not in present and link not in folders:
-                yield f"{quoted(file.path)} links to {quoted(link)}, which is not there"
-
-
-def _paths(file: SkillFile) -> Iterator[str]:
-    """Yield the paths inside the skill that a Markdown file links to, or names in the folders of the specification."""
-    if not file.path.lower().endswith((".md", ".markdown")) or not is_text(file.content):
-        return
-    folder = str(PurePosixPath(file.path).parent)
-    for span in parse(file.content).spans:
-        if span.kind not in ("body", "protected"):
+        if not file.path.lower().endswith((".md", ".markdown")) or not is_text(file.content):
             continue
-        text = file.content[span.start : span.end].decode()
-        for found in _LINK.finditer(text):
-            link = found[1].partition("#")[0].replace("%20", " ")
-            if link and not _ELSEWHERE.match(found[1]):
-                yield _resolved(f"{folder}/{link}")
-        yield from (_resolved(found[1]) for found in _MENTION.finditer(text))
+        for link in dict.fromkeys(links(file.content)):
+            # A file is named from the skill's folder, a link starts from that of its own file.
+            resolved = _resolved(link.path if link.is_mention else f"{PurePosixPath(file.path).parent}/{link.path}")
+            if resolved not in present and resolved not in folders:
+                yield _unmet(file, link, resolved)
+
+
+def _unmet(file: SkillFile, link: Link, resolved: str) -> Problem:
+    """Return what is wrong with a link to what the skill does not hold; a mention may be of another place."""
+    if link.is_mention:
+        return Problem("advice", f"{quoted(file.path)} names {quoted(link.written)}, which is not there")
+    told = f"{quoted(file.path)} links to {quoted(link.written)}, which "
+    if resolved.startswith("../") or resolved == "..":
+        return Problem("error", f"{told}leads out of the skill: hosts get its folder alone")
+    place = f" (no {quoted(resolved)})" if resolved != link.path else ""
+    return Problem("error", f"{told}is not there{place}")
 
 
 def _resolved(path: str) -> str:

@@ -8,7 +8,7 @@ import io
 import json
 import stat
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
@@ -55,12 +55,25 @@ def read_splits(folder: Path) -> dict[Split, list[object]]:
 def read_rows(path: Path) -> list[object]:
     """Return the rows of a file: a JSON list, JSON lines, or CSV with a header. Raises BadInput naming the bad line."""
     text = _text(path)
-    if path.suffix == ".csv":
-        return _table(text, path)
+    return _table(text, path) if path.suffix == ".csv" else _rows_in(text, _shown(path))
+
+
+def read_stream(stream: BinaryIO) -> list[object]:
+    """Return the rows of standard input: a JSON list, or JSON lines. Raises BadInput naming the bad line."""
+    where = "the standard input"
+    content = stream.read(limits.TASK_FILE_BYTES + 1)
+    if len(content) > limits.TASK_FILE_BYTES:
+        raise BadInput(f"{where} has more than {limits.TASK_FILE_BYTES:,} bytes: split it")
+    try:
+        return _rows_in(content.decode("utf-8-sig"), where)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{where} is not UTF-8 at byte {error.start}: give it as UTF-8") from error
+
+
+def _rows_in(text: str, where: str) -> list[object]:
     if text.lstrip().startswith("["):
-        return cast(list[object], _decoded(text, _shown(path)))
-    lines = enumerate(text.split("\n"), 1)
-    return [_decoded(line, f"{_shown(path)} line {n}") for n, line in lines if line.strip()]
+        return cast(list[object], _decoded(text, where))
+    return [_decoded(line, f"{where} line {n}") for n, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def _rows_at(path: Path) -> list[object]:

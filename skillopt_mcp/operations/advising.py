@@ -8,7 +8,7 @@ from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.promoting import NO_GAIN, check_promotion
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.candidates import Candidate, rolled_back
 from skillopt_mcp.records.skills import short
 
 _LONGEST_BYTES = 600
@@ -25,10 +25,14 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> s
 def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
     store = workspace.store
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
-    was_live = any(each.to_version == candidate.version_id for each in store.promotions.list_promotions(skill.id))
+    changes = store.promotions.list_promotions(skill.id)
+    was_live = any(each.to_version == candidate.version_id for each in changes)
     if skill.live_version == candidate.version_id:
         undo = f" To undo it: rollback_skill with skill {skill.name}." if was_live else ""
         return f"Nothing: it is what is live.{undo}"
+    if candidate.version_id in rolled_back(changes):
+        command = f"skillopt-mcp rollback {skill.name} {short(candidate.version_id)}"
+        return f"It was live, and a person rolled it back. To have it back, a person runs: {command}"
     if was_live:
         back = f"rollback_skill with skill {skill.name} and version {short(candidate.version_id)}"
         return f"It was live, and is no more. To have it back: {back}."

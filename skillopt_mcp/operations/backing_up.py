@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import held_locks
-from skillopt_mcp.errors import BadInput, Busy, Refused
+from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError
 from skillopt_mcp.operations.appearing import appear, hidden_beside
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.verifying import Verified, verify_store
@@ -52,9 +52,14 @@ def back_up(store_path: Path, file: Path) -> BackedUp:
     Raises BadInput when the file is there or cannot be made, Refused when the copy is not sound.
     """
     target = Path(os.path.abspath(file))
-    with _checked_copy(store_path, hidden_beside(target)) as (copy, found):
-        n_bytes = copy.stat().st_size
-        appear(copy, target)
+    hidden = hidden_beside(target)
+    try:
+        with _checked_copy(store_path, hidden) as (copy, found):
+            n_bytes = copy.stat().st_size
+            appear(copy, target)
+    except SkillOptError as error:
+        # What was written beside the file is gone, and nobody gave it that name.
+        raise type(error)(str(error).replace(str(hidden), str(target))) from error
     return BackedUp(
         store=str(store_path), file=str(target), n_bytes=n_bytes, n_events=found.n_events, head=found.head,
         next_step=f"It is sound. To put it back: skillopt-mcp restore {target}",

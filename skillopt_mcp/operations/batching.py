@@ -10,12 +10,12 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.rounds import OnReply
-from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.calls.spending import Budget, Pause
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.operations.waves import Waves
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import PAIRS_AHEAD
-from skillopt_mcp.optimizer.progress import Notify, silent
+from skillopt_mcp.optimizer.progress import WAIT, Notify, Progress, silent
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.store.batches import Batch
 
@@ -43,13 +43,19 @@ class Way:
         if not any(map(batching, backends.values())):
             _nothing_waits(self.workspace, scope)
         waves = Waves(self.workspace, backends, self.budget, self.notify, self.on_reply)
-        with Asker(store, backends, scope, n_slots=self.n_slots, on_reply=self.on_reply, budget=self.budget) as ask:
+        with Asker(
+            store, backends, scope, n_slots=self.n_slots, on_reply=self.on_reply, budget=self.budget,
+            on_pause=self._tell_pause,
+        ) as ask:  # fmt: skip
             while True:
                 outcome = run_or_wait(ask, store, lambda: work(ask))
                 if not isinstance(outcome, Outstanding) or not waves.take(outcome):
                     return outcome
                 waves.answer(outcome.calls)
                 ask.left_open.clear()
+
+    def _tell_pause(self, pause: Pause) -> None:
+        self.notify(Progress(WAIT, 0, 0, 0, note=str(pause)))
 
 
 def pairs_ahead(backends: Mapping[Role, Backend]) -> int:

@@ -10,7 +10,7 @@ from skillopt_mcp.backends.batches import Result
 from skillopt_mcp.backends.redacting import redacted
 from skillopt_mcp.calls.pacing import OF_THE_CALL, Breaker
 from skillopt_mcp.calls.retrying import POLICIES
-from skillopt_mcp.errors import BackendError, Outage, Stopped
+from skillopt_mcp.errors import Outage, Stopped, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
 from skillopt_mcp.records.calls import Call, Message, Reply, Rollout, Usage, storable
 from skillopt_mcp.redaction.redacting import Redactor
@@ -38,7 +38,7 @@ class Outcome:
     replies: list[Reply] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     change: Spent = field(default_factory=Spent)
-    failure: BackendError | Stopped | None = None
+    failure: Stopped | None = None
     given_up: list[Reply] = field(default_factory=list)
 
     @property
@@ -89,13 +89,15 @@ def _fail(outcome: Outcome, ended: Ended, call_id: int, fault: BackendFault, red
     if usage is not None:
         outcome.change = outcome.change.plus(*_correction(cost, usage))
     if fault.fault in FATAL:
-        outcome.failure = BackendError(text)
+        outcome.failure = TurnedDown(text)
     elif fault.fault not in RETRYABLE or ended.n_failed.get(call_id, 0) + 1 >= policy.attempts:
         outcome.given_up.append(Reply(text, usage=usage or Usage(), fault=fault.fault, id=call_id))
 
 
 def _correction(charged: Cost, usage: Usage) -> Cost:
-    """Return the change of a charge, now that it is known what was used; an unknown price stays at its most."""
+    """Return the change of a charge, now that it is known what was used; what is not known stays at its most."""
+    if usage.estimated and charged.tokens:
+        return Cost(0)
     usd = 0.0 if usage.usd is None else usage.usd - charged.usd
     return Cost(0, usage.tokens_in + usage.tokens_out - charged.tokens, usd)
 

@@ -71,7 +71,7 @@ def documents(workspace: Workspace, skill: str, memory: str, trained: Document =
     store = workspace.store
     tasks = [
         NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files)
-        for task in store.tasks.list_tasks(found.id)
+        for task in store.tasks.list_in_use(found.id)
     ]
     if trained != "skill":
         store.tasks.add_tasks(other.id, tasks, EQUAL_SHARES)

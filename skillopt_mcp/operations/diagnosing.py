@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import stat
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.checking import check_backend
-from skillopt_mcp.errors import SkillOptError
+from skillopt_mcp.errors import SkillOptError, StoreError
 from skillopt_mcp.folders import default_roots, find_skill_folders
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
@@ -49,7 +50,8 @@ class Root(BaseModel):
 class Diagnosis(BaseModel):
     """Everything a report of a fault should say; `problems` are what needs a person.
 
-    `checked` tells of each backend that was named what is wrong with it, None when it answers.
+    `checked` tells of each backend that was named what is wrong with it, None when it answers; `roots_unread` says why
+    the roots that a person registered are not among `roots`, where they could not be read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -63,6 +65,7 @@ class Diagnosis(BaseModel):
     checked: dict[str, str | None] = {}
     hosts: dict[str, str | None]
     roots: list[Root]
+    roots_unread: str = ""
     problems: list[str]
 
 
@@ -72,8 +75,9 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     Each backend of `specs` is asked one short call.
     """
     problems: list[str] = []
-    store = _store(workspace, problems)
-    roots = [Root(path=str(root), n_skills=len(find_skill_folders([root]))) for root in _roots(workspace, problems)]
+    store, unread = _store(workspace, problems)
+    places = workspace.roots() if store.exists and not unread else _host_roots()
+    roots = [Root(path=str(root), n_skills=len(find_skill_folders([root]))) for root in places]
     checked = {spec: check_backend(spec) for spec in specs}
     problems += [problem for problem in checked.values() if problem]
     return Diagnosis(
@@ -88,17 +92,20 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
         checked=checked,
         hosts={name: shutil.which(name) for name in _HOSTS},
         roots=roots,
+        roots_unread=unread,
         problems=problems,
     )
 
 
-def _store(workspace: Workspace, problems: list[str]) -> StoreState:
+def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
+    """Return how the store is, and why it could not be opened where it is there and could not."""
     path = workspace.store_path
-    state = StoreState(path=str(path), exists=path.is_file(), file_system=driver.file_system(path))
+    state = StoreState(path=str(path), exists=True, file_system=driver.file_system(path))
     try:
+        state = state.model_copy(update={"exists": _is_there(path)})
         driver.refuse_network_file_system(path)
         if not state.exists:
-            return state
+            return state, ""
         mode, folder_mode = (_mode(place) for place in (path, path.parent))
         state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
         if mode[-2:] != "00":
@@ -107,7 +114,20 @@ def _store(workspace: Workspace, problems: list[str]) -> StoreState:
         _ = workspace.store
     except SkillOptError as error:
         problems.append(str(error))
-    return state
+        return state, str(error)
+    return state, ""
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file. Raises StoreError when nobody can tell."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"the store '{path}' cannot be looked at ({error.strerror}): chmod 700 the folders above it that are yours"
+        ) from error
 
 
 def _pragmas(path: Path) -> dict[str, object]:
@@ -126,9 +146,6 @@ def _mode(path: Path) -> str:
     return f"{path.stat().st_mode & 0o777:04o}"
 
 
-def _roots(workspace: Workspace, problems: list[str]) -> list[Path]:
-    """Return the existing roots; those of the hosts alone where no store can name others."""
-    hosts = [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if root.is_dir()]
-    if problems or not workspace.store_path.is_file():
-        return hosts
-    return workspace.roots()
+def _host_roots() -> list[Path]:
+    """Return the existing roots of the hosts, which need no store to name them."""
+    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if root.is_dir()]

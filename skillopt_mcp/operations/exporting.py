@@ -1,4 +1,4 @@
-"""Exporting: a run as files: its best skill, every version, its history, and what each step did."""
+"""Exporting: a run as files, its versions, its history and what each step did; or one version of a skill."""
 
 from __future__ import annotations
 
@@ -73,6 +73,40 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
         n_written=len(written),
         next_step=f"{folder / 'best_skill.md'} holds the best version; only promote changes the live skill.",
     )
+
+
+class ExportedVersion(Result):
+    """A version that was written as files, byte for byte."""
+
+    skill: str
+    version: str
+    folder: str
+    n_files: int
+
+
+def export_version(workspace: Workspace, name: str, version: str, folder: Path) -> ExportedVersion:
+    """Write the files of a version into a folder that is new or empty; it appears whole or not at all.
+
+    Raises NotFound, and BadInput when the folder is in use or cannot be written.
+    """
+    skill = workspace.kept(name)
+    files = workspace.store.skills.get_files(skill.id, workspace.store.skills.get_version(skill.id, version).id)
+    check_folder(folder)
+    target = Path(os.path.realpath(folder))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=target.parent))
+        try:
+            _fill(new, files)
+            os.rename(new, target)  # only an empty folder gives way
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise BadInput(f"'{folder}' cannot be written ({error.strerror}): name another folder") from error
+    return ExportedVersion(
+        skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files),
+        next_step="These are copies: only promote and rollback change the live skill.",
+    )  # fmt: skip
 
 
 def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: SkillFiles) -> Iterator[tuple[str, bytes]]:
@@ -155,17 +189,21 @@ def _put(path: Path, content: bytes) -> bool:
     return True
 
 
+def _fill(folder: Path, files: SkillFiles) -> None:
+    for file in files.files:
+        place = folder / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.content)
+        place.chmod(0o755 if file.executable else 0o644)
+    folder.chmod(0o755)
+
+
 def _put_folder(path: Path, files: SkillFiles) -> None:
     """Put a folder with exactly these files in the place of the one that an earlier export left."""
     new = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
     old = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
     try:
-        for file in files.files:
-            place = new / file.path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(file.content)
-            place.chmod(0o755 if file.executable else 0o644)
-        new.chmod(0o755)
+        _fill(new, files)
         if path.exists():
             os.rename(path, old / MAIN_FILE)
         os.rename(new, path)

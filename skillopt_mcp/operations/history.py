@@ -8,11 +8,12 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import Told
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.histories import Histories
+from skillopt_mcp.store.tasks import Retirement
 
 
 def history(workspace: Workspace, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
-    tracked = workspace.skill(skill)
+    tracked = workspace.kept(skill)
     rows = [
         HistoryRow(
             at=each.created_at,
@@ -26,8 +27,31 @@ def history(workspace: Workspace, skill: str) -> History:
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
     undo = f"Undo the last change with: {_undo(tracked.name, rows[0])}" if rows else "The live file never changed."
+    if rows and rows[0].version != short(tracked.live_version):
+        undo = (
+            f"Somebody has edited the files since: they are version {short(tracked.live_version)} now. Undo the edit "
+            f"alone with: skillopt-mcp rollback {tracked.name} {rows[0].version} --over-edit; and the last change, "
+            f"too, with: {_undo(tracked.name, rows[0])} --over-edit"
+        )
+    undo = workspace.trouble(tracked) or undo
+    last = workspace.store.promotions.last_begun(tracked.path)
+    if last and last.is_open:
+        undo = (
+            f"A {last.kind} to version {short(last.to_version)} was cut short: it is finished or undone once the files "
+            f"can be read and written. {undo}"
+        )
     imported = [_imported(told) for told in workspace.store.room(Histories).list_archived(tracked.id)]
-    return History(skill=tracked.name, rows=rows, imported=[each for each in imported if each], next_step=undo)
+    retired = [_retired(each) for each in workspace.store.tasks.list_retired(tracked.id).values()]
+    return History(
+        skill=tracked.name, rows=rows, imported=[each for each in imported if each], retired=retired[::-1],
+        next_step=undo,
+    )  # fmt: skip
+
+
+def _retired(retirement: Retirement) -> str:
+    drawn = f", drawn by {retirement.n_looks} promotion tests before" if retirement.n_looks else ""
+    reason = f": {retirement.reason}" if retirement.reason else ""
+    return f"{retirement.at} task '{retirement.name}' ({retirement.split}{drawn}){reason}"
 
 
 def _undo(skill: str, last: HistoryRow) -> str:
@@ -50,7 +74,7 @@ def _imported(told: Told) -> str:
 
 def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
     """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
-    tracked = workspace.skill(skill)
+    tracked = workspace.kept(skill)
     store = workspace.store
     new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
     if old:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from skillopt_mcp.calls.spending import told_failures
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
@@ -14,13 +15,15 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.operations.advising import next_step
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.inspecting_tests import described_test, tested_candidate
+from skillopt_mcp.operations.listing_runs import scopes_of
 from skillopt_mcp.operations.live_changes import UNPROVEN
-from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.names import id_meant, known
 from skillopt_mcp.operations.paging import page_end, page_start
 from skillopt_mcp.operations.results import Inspected
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.runs import StepRecord
+from skillopt_mcp.records.budgets import NO_CAPS
+from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import short
 
 _CANDIDATE = re.compile("c-[0-9a-f]{12}")
@@ -69,10 +72,18 @@ def described(workspace: Workspace, id: str) -> tuple[str, str]:
         return "work", _work(workspace, id)
     if id.startswith("trajectory:"):
         return "trajectory", _trajectory(workspace, id)
-    version = _VERSION.fullmatch(id)
-    if version:
-        return "version", _version(workspace, version[1], version[2])
-    return "skill", _skill(workspace, id)
+    if version := version_named(id):
+        return "version", _version(workspace, *version)
+    try:
+        return "skill", _skill(workspace, id)
+    except NotFound as error:
+        raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
+
+
+def version_named(id: str) -> tuple[str, str] | None:
+    """Return the skill and the version that an id names, None when it names another thing."""
+    found = _VERSION.fullmatch(id)
+    return (found[1], found[2]) if found else None
 
 
 def _candidate(workspace: Workspace, id: str) -> str:
@@ -109,27 +120,38 @@ def describe_run(workspace: Workspace, id: str) -> str:
         f"{f'; judge {run.judge}' if run.judge else ''}",
         f"config: {run.config}",
         f"{len(run.tasks)} tasks, {len(run.sessions)} recorded trajectories",
+        *_budget(workspace, run),
         "",
         "step epoch budget edits train  candidate current best   verdict",
         *(_step(step) for step in store.runs.list_steps(id)),
         "",
-        "role      stage       calls missing repeated tokens_in    cached tokens_out usd",
+        "role      stage       calls missing failed repeated tokens_in    cached tokens_out usd",
     ]
     for row in store.calls.ledger(id):
         usd = "?" if row.usd is None else f"{row.usd:.4f}"
         lines.append(
-            f"{row.role:<9} {row.stage:<11} {row.n_calls:>5} {row.n_missing:>7} {row.n_repeated:>8} "
+            f"{row.role:<9} {row.stage:<11} {row.n_calls:>5} {row.n_missing:>7} {row.n_failed:>6} {row.n_repeated:>8} "
             f"{row.tokens_in:>9} {row.tokens_cached:>9} {row.tokens_out:>10} {usd}"
         )
     return "\n".join(lines)
 
 
+def _budget(workspace: Workspace, run: Run) -> list[str]:
+    """Return a run's caps with what was charged to them, and how sends failed, where there is such."""
+    store = workspace.store
+    spent, failures = store.budgets.get_spent(run.id), store.calls.failures(scopes_of(workspace, run))
+    used = f"{spent.calls:,} sends, {spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
+    lines = [f"caps: {run.caps.options}; used {used}"] if run.caps != NO_CAPS else []
+    return [*lines, told_failures(failures)] if failures.n else lines
+
+
 def _step(step: StepRecord) -> str:
     candidate = "     -" if step.candidate is None else f"{step.candidate:6.3f}"
+    train = f"{step.train.hard:5.3f}" if step.train.n else "    -"
     notes = "".join(f"\n     {note}" for note in (*step.unmatched, *step.unusable))
     kind = {"step": "", "slow": "slow update: ", "meta": "meta note: "}[step.kind]
     return (
-        f"{step.n:>4} {step.epoch:>5} {step.budget:>6} {step.n_applied:>5} {step.train.hard:5.3f}  {candidate}    "
+        f"{step.n:>4} {step.epoch:>5} {step.budget:>6} {step.n_applied:>5} {train}  {candidate}    "
         f"{step.current:5.3f}   {step.best:5.3f}  {kind}{step.verdict}{notes}"
     )
 
@@ -158,7 +180,7 @@ def _work(workspace: Workspace, id: str) -> str:
 
 
 def _version(workspace: Workspace, name: str, version: str) -> str:
-    skill = workspace.skill(name)
+    skill = workspace.kept(name)
     found = workspace.store.skills.get_version(skill.id, version)
     files = workspace.store.skills.get_files(skill.id, found.id)
     parent = short(found.parent_id) if found.parent_id else "none"
@@ -177,16 +199,23 @@ def _unproven(workspace: Workspace, skill_id: int, version: str) -> str:
     return ", UNPROVEN: a person adopted it on an undecided test" if verdicts[:1] == [UNPROVEN] else ""
 
 
+def _retired(workspace: Workspace, skill_id: int) -> str:
+    n = len(workspace.store.tasks.list_retired(skill_id))
+    return f"; {n} more are retired" if n else ""
+
+
 def _skill(workspace: Workspace, name: str) -> str:
     store = workspace.store
-    skill = workspace.skill(name)
+    skill = workspace.kept(name)
+    trouble = workspace.trouble(skill)
     counts = store.tasks.count_tasks(skill.id)
     permission = store.skills.get_permission(skill.id)
     lines = [
         f"skill '{skill.name}' at {skill.path}",
+        *([trouble] if trouble else []),
         f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
         f"{skill.name}@{short(skill.live_version)}",
-        f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}",
+        f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
         f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
     ]
     for candidate in store.candidates.list_candidates(skill.id)[-20:]:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.folders import find_skill_folders
 from skillopt_mcp.operations.paging import page_start, shortened
 from skillopt_mcp.operations.recording import ENOUGH_TO_PROPOSE
 from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.candidates import Candidate, rolled_back
 from skillopt_mcp.records.skills import Skill, short
 
 PAGE = 15
 PAGE_BYTES = 9_000
+TROUBLE_BYTES = 1_000
 
 
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     """Return tracked skills, then those found in skill folders, a page at a time. Raises BadInput on a bad cursor."""
     start = page_start(cursor)
-    tracked = workspace.store.skills.list_skills()
+    hidden = workspace.store.skills.list_forgotten()
+    tracked = [skill for skill in workspace.store.skills.list_skills() if skill.id not in hidden]
     known = {skill.path for skill in tracked}
     found = [Path(os.path.realpath(path)) for path in find_skill_folders(workspace.roots())]
     untracked = [path for path in dict.fromkeys(found) if str(path) not in known]
@@ -56,13 +57,13 @@ def _untracked(path: Path) -> SkillRow:
 
 def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
     store = workspace.store
-    try:
-        skill = workspace.again(skill)
-    except BadSkill as error:
-        return SkillRow(name=skill.name, path=skill.path, tracked=True, next_step=shortened(str(error), 300))
+    trouble = workspace.trouble(skill)
+    skill = store.skills.get_skill(skill.id)
     counts = store.tasks.count_tasks(skill.id)
     total, new = store.tasks.count_trajectories(skill.id)
-    current = [each for each in store.candidates.list_candidates(skill.id) if each.base_version == skill.live_version]
+    closed = rolled_back(store.promotions.list_promotions(skill.id))
+    candidates = [each for each in store.candidates.list_candidates(skill.id) if each.version_id not in closed]
+    current = [each for each in candidates if each.base_version == skill.live_version]
     verdicts = [(each, _verdict(workspace, each)) for each in current]
     undecided = [each for each, verdict in verdicts if verdict in ("", "undecided")]
     accepted = [each for each, verdict in verdicts if verdict == "accept"]
@@ -77,7 +78,7 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
         n_new=new,
         open_candidates=len(undecided) + len(accepted),
         promotable=workspace.root_of(skill) is not None,
-        next_step=_advice(accepted, undecided, new, sum(counts.values())),
+        next_step=shortened(trouble, TROUBLE_BYTES) or _advice(accepted, undecided, new, sum(counts.values())),
     )
 
 

@@ -96,10 +96,14 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
             happened = f"The skill was rolled back to {short(live)} since, and stays there"
     again = (
         f"skillopt-mcp rebase {change.candidate_id} makes the same edits on top of it, as a new candidate to evaluate."
-        if change.candidate
-        else f"to go back all the same, copy the text of {change.skill.name}@{short(change.to_version)}."
     )
+    if not change.candidate:
+        over = "" if last and last.to_version == live else " --over-edit"
+        again = f"to go back all the same, a person types at a terminal: skillopt-mcp {change.command}{over}"
     return answer(
-        workspace, change, "stale", 
-        f"the live file is version {short(live)}, which is not the one this change was made for", f"{happened}: {again}",
-    )  # fmt: skip
+        workspace,
+        change,
+        "stale",
+        f"the live file is version {short(live)}, which is not the one this change was made for",
+        f"{happened}: {again}",
+    )

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.records.calls import storable
 
 _LONGEST = 4096
+_ID = re.compile(r"([ctrw])-\w*", re.IGNORECASE)
+_VERSION = re.compile(r"(.+)@(\w*)", re.DOTALL)
+_KINDS = {"c": ("a candidate", 12), "t": ("a promotion test", 12), "r": ("a run", 12), "w": ("work", 32)}
+
+
+def id_meant(text: str) -> str:
+    """Return what is wrong with a text that seems to be meant as an id and has not the shape of one, "" otherwise."""
+    found = _ID.fullmatch(text)
+    if found:
+        kind, n_digits = _KINDS[found[1].lower()]
+        shape = f"'{found[1].lower()}-' and {n_digits} digits of 0-9 and a-f"
+        return f"{quoted(text)} is no id of {kind}, which is {shape}"
+    found = _VERSION.fullmatch(text)
+    if not found:
+        return ""
+    return f"{quoted(found[2])} is no version, which is given by 8 to 64 digits of 0-9 and a-f"
 
 
 def known(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TypeVar
 
@@ -19,7 +20,8 @@ from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
-from skillopt_mcp.operations.choosing import chosen_tasks
+from skillopt_mcp.operations.choosing import chosen_tasks, tasks_to_test
+from skillopt_mcp.operations.evaluating import only_here
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.workspace import Workspace
@@ -30,6 +32,7 @@ from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
+from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Confirmation
@@ -39,6 +42,7 @@ from skillopt_mcp.tracing import span
 
 T = TypeVar("T")
 NO_BETTER = "no candidate did better than the live version on the val tasks"
+ALL_RETIRED = "all held-out tasks of the run were retired since it began, so that nothing can be tested"
 FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 
 
@@ -101,6 +105,7 @@ def _new_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts 
         status="running",
         note=store.runs.note_of_skill(tracked.id) if config.meta_skill else "",
         judge=judge_named(backends),
+        caps=workspace.caps,
     )
     ordinal = len(store.runs.list_runs(tracked.id))
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
@@ -121,16 +126,16 @@ def replay(
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
-    Raises Busy when another process is advancing it, Refused when it was frozen with other backends. When interrupted,
-    or stopped at a cap of the workspace or by an outage (Stopped), what was finished is kept, and the run is stopped.
-    Batches that are at a vendor then go on there, and are collected when the run goes on.
+    It goes on under the caps that it was given last, those of the workspace in their places, and keeps them. Raises
+    Busy when another process is advancing it, Refused when it was frozen with other backends. When interrupted, or
+    stopped at a cap or by an outage (Stopped), what was finished is kept, and the run is stopped. Batches that are at a
+    vendor then go on there, and are collected when the run goes on.
     """
     store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
     if run.result:
         return Replayed.model_validate_json(run.result)
     backends = _backends(workspace, run)
-    check_caps(workspace.caps, backends)
     check_batch(workspace, backends)
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
@@ -141,9 +146,10 @@ def replay(
         if run.result:
             status = "finished"
             return Replayed.model_validate_json(run.result)
+        caps = _kept_caps(workspace, run, backends)
         store.runs.set_status(run.id, "running")
         plan = planned(workspace, run)
-        way = Way(workspace, Budget(run.id, workspace.caps), notify, on_reply, n_slots)
+        way = Way(workspace, Budget(run.id, caps), notify, on_reply, n_slots)
         with span("run", run=run.id, skill=skill.name):
             state = _done(way.through(backends, run.id, lambda ask: train(plan, store, ask, notify)))
             result = _finish(run, skill, plan, state, way)
@@ -156,6 +162,20 @@ def replay(
                 store.runs.set_status(run.id, "stopped")
         finally:
             lock.release()
+
+
+def caps_of(workspace: Workspace, run: Run) -> Caps:
+    """Return the caps that a run goes on under here: those that it was given last, the workspace's in their places."""
+    return run.caps.replaced_by(workspace.caps)
+
+
+def _kept_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:
+    """Return the caps that a run goes on under, once they are stored with it. Raises BadInput when they cannot hold."""
+    caps = caps_of(workspace, run)
+    check_caps(caps, backends)
+    if caps != run.caps:
+        workspace.store.runs.set_caps(run.id, caps)
+    return caps
 
 
 def _backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
@@ -210,13 +230,13 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
     workspace, store = way.workspace, way.workspace.store
     made, calls = None, [run.id]
-    confirmation: Confirmation | str = NO_BETTER
+    confirmation: Confirmation | str = _why_none(store.runs.list_steps(run.id))
     if state.best != plan.base:
         made = _best_candidate(workspace, run, plan, state)
-        tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
-        held = held_out(tasks)
-        if is_form_alone(held):
-            return _replayed(workspace, run, skill, made, FORM_ALONE, calls)
+        everything = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
+        tasks, held = tasks_to_test(workspace, made, everything)
+        if is_form_alone(held) or (held_out(everything) and not held):
+            return _replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
         backends = workspace.backends_for(held)
         try:
             test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), _rule(plan.config))
@@ -225,15 +245,29 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
             return _replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
         test = replace(test, ahead=pairs_ahead(backends))
-        # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
-        since = store.runs.begin_finish(run.id, test.row.id, paused_at(test, store))
-        confirmation = _done(
-            way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
-        )
+        with only_here(store, test):
+            # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
+            since = store.runs.begin_finish(run.id, test.row.id, paused_at(test, store))
+            confirmation = _done(
+                way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
+            )
         why = prospect(workspace, run.skill_id, run.base_version, test.rule)
         if why and confirmation.verdict == "undecided":
             confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")
     return _replayed(workspace, run, skill, made, confirmation, calls)
+
+
+def _why_none(steps: Sequence[StepRecord]) -> str:
+    """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
+    if any(step.candidate is not None for step in steps):
+        return NO_BETTER
+    notes = [note for step in steps for note in (*step.unusable, *step.unmatched)]
+    if any(step.verdict == "held" for step in steps):
+        return f"the guard held every candidate back, so none was measured: {notes[0].rstrip('.')}"
+    if notes:
+        said = "1 reply or edit was" if len(notes) == 1 else f"{len(notes)} replies or edits were"
+        return f"no candidate was ever made: {said} unusable, the first so: {notes[0].rstrip('.')}"
+    return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
 
 
 def _best_candidate(workspace: Workspace, run: Run, plan: Plan, state: State) -> Candidate:
@@ -277,14 +311,15 @@ def _replayed(
         tokens_out=sum(row.tokens_out for row in ledger),
         usd=None if None in prices else sum(price for price in prices if price is not None),
         backend=run.target,
-        next_step=_next_step(skill, made, confirmation),
+        next_step=_next_step(run, skill, made, confirmation),
     )
 
 
-def _next_step(skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:
+def _next_step(run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:
     if made is None or confirmation is None:
         return (
-            f"Nothing to promote. Look at the steps (skillopt-mcp show RUN), add tasks to '{skill.name}', or try again."
+            f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "
+            "again."
         )
     if confirmation.verdict == "accept":
         return f"skillopt-mcp promote {made.id}"
@@ -297,7 +332,7 @@ def _row(step: StepRecord) -> StepRow:
     return StepRow(
         epoch=step.epoch,
         step=step.n,
-        train_hard=step.train.hard,
+        train_hard=step.train.hard if step.train.n else None,
         n_edits=step.n_applied,
         verdict=step.verdict,
         current=step.current,

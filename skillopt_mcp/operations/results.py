@@ -40,13 +40,14 @@ class SplitCounts(BaseModel):
 
 
 class TasksAdded(Result):
-    """`splits` counts all tasks of the skill after the call."""
+    """`splits` counts all tasks of the skill after the call; `warnings` tell of what was stored, or left out."""
 
     skill: str
     added: int
     duplicates: int
     rejected: list[Rejected]
     splits: SplitCounts
+    warnings: list[str] = Field(default_factory=list)
 
 
 class EditOutcome(BaseModel):
@@ -193,6 +194,7 @@ class History(Result):
     skill: str
     rows: list[HistoryRow]
     imported: list[str] = Field(default_factory=list, description="What happened in other stores; nothing rests on it")
+    retired: list[str] = Field(default_factory=list, description="Tasks that a person took out of use, newest first")
 
 
 class StepRow(BaseModel):
@@ -200,7 +202,7 @@ class StepRow(BaseModel):
 
     epoch: int
     step: int
-    train_hard: float
+    train_hard: float | None
     n_edits: int
     verdict: str
     current: float

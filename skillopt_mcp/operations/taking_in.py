@@ -38,6 +38,7 @@ from skillopt_mcp.records.histories import (
     Content,
     Ending,
     Heading,
+    RetiredTaskLine,
     TaskLine,
     Told,
     TrajectoryLine,
@@ -75,6 +76,7 @@ class _Read:
     contents: dict[str, bytes] = field(default_factory=dict)
     versions: dict[str, tuple[str | None, SkillFiles]] = field(default_factory=dict)
     tasks: list[NewTask] = field(default_factory=list)
+    retired: list[tuple[NewTask, str]] = field(default_factory=list)
     trajectories: list[TrajectoryLine] = field(default_factory=list)
     candidates: list[CandidateLine] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
@@ -96,6 +98,7 @@ def import_history(workspace: Workspace, file: Path, skill: str | None = None, *
         trajectories=_placed(workspace, tracked, read, left_out),
         candidates=[_candidate(tracked, line, read.versions) for line in read.candidates],
         told=read.told,
+        retired=read.retired,
     )
     _check_documents(workspace, tracked, read)
     taken = workspace.store.room(Histories).add(tracked.id, new, keep_mine=keep_mine)
@@ -182,11 +185,14 @@ def _take(read: _Read, line: AnyLine, n: int) -> None:
             read.contents[hashlib.sha256(content).hexdigest()] = content
         case VersionLine():
             read.versions[line.id] = (line.parent_id, _files(line, read.contents))
-        case TaskLine():
+        case TaskLine() | RetiredTaskLine():
             task = parse_task(line.task)
             if task.split is None:
                 raise BadInput("a task of a history has a split")
-            read.tasks.append(task)
+            if isinstance(line, RetiredTaskLine):
+                read.retired.append((task, line.reason))
+            else:
+                read.tasks.append(task)
         case TrajectoryLine():
             _check_size(line)
             read.trajectories.append(line)

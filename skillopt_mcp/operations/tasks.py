@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.items import is_question, question_task
 from skillopt_mcp.environments.rows import read_rows, read_splits, split_named
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.shapes import is_shape_only
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
@@ -55,11 +57,22 @@ def add_data_set(workspace: Workspace, skill: str, path: Path, plan: SplitPlan) 
 
 
 def add_environment(workspace: Workspace, skill: str, environment: Environment) -> TasksAdded:
-    """Add the tasks of an environment, each to its own split. Raises BadInput when one cannot be used."""
+    """Add the tasks of an environment, each to its own split.
+
+    Raises BadInput when it has none, and when one cannot be used or is another than the stored one of its name: what a
+    run trained on would not be what the environment says.
+    """
     new = [replace(task, split=split) for split in SPLITS for task in environment.tasks(split)]
     if not new:
         raise BadInput(f"the environment '{environment.name}' has no tasks")
-    return _stored(workspace, skill, list(enumerate(new)), [], EQUAL_SHARES)
+    added = _stored(workspace, skill, list(enumerate(new)), [], EQUAL_SHARES)
+    for first in added.rejected[:1]:
+        raise BadInput(
+            f"{len(new) - added.added - added.duplicates} of {len(new)} tasks of the environment '{environment.name}' "
+            f"cannot be used, the first is '{new[first.index].name}': {first.reason}. Where it has changed, "
+            "train in a store of its own (--store), or retire the old tasks: skillopt-mcp tasks retire"
+        )
+    return added
 
 
 def _placed(row: object, split: Split) -> object:
@@ -72,7 +85,8 @@ def _placed(row: object, split: Split) -> object:
     return {**row, "split": split}
 
 
-def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: SplitPlan | None = None) -> TasksAdded:
+def parsed_rows(given: Sequence[object]) -> tuple[list[tuple[int, NewTask]], list[Rejected]]:
+    """Return the tasks of decoded rows, each with its place, and those that are none. Raises BadInput for no rows."""
     if not given:
         raise BadInput("no task was given: a task is {prompt, judge: {kind, ...}, id?, split?, tags?, files?}")
     if len(given) > limits.TASKS_PER_CALL:
@@ -84,6 +98,20 @@ def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: Spli
             good.append((index, parse_row(value)))
         except BadInput as error:
             rejected.append(Rejected(index=index, reason=shortened(str(error), REASON_BYTES)))
+    return good, rejected
+
+
+def refusal(task: NewTask, outcome: str) -> str:
+    """Return why the store did not take a task, by what it says became of it."""
+    if outcome == "retired":
+        return "this very task was retired: correct its prompt, judge or files, and add it again"
+    if outcome in SPLITS:
+        return f"it asks what a retired {outcome} task asked: add it without a split, and it joins {outcome}"
+    return f"the id {quoted(task.name or '')} is taken by another task: choose another"
+
+
+def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: SplitPlan | None = None) -> TasksAdded:
+    good, rejected = parsed_rows(given)
     if plan is None or plan.mode != "ratio":
         return _stored(workspace, skill, good, rejected, EQUAL_SHARES)
     order = shuffled([task.digest for _, task in good], plan.seed)
@@ -102,12 +130,9 @@ def _stored(
     # Whoever adds tasks knows them: what this session does with them later is exposed evidence.
     workspace.store.exposures.expose(tracked.id, [task.digest for _, task in good], workspace.session)
     for (index, task), outcome in zip(good, outcomes, strict=True):
-        if outcome == "name taken":
-            rejected.append(
-                Rejected(
-                    index=index, reason=f"the id {quoted(task.name or '')} is taken by another task: choose another"
-                )
-            )
+        if outcome not in ("added", "duplicate"):
+            rejected.append(Rejected(index=index, reason=refusal(task, outcome)))
+    twice = [task for (_, task), outcome in zip(good, outcomes, strict=True) if outcome == "duplicate"]
     counts = workspace.store.tasks.count_tasks(tracked.id)
     return TasksAdded(
         skill=tracked.name,
@@ -115,7 +140,8 @@ def _stored(
         duplicates=outcomes.count("duplicate"),
         rejected=sorted(rejected, key=lambda each: each.index)[: limits.REJECTED_SHOWN],
         splits=SplitCounts(**counts),
-        next_step=_told(rejected) + _warned(task for _, task in good) + _next_step(counts),
+        next_step=_told(rejected) + _next_step(counts),
+        warnings=[*_leaks(workspace, tracked.id, twice), *_warned([task for _, task in good])],
     )
 
 
@@ -126,13 +152,35 @@ def _told(rejected: Sequence[Rejected]) -> str:
     return f"{len(rejected):,} were rejected{more}: correct them and add them again. "
 
 
-def _warned(tasks: Iterable[NewTask]) -> str:
-    """Return the warning that tasks hold secrets, if they do: what a person asks is stored and sent as it is."""
+def _leaks(workspace: Workspace, skill_id: int, twice: Sequence[NewTask]) -> Iterator[str]:
+    """Yield a warning for each split that has tasks already which were to come into others, where they are missing."""
+    if not any(task.split for task in twice):
+        return
+    splits = {task.digest: task.split for task in workspace.store.tasks.list_tasks(skill_id)}
+    missed = Counter((splits[task.digest], task.split) for task in twice if task.split)
+    for there in SPLITS:
+        told = " and ".join(
+            f"{missed[there, split]:,} {split}" for split in SPLITS if missed[there, split] * (split != there)
+        )
+        if told:
+            yield (
+                f"{told} tasks were left out, because {there} has the same ones already (a leak: what is learned or "
+                "chosen there would be tested again): give each split tasks of its own"
+            )
+
+
+def _warned(tasks: Sequence[NewTask]) -> Iterator[str]:
+    """Yield what is worth knowing of tasks that are stored as they are: secrets in them, judges of form alone."""
     texts = ("\n".join((task.prompt, *(file.content for file in task.files))) for task in tasks)
     n_secret = sum(bool(find_secrets(text.encode("utf-8", "replace"))) for text in texts)
-    if not n_secret:
-        return ""
-    return f"{n_secret:,} seem to hold a secret, which is kept as it is: use a made-up value instead. "
+    if n_secret:
+        yield f"{n_secret:,} seem to hold a secret, which is kept as it is: use a made-up value instead"
+    n_shape = sum(is_shape_only(task.judge) for task in tasks)
+    if n_shape:
+        yield (
+            f"{n_shape:,} judge only the form of an answer (length, heading), which cannot promote alone: add a judge "
+            "of another kind to them"
+        )
 
 
 def _next_step(counts: Mapping[Split, int]) -> str:
@@ -164,7 +212,9 @@ def parse_task(value: object) -> NewTask:
     if unknown:
         raise BadInput(f"unknown field {quoted(unknown[0])}: a task has {', '.join(sorted(_FIELDS))}")
     prompt = value.get("prompt")
-    if not isinstance(prompt, str) or not prompt.strip():
+    if prompt is not None and not isinstance(prompt, str):
+        raise BadInput(f"the prompt is {_kind(prompt)}, not a text: say what the agent is asked to do, in quotes")
+    if not prompt or not prompt.strip():
         raise BadInput("the prompt is empty: say what the agent is asked to do")
     if len(prompt) > limits.PROMPT_CHARACTERS:
         raise BadInput(f"the prompt has {len(prompt):,} characters, {limits.PROMPT_CHARACTERS:,} are allowed")
@@ -180,6 +230,15 @@ def parse_task(value: object) -> NewTask:
         tags=tuple(_texts(value.get("tags") or (), "tags")),
         files=_files(value.get("files") or {}),
     )
+
+
+def _kind(value: object) -> str:
+    """Return what JSON calls a value's kind."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a list" if isinstance(value, list) else "an object"
 
 
 def _name(value: object) -> str | None:

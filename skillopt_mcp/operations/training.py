@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Literal, get_args
 
 from pydantic import Field, ValidationError
@@ -20,6 +24,8 @@ from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Notify, Progress
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
+from skillopt_mcp.records.calls import Role
 from skillopt_mcp.store.locations import store_path
 
 StageName = Literal[
@@ -46,24 +52,48 @@ def train(
     judge: Backend | str | None = None,
     callbacks: Mapping[StageName, Callback] | None = None,
     store: str | os.PathLike[str] | None = None,
+    caps: Caps = NO_CAPS,
+    n_slots: int | None = None,
 ) -> Trained:
     """Return the outcome of training a skill (its name, or the path of its folder) on its tasks and the environment's.
 
     Backends are made ones, or BACKEND:MODEL; an environment that attempts its tasks itself needs no target. A callback
-    hears of its stage each time that it begins; what it raises stops the run. A call with the same arguments goes on
-    with a run that was stopped. Nothing is written to the skill's folder: that takes a promotion.
+    hears of its stage each time that it begins; what it raises stops the run. `caps` bound what the run may use, over
+    all calls that go on with it; `n_slots` calls are under way at once. A call with the same arguments goes on with a
+    run that was stopped. Nothing is written to the skill's folder: that takes a promotion.
+
+    It blocks until it is done; within a running event loop (a notebook) it works in a thread. Of several optimizers
+    that are compared, give each a store of its own: the promotion tests of one skill in one store share one error rate.
     """
+    work = partial(
+        _train, skill, environment, _config(config), {"target": target, "optimizer": optimizer, "judge": judge},
+        _notify(callbacks or {}), store, caps, n_slots,
+    )  # fmt: skip
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1, thread_name_prefix="train") as thread:
+        return thread.submit(copy_context().run, work).result()
+
+
+def _train(
+    skill: str | os.PathLike[str], environment: Environment | str | None, settings: Config,
+    backends: Mapping[Role, Backend | str | None], notify: Notify, store: str | os.PathLike[str] | None, caps: Caps,
+    n_slots: int | None,
+) -> Trained:  # fmt: skip
     spec = environment if isinstance(environment, str) else None
     given = open_environment(spec) if spec is not None else None if environment is None else checked(environment)
-    settings = _config(config)
-    notify = _notify(callbacks or {})
     place = store_path(os.fspath(store) if store is not None else None, os.environ)
-    with Workspace(place, target=_target(target, given, spec), optimizer=optimizer, judge=judge) as workspace:
+    target = _target(backends["target"], given, spec)
+    with Workspace(
+        place, target=target, optimizer=backends["optimizer"], judge=backends["judge"], caps=caps
+    ) as workspace:
         tracked = workspace.skill(skill if isinstance(skill, str) else os.path.abspath(skill))
         if given is not None:
             add_environment(workspace, tracked.path, given)
         run = go_on_or_start(workspace, tracked.path, settings)
-        result = replay(workspace, run, notify)
+        result = replay(workspace, run, notify, n_slots=n_slots)
         steps = workspace.store.runs.list_steps(run.id)
         best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
         return Trained(

@@ -19,11 +19,13 @@ from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import (
+    FORMAT_VERSION,
     CandidateLine,
     Content,
     EditLine,
     Ending,
     Heading,
+    RetiredTaskLine,
     TaskLine,
     VersionFile,
     VersionLine,
@@ -88,7 +90,8 @@ def _write(file: gzip.GzipFile, lines: Iterable[BaseModel]) -> int:
 
 def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[BaseModel]:
     store, redactor = workspace.store, workspace.redactor
-    yield Heading(skill=skill.name)
+    retired = store.tasks.list_retired(skill.id)
+    yield Heading(skill=skill.name, version=FORMAT_VERSION if retired else 1)
     withheld: set[str] = set()
     told: set[str] = set()
     for version, parent in store.room(Histories).list_versions(skill.id):
@@ -103,7 +106,10 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[
                 yield _content(file)
         yield _version(version, parent, files)
     for task in store.tasks.list_tasks(skill.id):
-        yield redacted_line(redactor, TaskLine(task=_task(task)))
+        gone = retired.get(task.id)
+        plain = _task(task)
+        told_as = RetiredTaskLine(task=plain, reason=gone.reason) if gone else TaskLine(task=plain)
+        yield redacted_line(redactor, told_as)
     n_attempts = 0
     for line in store.room(Histories).walk_trajectories(skill.id):
         if line.version_id in withheld:

@@ -18,29 +18,27 @@ from skillopt_mcp.store.opening import Store
 AT_ONCE = 4
 
 
-def trivial_commands(store: Store, tasks: Sequence[Task]) -> list[str]:
-    """Return what is wrong with the tasks that a command judges: it is run on an empty answer and on the prompt.
+def trivial_commands(store: Store, tasks: Sequence[Task]) -> dict[str, str]:
+    """Return what is wrong with tasks that a command judges, by name: it is run on an empty answer and on the prompt.
 
-    No model is asked: tasks that need one, or a recorded attempt, are passed over.
+    No model is asked: tasks that need one, or a recorded attempt, are passed over. Raises BackendError when a command
+    cannot be run.
     """
     tried = [task for task in tasks if _is_run_by_answer_alone(task.judge)]
-    try:
-        judges = judges_for(store, tried, _no_model)
-    except BackendError as error:
-        return [str(error)]
+    judges = judges_for(store, tried, _no_model)
     if judges is None:
-        return []
+        return {}
     answers = [(task, answer) for task in tried for answer in ("", task.prompt)]
     attempts = [Attempted(task, answer, (), f"check/{n}") for n, (task, answer) in enumerate(answers)]
     outcomes = judge_all(lambda calls: asyncio.run(_asked(judges, calls)), attempts)
-    problems = []
+    problems = {}
     for task, empty, parrot in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
         if not isinstance(empty, Score):
-            problems.append(f"task '{task.name}': {empty.reason}")
+            problems[task.name] = empty.reason
         elif empty.hard:
-            problems.append(f"task '{task.name}': an empty answer passes: the command expects too little")
+            problems[task.name] = "an empty answer passes: the command expects too little"
         elif isinstance(parrot, Score) and parrot.hard:
-            problems.append(f"task '{task.name}': the prompt itself passes as an answer: whoever repeats it is right")
+            problems[task.name] = "the prompt itself passes as an answer: whoever repeats it is right"
     return problems
 
 

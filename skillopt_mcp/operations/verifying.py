@@ -54,12 +54,13 @@ def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> 
     with Store(path) as store:
         problems = _told(store.room(Soundness).file_problems)
         if problems:  # what SQLite calls damaged is not worth a closer look
-            return _verified(path, problems, [])
-        problems, n_decisions = _row_problems(store)
-        hashes = [event.hash for event in store.events.walk()]
+            return _verified(path, problems, ["the rows were not looked at: the file itself is damaged"])
+        rows, n_decisions = _row_problems(store)
+        problems = [*_told(store.room(Soundness).shape_problems), *rows]
+        hashes = _hashes(store)
         if holds and holds not in hashes:
             problems.append(f"the chain has no event with the hash '{holds}': what came after it was taken away")
-        found = _verified(path, problems, list(_notes(store, live=live)))
+        found = _verified(path, problems, _told(lambda: _notes(store, live=live)))
     return found.model_copy(
         update={"n_events": len(hashes), "n_decisions": n_decisions, "head": hashes[-1] if hashes else ""}
     )
@@ -72,16 +73,33 @@ def _row_problems(store: Store) -> tuple[list[str], int]:
     """
     soundness = store.room(Soundness)
     for _ in range(TRIES):
-        head, counted = store.events.last(), list[str]()
+        head, counted = _last_hash(store), list[str]()
         problems = [
             *_told(soundness.row_problems),
             *_told(lambda: soundness.chain_problems(store.events)),
             *_told(functools.partial(_decision_problems, store, counted)),
             *_told(lambda: _promotion_problems(store)),
         ]
-        if not problems or store.events.last() == head:
+        if not problems or _last_hash(store) == head:
             break
-    return problems, len(counted)
+    return list(dict.fromkeys(problems)), len(counted)
+
+
+def _last_hash(store: Store) -> str:
+    """Return the hash of the last event; "" where events cannot be read, as the check of their chain tells."""
+    try:
+        last = store.events.last()
+    except StoreError:
+        return ""
+    return last.hash if last else ""
+
+
+def _hashes(store: Store) -> list[str]:
+    """Return the hashes of all events; none where they cannot be read."""
+    try:
+        return [event.hash for event in store.events.walk()]
+    except StoreError:
+        return []
 
 
 def _told(check: Callable[[], Iterable[str]]) -> list[str]:
@@ -136,10 +154,10 @@ def _promotion_problems(store: Store) -> Iterator[str]:
         if changes and changes[0].to_version != skill.best_version:
             yield f"skill '{skill.name}': its best version is not the one that was promoted last"
         for change in changes:
-            if change.kind == "promote" and change.verdict == "accept":
-                rests_on = store.decisions.latest(skill.id, GATE, change.from_version, change.to_version)
-                if rests_on is None or rests_on.verdict != "accept":
-                    yield f"promotion {change.id} of '{skill.name}' rests on no accepting decision"
+            if change.kind != "promote" or change.verdict != "accept":
+                continue
+            if not store.decisions.is_accepted(skill.id, GATE, change.from_version, change.to_version):
+                yield f"promotion {change.id} of '{skill.name}' rests on no accepting decision"
 
 
 def _notes(store: Store, *, live: bool) -> Iterator[str]:
@@ -147,7 +165,10 @@ def _notes(store: Store, *, live: bool) -> Iterator[str]:
     if n_unsummed:
         yield f"{n_unsummed:,} rows are from before there were checksums: a change in them would not be noticed"
     for pending in store.promotions.list_pending():
-        yield f"promotion {pending.id} was cut short: it is finished or undone when the store is used next"
+        yield (
+            f"promotion {pending.id} was cut short: it is finished or undone when the store is used next, once its "
+            "files can be read and written"
+        )
     if live:
         yield from chain.from_iterable(_live_notes(store, skill) for skill in store.skills.list_skills())
 

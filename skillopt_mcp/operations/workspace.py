@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import secrets
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -82,7 +83,7 @@ class Workspace:
         self.workplaces = Workplaces(store_path, self._environ)
         self._own_session = f"process:{secrets.token_hex(8)}"
         self._store: Store | None = None
-        self._seen: dict[str, tuple[object, Skill]] = {}
+        self._seen: dict[str, object] = {}
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -136,7 +137,7 @@ class Workspace:
         with self._lock:
             spec = self._specs.get(role)
             if spec is None:
-                example = "" if role == "judge" else ", for instance 'simulated:honest'"
+                example = "" if role == "judge" else ", for instance 'claude-code:haiku'"
                 raise BackendError(
                     f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL{example}"
                 )
@@ -183,6 +184,37 @@ class Workspace:
         """
         return self._looked_at(self._folder(known(name_or_path)))
 
+    def kept(self, name_or_path: str) -> Skill:
+        """Return a skill as `skill` does; where its folder is gone or cannot be read, as the store holds it.
+
+        Raises NotFound as `skill` does, BadSkill when the store does not hold it either.
+        """
+        try:
+            return self.skill(name_or_path)
+        except BadSkill:
+            found = self.find(name_or_path)
+            if found is None:
+                raise
+            return found
+
+    def find(self, name_or_path: str) -> Skill | None:
+        """Return a tracked skill, whether or not its folder is there, or None. Raises NotFound for a shared name."""
+        path = os.path.abspath(os.path.expanduser(known(name_or_path)))
+        skills = self.store.skills
+        # What has become a link since is tracked by its own path.
+        folder = os.path.dirname(path) if os.path.basename(path) == MAIN_FILE else path
+        places = (folder, os.path.realpath(folder))
+        return next(filter(None, map(skills.find_at, places)), None) or skills.find_skill(name_or_path)
+
+    def trouble(self, skill: Skill) -> str:
+        """Return why a tracked skill cannot be used as it is on disk, and what to do, or an empty string."""
+        try:
+            self.again(skill)
+        except BadSkill as error:
+            what = "file" if is_memory(skill.path) else "folder"
+            return f"its {what} {'is gone' if _is_nowhere(skill.path) else 'cannot be read'}: {error}"
+        return ""
+
     def again(self, skill: Skill) -> Skill:
         """Return a tracked skill as it is now. Raises BadSkill, also when a link has come into its path."""
         if os.path.realpath(skill.path) != skill.path:
@@ -190,20 +222,49 @@ class Workspace:
         return self._looked_at(Path(skill.path))
 
     def _looked_at(self, folder: Path) -> Skill:
+        try:
+            return self._look(folder)
+        except BadSkill as error:
+            path = str(folder)
+            raise BadSkill(f"{self._gone(path) or error}{self._cut_short(path)}") from None
+
+    def _look(self, folder: Path) -> Skill:
         key = str(folder)
         now = stamp_of(folder)
         with self._lock:
             cached = self._seen.get(key)
-        if cached and cached[0] == now:
-            return cached[1]
+        # Another process may have moved a skill to this path, or hidden the one that is here.
+        if cached == now and (listed := self.store.skills.find_listed(key)):
+            return listed
         recover(self.store)
+        begun = self.store.promotions.last_begun(key)
         clock_ns = time.time_ns()
         now = stamp_of(folder)
-        skill = self.store.skills.track(skill_name(folder), key, read_skill(folder))
-        if all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
+        files = read_skill(folder)
+        skill = self.store.skills.track(skill_name(folder), key, files, begun.id if begun else 0)
+        # While a change is made, or cannot be settled, what was read may be half of it: the store knows better.
+        is_whole = skill.live_version == files.digest
+        if is_whole and all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
             with self._lock:
-                self._seen[key] = (now, skill)
+                self._seen[key] = now
         return skill
+
+    def _gone(self, path: str) -> str:
+        """Return what to do about a path at which nothing is any more, when the store knows a skill from there."""
+        if not _is_nowhere(path) or not os.path.isfile(self.store_path) or self.store.skills.find_at(path) is None:
+            return ""
+        shown = shlex.quote(path)
+        return (
+            f"{quoted(path, 500)} does not exist any more; if it was renamed or moved: skillopt-mcp skills move "
+            f"{shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}"
+        )
+
+    def _cut_short(self, path: str) -> str:
+        """Return that a change of the skill at a path waits for its files to be read, or an empty string."""
+        last = self.store.promotions.last_begun(path) if os.path.isfile(self.store_path) else None
+        if last is None or not last.is_open:
+            return ""
+        return "; a change of it was cut short, and is settled once its files can be read"
 
     def live(self, skill: Skill) -> SkillFiles:
         """Return a skill's files as they are on disk now. Raises BadSkill."""
@@ -237,6 +298,22 @@ class Workspace:
 def main_path(place: str) -> str:
     """Return the path of the main document of a skill's folder, or of a memory file."""
     return place if is_memory(place) else os.path.join(place, MAIN_FILE)
+
+
+def is_gone(place: str) -> bool:
+    """Return whether a skill is gone: its main document is not there."""
+    return _is_nowhere(main_path(place))
+
+
+def _is_nowhere(path: str) -> bool:
+    """Return whether nothing is at a path; what cannot be looked at may be there yet."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _names(roots: list[Path]) -> str:

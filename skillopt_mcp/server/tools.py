@@ -81,7 +81,7 @@ _REPLY = {
         "reply": {"type": "string", "description": "default: answer.md in the folder"},
         "tool_calls": {"type": "array", "items": {"type": "object"}},
         "score": {"type": "number"},
-        "failed": {"type": "string", "description": "why it could not be done"},
+        "failed": {"type": "string", "description": "why it was given up; do not report what was cut off"},
     },
     "required": ["work_id"],
 }

@@ -28,6 +28,7 @@ OWN = ("target", "optimizer", "judge", "environment", "slots", "out", "prompts")
 SPLITTING = ("split_mode", "split_ratio", "split_seed", "split_dir", "data_path")
 ROLES = ("model_backend", "optimizer_model", "target_model", "optimizer_backend", "target_backend")
 ENDPOINTS = ("qwen_chat_base_url", "optimizer_qwen_chat_base_url", "target_qwen_chat_base_url", "minimax_base_url")
+_CAPS = tuple(f"max_{name}" for name in ("calls", "tokens", "usd", "minutes"))
 _PLACES = {"env": "environment", "out_root": "out", "workers": "slots", "max_api_workers": "slots"}
 _LATER = tuple(name.partition(".")[0] for name in OFF_ONLY if not name.startswith("train."))
 _VENDORS = "model.* of single vendors: keys and endpoints come from the environment, options from behind the model"
@@ -146,6 +147,11 @@ def _flat(layer: Layer, section: str, key: str, said: str) -> str:
         return flat
     if section in SECTIONS and flat in Config.model_fields and flat == key:
         return flat
+    if flat.replace("-", "_") in _CAPS:
+        raise BadInput(
+            f"{quoted(said)} is no setting of a run but a hard cap on what it may spend: give it to the command, as in "
+            f"skillopt-mcp replay SKILL --{flat.replace('_', '-')} N"
+        )
     raise BadInput(f"unknown setting {quoted(said)}: did you mean {quoted(_nearest(section, flat))}?")
 
 

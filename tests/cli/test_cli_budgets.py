@@ -1,10 +1,77 @@
 from __future__ import annotations
 
 import json
+import shlex
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-from console import BACKENDS, TARGET, parsed
+import pytest
+from changes import at_a_terminal
+from console import BACKENDS, SCRIPT, TARGET, Place, parsed
+
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.runs import Run
 
 SMALL = ("--epochs", "2", "--batch", "5", "--max-pairs", "8")
+
+
+class Vendor(ThreadingHTTPServer):
+    """A model that is paid for, and never right."""
+
+    n_asked = 0
+
+    @property
+    def spec(self) -> str:
+        return f"openai:m,base_url=http://127.0.0.1:{self.server_port}/v1,api=chat"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Vendor
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.n_asked += 1
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "no"}}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with Vendor(("127.0.0.1", 0), _Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def only_run(place: Place) -> Run:
+    with Workspace(place.store_path) as workspace:
+        [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+    return run
+
+
+def told_command(text: str) -> list[str]:
+    """Return the arguments of the command that a stopped run told."""
+    [line] = [line for line in text.splitlines() if line.startswith("  skillopt-mcp replay")]
+    program, *arguments = shlex.split(line)
+    assert program == Path(SCRIPT).name
+    return arguments
 
 
 def test_a_run_stops_at_its_cap_and_is_resumed_under_a_higher_one(cli, make_place) -> None:
@@ -12,14 +79,75 @@ def test_a_run_stops_at_its_cap_and_is_resumed_under_a_higher_one(cli, make_plac
     done = cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-calls", "30", store=place.store_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "the cap of 30 calls (--max-calls) is reached, with 30 calls" in done.stderr
-    assert f"  skillopt-mcp replay ledger-clerk --resume --store {place.store_path}\n" in done.stderr
+    resume = f"  skillopt-mcp replay ledger-clerk --resume --max-calls 60 --store {place.store_path}\n"
+    assert resume in done.stderr
     again = cli("replay", "ledger-clerk", "--resume", "--max-calls", "31", "--json", store=place.store_path)
     assert again.returncode == 1
     told = json.loads(again.stdout)
     assert told["status"] == "stopped"
     assert "the cap of 31 calls" in told["reason"]
-    ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-usd", "1", "--json", store=place.store_path))
+    assert "--resume --max-calls 62 --store" in told["next_step"]
+    kept = cli("replay", "ledger-clerk", "--resume", "--max-usd", "1", store=place.store_path)
+    assert kept.returncode == 1
+    assert "the cap of 31 calls" in kept.stderr
+    assert only_run(place).caps == Caps(calls=31, usd=1.0)
+    ended = parsed(cli("replay", "ledger-clerk", "--resume", "--max-calls", "9999", "--json", store=place.store_path))
     assert ended["status"] == "finished"
+
+
+def test_a_run_that_is_paid_for_keeps_its_cap_and_asks_before_it_goes_on(cli, make_place, vendor) -> None:
+    place = make_place()
+    backends = ("--target", vendor.spec, "--optimizer", TARGET, *SMALL)
+    done = cli("replay", "ledger-clerk", *backends, "--max-calls", "5", "--yes", store=place.store_path)
+    assert (done.returncode, vendor.n_asked) == (1, 5)
+    command = told_command(done.stderr)
+    assert command[2:-2] == ["--resume", "--max-calls", "10", "--yes"]
+    # At its cap nothing can be spent, so nobody is asked.
+    same = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
+    assert (same.returncode, vendor.n_asked) == (1, 5)
+    assert "the cap of 5 calls (--max-calls) is reached, with 5 calls, 550 tokens" in same.stderr
+    assert "left of run" not in same.stderr
+    assert told_command(same.stderr) == command
+    unasked = cli("replay", "ledger-clerk", "--resume", "--max-calls", "8", store=place.store_path)
+    assert (unasked.returncode, vendor.n_asked) == (1, 5)
+    assert unasked.stderr.startswith("Sent so far: 5 calls. What is left of run r-")
+    assert "Of its caps are used: 5 of 8 calls.\nNo call of these models" in unasked.stderr
+    assert unasked.stderr.splitlines()[-1].startswith("error: there is no terminal to ask at")
+    again = cli(*command)
+    assert (again.returncode, vendor.n_asked) == (1, 10)
+    assert "the cap of 10 calls (--max-calls) is reached" in again.stderr
+
+
+def test_at_a_terminal_a_person_is_asked_for_what_is_left(cli, make_place, vendor) -> None:
+    place = make_place()
+    backends = ("--target", vendor.spec, "--optimizer", TARGET, *SMALL)
+    cli("replay", "ledger-clerk", *backends, "--max-calls", "5", "--yes", store=place.store_path)
+    resume = ("replay", "ledger-clerk", "--resume", "--max-calls", "12")
+    code, screen = at_a_terminal(place, *resume, answer="n")
+    assert (code, vendor.n_asked) == (1, 5)
+    assert "Spend that much? [y/N]" in screen
+    assert "Nothing more was spent." in screen
+    code, screen = at_a_terminal(place, *resume, answer="y")
+    assert (code, vendor.n_asked) == (1, 12)
+    # What a person was asked for, a person is asked for again.
+    assert "--resume --max-calls 24 --store" in " ".join(screen.split())
+
+
+def test_a_cap_that_is_reached_by_calls_that_failed_says_how(cli, make_place, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    place = make_place()
+    spec = "openai:m,base_url=http://127.0.0.1:9/v1"
+    backends = ("--target", spec, "--optimizer", spec)
+    done = cli("replay", "ledger-clerk", *backends, "--max-calls", "9", "--yes", store=place.store_path)
+    assert done.returncode == 1
+    failed = "9 sends failed, the last one so (connection): 127.0.0.1:9 (m): the connection failed"
+    assert f"minutes used. {failed}" in done.stderr
+    [row] = parsed(cli("runs", "--json", store=place.store_path))["runs"]
+    assert (row["n_calls"], row["n_failed"]) == (0, 9)
+    shown = cli("show", row["id"], store=place.store_path).stdout
+    assert failed in shown
+    assert "caps: --max-calls 9; used 9 sends, 0 tokens, $0.00" in shown
+    assert "target    rollout         0       0      9        0" in shown
 
 
 def test_a_promotion_test_stops_at_its_cap(cli, make_place) -> None:

@@ -5,6 +5,10 @@ from changes import at_a_terminal, make_accepted, make_candidate
 from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.cli.main import main
+from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.promoting import rollback_skill
+from skillopt_mcp.operations.workspace import Workspace
 
 
 def test_a_promotion_needs_a_yes_and_rollback_restores_the_bytes(cli, make_place) -> None:
@@ -29,6 +33,8 @@ def test_a_promotion_needs_a_yes_and_rollback_restores_the_bytes(cli, make_place
     told = parsed(cli("history", "ledger-clerk", "--json", store=place.store_path))
     rows = told["rows"]
     assert [(row["kind"], row["candidate_id"]) for row in rows] == [("rollback", None), ("promote", candidate)]
+    blind = "a command with --yes, no terminal"
+    assert [row["by"] for row in rows] == [blind, f"{blind}, on evidence from a simulation"]
     again = told["next_step"].removeprefix("Undo the last change with: skillopt-mcp ").split()
     assert undone["next_step"].endswith(f"rollback_skill with skill ledger-clerk and version {again[-1]}.")
     redone = cli(*again, "--yes", store=place.store_path)
@@ -75,6 +81,8 @@ def test_a_person_sees_the_diff_and_decides(cli, make_place, answer: str, change
     code, screen = at_a_terminal(place, "promote", candidate, "--simulated", answer=answer)
     assert (code, place.main.read_bytes() != before) == ((0, True) if changes else (1, False))
     assert ("Nothing was changed." in screen) is not changes
+    rows = parsed(cli("history", "ledger-clerk", "--json", store=place.store_path))["rows"]
+    assert [row["by"] for row in rows] == [Consent.PERSON_SIMULATED.value] * changes
     assert TOPICS[-1].lesson.split(",")[0] in " ".join(screen.split())
     assert r"w\u{001B}[1m" in screen
 
@@ -100,6 +108,42 @@ def test_an_edit_of_the_person_is_never_overwritten(cli, make_place) -> None:
     done = cli("promote", candidate, "--simulated", "--yes", store=place.store_path)
     assert (done.returncode, place.main.read_bytes()) == (1, mine)
     assert done.stderr.startswith("error: stale: ")
+
+
+def test_a_rollback_that_would_undo_an_edit_is_stale_before_anything_is_asked(make_place, capsys) -> None:
+    place = make_place(n_tasks=0)
+    before = place.main.read_bytes()
+    with Workspace(place.store_path) as workspace:
+        first = workspace.skill("ledger-clerk").live_version
+        place.main.write_bytes(b"# Other\n")
+        assert rollback_skill(workspace, "ledger-clerk", first, Consent.PERSON).status == "rolled_back"
+    mine = before + b"\nMine.\n"
+    place.main.write_bytes(mine)
+    code, screen = at_a_terminal(place, "rollback", "ledger-clerk", first, answer="y")
+    assert (code, "[y/N]" in screen, place.main.read_bytes()) == (1, False, mine)
+    screen = " ".join(screen.split())
+    assert screen.startswith("error: stale: the live file is version ")
+    assert f"a person types at a terminal: skillopt-mcp rollback ledger-clerk {first[:12]} --over-edit" in screen
+    command = ["--store", str(place.store_path), "rollback", "ledger-clerk", first, "--over-edit"]
+    for blind in (["--yes"], ["--json"], []):
+        assert (main([*command, *blind]), place.main.read_bytes()) == (1, mine)
+        assert "a person has to look at it, at a terminal and without --yes" in capsys.readouterr().err
+    code, screen = at_a_terminal(place, *command[2:], answer="y")
+    assert (code, place.main.read_bytes()) == (0, before)
+    [undo] = [line.split("Undo: ")[1] for line in screen.splitlines() if "Undo: " in line]
+    assert main([*command[:2], *undo.split()[1:], "--yes"]) == 0
+    assert place.main.read_bytes() == mine
+
+
+def test_an_agents_shell_may_not_go_back_over_an_edit(make_place) -> None:
+    place = make_place(n_tasks=0)
+    with Workspace(place.store_path) as workspace:
+        first = workspace.skill("ledger-clerk").live_version
+    place.main.write_bytes(place.main.read_bytes() + b"\nMine.\n")
+    mine = place.main.read_bytes()
+    arguments = ("rollback", "ledger-clerk", first, "--over-edit")
+    code, screen = at_a_terminal(place, *arguments, answer="y", CLAUDECODE="1")
+    assert (code, "[y/N]" in screen, place.main.read_bytes()) == (1, False, mine)
 
 
 def test_a_replay_ends_with_a_command_that_promotes(cli, make_place) -> None:

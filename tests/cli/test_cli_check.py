@@ -1,24 +1,167 @@
+"""Check at the terminal: skills by their paths, with no store, for a person and for a team's CI."""
+
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
+import pytest
 from changes import make_candidate
+from console import Cli, Place
+
+from skillopt_mcp.cli.main import main
+from skillopt_mcp.operations.workspace import Workspace
 
 
-def test_a_skill_is_checked_by_the_specification(cli, make_place) -> None:
+def write(folder: Path, body: str = "Do it.", front: str | None = None, main_name: str = "SKILL.md") -> Path:
+    """Return a folder that holds a skill of its name, or of other front matter."""
+    folder.mkdir(parents=True)
+    head = f"name: {folder.name}\ndescription: Does it." if front is None else front
+    (folder / main_name).write_text(f"---\n{head}\n---\n\n{body}\n")
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory, in which relative paths begin; the user's store would be beside it."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("SKILLOPT_STORE", str(tmp_path / "store.db"))
+    return tmp_path / "here"
+
+
+def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
+    """Return the exit code of a check and its lines; it has nothing to say but on stdout."""
+    code = main(["check", *arguments])
+    said = capsys.readouterr()
+    assert said.err == ""
+    return code, said.out.splitlines()
+
+
+def test_a_skill_is_checked_by_the_specification(cli: Cli, make_place) -> None:
     place = make_place()
     sound = cli("check", str(place.main.parent), store=place.store_path)
-    assert (sound.returncode, sound.stdout) == (0, ""), sound.stdout
+    assert (sound.returncode, sound.stdout, sound.stderr) == (0, "1 skill: nothing is wrong.\n", "")
     place.main.write_text(place.main.read_text() + "\nSee [more](references/more.md).\n")
     broken = cli("check", "ledger-clerk", store=place.store_path)
     assert (broken.returncode, broken.stdout) == (
-        1, '- "SKILL.md" links to "references/more.md", which is not there\n',
+        1,
+        'ledger-clerk: error: "SKILL.md" links to "references/more.md", which is not there\n'
+        "1 skill: 1 error, 0 advice.\n",
+    )
+    told = json.loads(cli("check", "ledger-clerk", "--json", store=place.store_path).stdout)
+    text = '"SKILL.md" links to "references/more.md", which is not there'
+    skill = {
+        "skill": "ledger-clerk", "skill_path": str(place.skill_path), "name": "ledger-clerk",
+        "findings": [{"severity": "error", "text": text}],
+    }  # fmt: skip
+    assert told == {"skills": [skill], "errors": 1, "advice": 0}
+
+
+def test_paths_need_no_store_and_make_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "one")
+    write(here / "skills" / "two")
+    assert checked(capsys, "./one", "skills") == (0, ["2 skills: nothing is wrong."])
+    assert checked(capsys, "no-such-skill")[0] == 1
+    assert os.listdir(here.parent) == ["here"]
+
+
+def test_a_path_is_not_tracked_in_a_store_that_is_there(make_place, here: Path) -> None:
+    place: Place = make_place()
+    checkout = write(here / "ledger-clerk")
+    assert main(["--store", str(place.store_path), "check", str(checkout), "ledger-clerk"]) == 0
+    with Workspace(place.store_path) as workspace:
+        assert [skill.path for skill in workspace.store.skills.list_skills()] == [str(place.skill_path)]
+
+
+def test_all_skills_of_a_folder_are_checked_each_once_and_called_by_their_paths(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / "skills" / "a", "[x](gone.md)")
+    write(here / "skills" / "b")
+    write(here / "skills" / ".hidden", "[x](gone.md)")
+    (here / "skills" / "notes").mkdir()
+    code, lines = checked(capsys, "skills", "skills/a", "./skills/a/SKILL.md", str(here / "skills"))
+    assert (code, lines) == (
+        1, ['skills/a: error: "SKILL.md" links to "gone.md", which is not there', "2 skills: 1 error, 0 advice."],
     )  # fmt: skip
-    told = cli("check", "ledger-clerk", "--json", store=place.store_path)
-    assert json.loads(told.stdout)["problems"] == ['"SKILL.md" links to "references/more.md", which is not there']
 
 
-def test_what_a_candidate_breaks_is_told_before_a_person_agrees(cli, make_place) -> None:
+def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (write(here / "s" / "binary") / "SKILL.md").write_bytes(b"\xff\xfe")
+    (write(here / "s" / "linked") / "x").symlink_to("SKILL.md")
+    write(here / "s" / "lower", main_name="skill.md")
+    write(here / "s" / "open", front="name: open\ndescription: d").joinpath("SKILL.md").write_text("---\nname: open\n")
+    write(here / "s" / "sound")
+    (here / "s" / "none").mkdir()
+    code, lines = checked(capsys, "s", "s/none", "s/missing", "s/lower/skill.md")
+    assert code == 1
+    assert [line.split(': "')[0] for line in lines[:2]] == [
+        "s/binary: error: could not be read", "s/linked: error: could not be read",
+    ]  # fmt: skip
+    assert lines[2:4] == [
+        's/lower: error: the main file is called "skill.md", and hosts look for SKILL.md alone: rename it',
+        "s/open: error: the front matter is never closed: put a line of --- below its last field",
+    ]
+    assert lines[4].startswith("s/none: error: could not be read: ")
+    assert "has no SKILL.md" in lines[4]
+    assert lines[5].startswith("s/missing: error: could not be read: ")
+    assert lines[6:] == ["7 skills: 6 errors, 0 advice."]
+
+
+def test_advice_is_told_and_counts_only_when_it_shall(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "long", "line\n" * 600)
+    code, lines = checked(capsys, "long")
+    assert (code, lines[-1]) == (0, "1 skill: 0 errors, 1 advice.")
+    assert lines[0].startswith("long: advice: SKILL.md has 606 lines; above 500")
+    assert checked(capsys, "long", "--strict") == (1, lines)
+    assert main(["check", "long", "--json"]) == 0
+    assert main(["check", "long", "--strict", "--json"]) == 1
+
+
+def test_two_skills_of_one_name_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for root in ("a", "b"):
+        write(here / root / "twin")
+    code, lines = checked(capsys, "a", "b")
+    assert (code, lines) == (
+        0,
+        [
+            "a/twin: advice: the name \"twin\" is also that of 'b/twin': a host that finds both takes one of them",
+            "b/twin: advice: the name \"twin\" is also that of 'a/twin': a host that finds both takes one of them",
+            "2 skills: 0 errors, 2 advice.",
+        ],
+    )
+
+
+def test_a_name_that_is_a_folder_here_is_shown_as_a_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "plain").mkdir()
+    code, lines = checked(capsys, "plain", "nope")
+    assert code == 1
+    assert lines[0].startswith('plain: error: no skill "plain" ')
+    assert lines[0].endswith("for the folder \"plain\" here, write './plain'")
+    assert lines[1].startswith('nope: error: no skill "nope" ')
+    assert lines[1].endswith("give the path of its folder")
+
+
+def test_a_skill_of_a_hosts_folder_is_found_by_its_name_without_a_store(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / ".claude" / "skills" / "mine", "[x](gone.md)")
+    code, lines = checked(capsys, "mine")
+    assert (code, lines[0]) == (1, 'mine: error: "SKILL.md" links to "gone.md", which is not there')
+    assert os.listdir(here.parent) == ["here"]
+
+
+def test_a_memory_file_is_checked_for_its_links(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "CLAUDE.md").write_text("[x](gone.md)\n")
+    code, lines = checked(capsys, "CLAUDE.md")
+    assert (code, lines[0]) == (1, 'CLAUDE.md: error: "CLAUDE.md" links to "gone.md", which is not there')
+
+
+def test_what_a_candidate_breaks_is_told_before_a_person_agrees(cli: Cli, make_place) -> None:
     place = make_place()
     candidate = make_candidate(place, "See [more](references/more.md).")
     asked = cli("promote", candidate, store=place.store_path)

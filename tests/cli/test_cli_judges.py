@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from console import Cli, Place, parsed
 
+from skillopt_mcp.cli.main import main
 from skillopt_mcp.judges.command import register_command
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.registering import add_command
@@ -209,6 +211,43 @@ def test_a_list_names_the_line_the_limits_and_a_program_that_has_changed(cli: Cl
         "mine  (its program has changed: it is not run; register it anew)"
         in cli("judges", "list", store=place.store_path).stdout
     )
+
+
+def test_a_program_that_is_replaced_is_shown_with_the_tasks_that_name_it(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(place, "mine", GREP, "-q", "right", "answer.txt")
+    candidate_of(place, tasks_with(place, {"kind": "all", "judges": [{"kind": "command", "name": "mine"}]}))
+    add = ["--store", str(place.store_path), "judges", "add"]
+    assert main([*add, "mine", "--yes", "--", GREP, "-q", "left"]) == 0
+    assert (
+        f"'mine' is registered already, and {N_TASKS} tasks name it. The program in its place so far:\n"
+        f"  {os.path.abspath(GREP)} -q right answer.txt\n"
+    ) in capsys.readouterr().out
+    assert main([*add, "mine", "--yes", "--json", "--", GREP, "x"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["replaced"], told["n_tasks"], told["warning"]) == (True, N_TASKS, None)
+    assert told["argv_before"] == [os.path.abspath(GREP), "-q", "left"]
+    assert main([*add, "new", "--yes", "--", GREP, "x"]) == 0
+    assert "registered already" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("program", "what"),
+    [
+        ("kill -9 $$", "died"),
+        ("sleep 60", "ran out of time"),
+        ("echo MemoryError; exit 1", "ran out of memory"),
+    ],
+)
+def test_a_program_that_can_pass_nothing_is_registered_with_a_warning(
+    place: Place, program: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["judges", "add", "x", "--time", "0.3", "--yes", "--", "/bin/sh", "-c", program]
+    assert main(["--store", str(place.store_path), *line]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"warning: on an empty answer it {what}" in told
+    assert "passes none of them" in told
 
 
 @pytest.mark.parametrize(

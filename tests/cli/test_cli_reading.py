@@ -37,7 +37,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("show", candidate): {"id", "kind", "text", "next_step"},
         ("show", run): {"id", "kind", "text", "next_step"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
-        ("history", "ledger-clerk"): {"skill", "rows", "imported", "next_step"},
+        ("history", "ledger-clerk"): {"skill", "rows", "imported", "retired", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
         ("tasks", "export", "ledger-clerk"): {"skill", "tasks"},
         ("tasks", "check", "ledger-clerk"): {"n_tasks", "problems", "remarks"},
@@ -167,6 +167,60 @@ def test_the_doctor_says_what_is_wrong_with_a_store(cli, demo) -> None:
     assert "All is well" not in done.stdout
 
 
+def test_the_doctor_reads_the_roots_of_a_store_that_others_may_read(cli, make_place) -> None:
+    place = make_place()
+    place.store_path.chmod(0o644)
+    done = cli("doctor", store=place.store_path)
+    assert (done.returncode, "(mode 0644): chmod 600 it" in done.stderr) == (1, True)
+    assert f"Skill root {place.skill_path.parent}, skills in it: 1." in done.stdout
+    assert "none found" not in done.stdout
+
+
+def test_the_doctor_says_that_roots_were_not_read_and_why(cli, tmp_path) -> None:
+    (tmp_path / "store.db").write_bytes(b"no store " * 100)
+    done = cli("doctor", store=tmp_path / "store.db")
+    assert "Skill roots that you registered: not read, for the store was not (" in done.stdout
+    assert "none found" not in done.stdout
+    assert json.loads(cli("doctor", "--json", store=tmp_path / "store.db").stdout)["roots_unread"]
+
+
+def test_a_renamed_skill_is_moved_and_read_meanwhile(cli, make_place) -> None:
+    place = make_place()
+    new = place.skill_path.rename(place.skill_path.with_name("bookkeeper"))
+    listed = cli("skills", store=place.store_path)
+    assert "    tasks: 20 train, 20 val, 20 test; attempts: 0 " in listed.stdout
+    assert "next: its folder is gone: " in listed.stdout
+    assert len(cli("tasks", "export", "ledger-clerk", store=place.store_path).stdout.splitlines()) == 60
+    assert len(cli("tasks", "list", place.skill_path, store=place.store_path).stdout.splitlines()) == 61
+    assert cli("show", "ledger-clerk", store=place.store_path).returncode == 0
+    moved = parsed(cli("skills", "move", "ledger-clerk", new, "--json", store=place.store_path))
+    assert (moved["skill"], moved["path"]) == ("bookkeeper", str(new))
+    assert cli("skills", store=place.store_path).stdout.startswith("bookkeeper  live ")
+    assert "error: '" in cli("skills", "forget", "bookkeeper", store=place.store_path).stderr
+
+
+def test_where_skills_are_is_for_a_person_to_say(make_place, monkeypatch, capsys) -> None:
+    place = make_place()
+    monkeypatch.setenv("CLAUDECODE", "1")
+    for arguments in (["move", "ledger-clerk", "elsewhere"], ["forget", "ledger-clerk"]):
+        assert main(["--store", str(place.store_path), "skills", *arguments]) == 1
+        assert "is for a person" in capsys.readouterr().err
+
+
+def test_a_skill_without_tasks_names_the_whole_command_that_adds_some(cli, make_place) -> None:
+    listed = cli("skills", store=make_place(n_tasks=0).store_path)
+    assert "next: skillopt-mcp tasks add ledger-clerk FILE\n" in listed.stdout
+
+
+def test_a_version_is_written_as_files(cli, make_place, tmp_path) -> None:
+    place = make_place()
+    version = parsed(cli("skills", "--json", store=place.store_path))["skills"][0]["live_version"]
+    done = cli("show", f"ledger-clerk@{version}", "--out", tmp_path / "out", store=place.store_path)
+    assert (done.returncode, (tmp_path / "out" / "SKILL.md").read_bytes()) == (0, place.main.read_bytes())
+    again = cli("show", f"ledger-clerk@{version}", "--out", tmp_path / "out", store=place.store_path)
+    assert (again.returncode, "is in use" in again.stderr) == (1, True)
+
+
 def _bad_skill(kind: str, folder) -> str:
     folder.mkdir()
     main = folder / "SKILL.md"
@@ -246,6 +300,7 @@ def test_a_store_that_cannot_be_used_is_left_as_it_is(cli, tmp_path, prepare, sa
 READERS = [
     ["skills"], ["show", "S"], ["runs"], ["history", "S"], ["diff", "S"], ["verify"],
     ["backup", "F"], ["export", "S", "F"], ["tasks", "list", "S"], ["tasks", "export", "S"], ["tasks", "check", "S"],
+    ["skills", "move", "S", "T"], ["skills", "forget", "S"],
     ["judges"], ["judges", "list"], ["promote", "c-1"], ["approve", "c-1"], ["rollback", "S"], ["rebase", "c-1"],
     ["evaluate", "c-1"], ["race", "c-1"], ["credit", "c-1"], ["calibrate", "S"],
 ]  # fmt: skip

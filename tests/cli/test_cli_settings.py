@@ -42,7 +42,7 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
 
 def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:
     place = make_place()
-    assert cli("runs", store=place.store_path).stderr == "Next: No run yet: skillopt-mcp replay SKILL\n"
+    assert cli("runs", store=place.store_path).stderr == "No run yet: skillopt-mcp replay SKILL\n"
     run_id = parsed(
         cli("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", *QUIET, "--json", store=place.store_path)
     )["run_id"]
@@ -57,6 +57,7 @@ def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:
         "best",
         "verdict",
         "calls",
+        "failed",
         "tokens",
         "usd",
         "target",
@@ -65,7 +66,7 @@ def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:
     assert done.stderr == f"Next: skillopt-mcp show {run_id}\n"
     table = cli("show", run_id, store=place.store_path).stdout
     assert "step epoch budget edits train" in table
-    assert "calls missing repeated" in table
+    assert "calls missing failed repeated" in table
     assert "target    rollout" in table
 
 

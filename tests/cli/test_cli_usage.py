@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import fields
@@ -7,6 +8,7 @@ from importlib import import_module
 from typing import get_args
 
 import pytest
+from console import TARGET
 
 from skillopt_mcp import __version__
 from skillopt_mcp.cli.main import commands, main, module_name
@@ -41,6 +43,42 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
     assert "usage: skillopt-mcp" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "S", "--bogus", "--json"], "unrecognized arguments: --bogus"),
+        (["--json", "replay"], "the following arguments are required: SKILL"),
+        (["tasks", "list", "--json"], "the following arguments are required: SKILL"),
+        (["shwo", "S", "--json"], 'there is no command "shwo": did you mean "show"? skillopt-mcp --help lists them'),
+        (["qqqq", "--json"], 'there is no command "qqqq": skillopt-mcp --help lists them'),
+    ],
+)
+def test_wrong_usage_is_told_to_a_program_as_an_object(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = capsys.readouterr()
+    assert (ended.value.code, json.loads(said.out)) == (2, {"error": told})
+    assert said.err.endswith(f"error: {told}\n")
+
+
+def test_a_json_of_another_programs_line_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["judges", "add", "--", "check", "--json"])
+    assert capsys.readouterr().out == ""
+
+
+def test_a_command_that_is_near_to_a_mistyped_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evalaute", "c-1"])
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == (
+        'skillopt-mcp: error: there is no command "evalaute": did you mean "evaluate"? skillopt-mcp --help lists them'
+    )
+    assert len(told) == 2
+
+
 def test_the_version_is_the_packages(cli) -> None:
     assert cli("--version").stdout == f"skillopt-mcp {__version__}\n"
 
@@ -52,6 +90,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert f"skillopt-mcp {name}" in out[out.index("example:") :]
+    assert "simulated:" not in out, "nobody's own tasks are solved by a simulation"
 
 
 @pytest.mark.parametrize("name", commands())
@@ -95,3 +134,14 @@ def test_serve_and_demo_load_no_vendor_and_serve_no_library_of_the_terminal(tmp_
     for text in (demo, serve):
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_simulation_of_other_tasks_than_these_is_told_as_the_next_step(
+    make_place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrate = ["--store", str(make_place().store_path), "calibrate", "ledger-clerk", "--pairs", "2", "--target"]
+    assert main([*calibrate, "simulated:honest"]) == 0
+    told = "Next: Name a real target, for instance --target claude-code:haiku: 'simulated:honest,seed=0' "
+    assert told in capsys.readouterr().out
+    assert main([*calibrate, TARGET]) == 0
+    assert "Name a real target" not in capsys.readouterr().out

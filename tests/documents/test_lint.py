@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-from corpus import skill
+import time
 
-from skillopt_mcp.documents.lint import introduced, lint
+import pytest
+from corpus import TEXTS, skill
+from hypothesis import given
+
+from skillopt_mcp.documents.lint import Problem, introduced, lint
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 SOUND = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\nSee [notes](references/notes.md#top).\n"
 
 
 def problems(main: str, folder: str = "book-keeping") -> tuple[str, ...]:
-    return lint(skill(main, notes=b"Back to [it](../SKILL.md), [web](https://a.example) and [here](#x).\n"), folder)
+    files = skill(main, notes=b"Back to [it](../SKILL.md), [web](https://a.example) and [here](#x).\n")
+    return tuple(problem.text for problem in lint(files, folder))
 
 
 def test_a_sound_skill_has_no_problem() -> None:
@@ -35,7 +39,12 @@ def test_a_sound_skill_has_no_problem() -> None:
         ("---\n\n", f"compatibility: {'x' * 501}\n---\n\n", "compatibility has 501 characters, 500 are allowed"),
         ("---\n\n", "metadata: text\n---\n\n", "metadata is no mapping"),
         ("notes.md", "gone.md", '"SKILL.md" links to "references/gone.md", which is not there'),
-        ("[notes](references/notes.md#top)", "`scripts/gone.py`", '"SKILL.md" links to "scripts/gone.py"'),
+        ("[notes](references/notes.md#top)", "`scripts/gone.py`", '"SKILL.md" names "scripts/gone.py", which is not'),
+        ("notes.md#top", "../../o.md#a", '"SKILL.md" links to "references/../../o.md", which leads out of the skill'),
+        ("references/notes.md#top", "..", '"SKILL.md" links to "..", which leads out of the skill'),
+        ("notes.md#top", "a%20b.md", '"SKILL.md" links to "references/a%20b.md", which is not there'),
+        (".\n---\n", ".\n", "the front matter is never closed: put a line of ---"),
+        ("---\nname: book-keeping\ndescription: Book receipts.\n---", "---", "the front matter is never closed"),
         ("See", "See\n" * 500, "SKILL.md has 506 lines; above 500"),
         ("See", "See " * 6_000, "SKILL.md has 24,0"),
     ],
@@ -46,23 +55,62 @@ def test_each_problem_is_told_alone(old: str, new: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["```\n[x](gone.md)\n```", "[x](mailto:a@b.example)", r"\[x](gone.md)", "[dir](references/)", "`gone.md`"]
-)
+    "text", ["```\n[x](gone.md)\n```", "[x](mailto:a@b.example)", r"\[x](gone.md)", "[dir](references/)", "`gone.md`",
+     "`[x](gone.md)`", "``a ` [x](gone.md)``", "`[x](gone.md)\nmore`", "<!-- [x](gone.md) -->", "<!--\n\n[x](gone.md)",
+     "<!--\n```\n[x](gone.md)\n```\n`scripts/gone.py`\n-->", "- a\n\n  ~~~\n  [x](gone.md)\n  ~~~",
+     "``scripts/`gone.py``",
+     "<!-- SLOW_UPDATE_START -->\n```\n[x](gone.md)\n```\n<!-- SLOW_UPDATE_END -->"],
+)  # fmt: skip
 def test_what_is_no_link_into_the_skill_is_let_be(text: str) -> None:
     assert problems(f"{SOUND}\n{text}\n") == ()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["`a` [x](gone.md) `b`", "a ` b\n\n[x](gone.md) `", "- a ` b\n- [x](gone.md) `", r"\`[x](gone.md)`",
+     "`` ` [x](gone.md)",
+     "`<!--` [x](gone.md)", "<!-- a --> [x](gone.md) <!-- b -->", "<!-- ` --> [x](gone.md) `",
+     "<!-- SLOW_UPDATE_START -->\n[x](gone.md)\n<!-- SLOW_UPDATE_END -->", "[`x`](gone.md)", "![x](gone.md 'title')"],
+)  # fmt: skip
+def test_a_link_beside_code_and_comments_counts(text: str) -> None:
+    assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "gone.md", which is not there',)
+
+
+@given(TEXTS)
+def test_any_text_is_looked_through(text: str) -> None:
+    lint(skill(f"{SOUND}{text}"), "book-keeping")
+
+
+def test_what_is_recommended_is_advice_and_all_else_an_error() -> None:
+    long = skill("See\n" * 600 + "x" * 20_000 + " `scripts/gone.py` [x](gone.md)")
+    assert [problem.severity for problem in lint(long, "s")] == ["error", "advice", "advice", "error", "advice"]
+
+
+def test_many_unmatched_backticks_are_looked_through_in_a_moment() -> None:
+    text = "".join(f"{'`' * (n % 700 + 1)} a " for n in range(3_000)) + "<!-- a " * 30_000
+    started = time.process_time()
+    problems(f"{SOUND}{text}")
+    assert time.process_time() - started < 3
+
+
 def test_links_of_references_start_from_their_folder() -> None:
     files = skill(SOUND, notes=b"[a](other.md) [b](references/notes.md)\n")
-    assert lint(files, "book-keeping") == (
-        '"references/notes.md" links to "references/other.md", which is not there',
-        '"references/notes.md" links to "references/references/notes.md", which is not there',
-    )
+    told = '"references/notes.md" links to'
+    assert [problem.text for problem in lint(files, "book-keeping")] == [
+        f'{told} "other.md", which is not there (no "references/other.md")',
+        f'{told} "references/notes.md", which is not there (no "references/references/notes.md")',
+    ]
+    up = skill(SOUND, notes=b"[a](../none.md) [b](../SKILL.md) [c](../../none.md)\n")
+    assert [problem.text for problem in lint(up, "book-keeping")] == [
+        f'{told} "../none.md", which is not there (no "none.md")',
+        f'{told} "../../none.md", which leads out of the skill: hosts get its folder alone',
+    ]
 
 
 def test_a_memory_file_has_links_and_no_front_matter() -> None:
     memory = SkillFiles((SkillFile("CLAUDE.md", b"# Mine\n[x](gone.md)\n"),))
-    assert lint(memory, "CLAUDE.md") == ('"CLAUDE.md" links to "gone.md", which is not there',)
+    (problem,) = lint(memory, "CLAUDE.md")
+    assert problem == Problem("error", '"CLAUDE.md" links to "gone.md", which is not there')
 
 
 def test_what_was_wrong_before_is_not_told_of_the_edit() -> None:

@@ -15,6 +15,8 @@ from fake_openai import Responses
 from real_hosts import _CODEX_CONFIG, TIMEOUT_S, host_environment
 from scripted_model import Json, Model, ToolCall, Turn, serving
 
+from skillopt_mcp.operations.workspace import Workspace
+
 pytestmark = pytest.mark.hosts
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
@@ -124,7 +126,8 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     (made.skill / "SKILL.md").write_text(SKILL)
     if not made.is_claude:
         made.config.write_text(f"# mine\n{_CODEX_CONFIG}")
-    made.ours("check", str(made.skill))
+    with Workspace(made.place / "store.db") as workspace:
+        workspace.skill(str(made.skill))
     return made
 
 

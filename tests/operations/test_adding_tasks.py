@@ -67,6 +67,17 @@ def test_a_bad_task_is_rejected_with_its_place_and_reason_and_the_rest_is_added(
     assert result.next_step.startswith("11 were rejected: correct them and add them again. ")
 
 
+@pytest.mark.parametrize(
+    ("prompt", "kind"),
+    [(19, "a number"), (False, "true or false"), (["a"], "a list"), ({}, "an object"), (0.5, "a number")],
+)
+def test_a_prompt_that_is_no_text_is_not_called_empty(
+    place: Place, empty: Workspace, prompt: object, kind: str
+) -> None:
+    (rejected,) = add_tasks(empty, str(place.skill), [{"prompt": prompt, "judge": JUDGE}]).rejected
+    assert rejected.reason == f"the prompt is {kind}, not a text: say what the agent is asked to do, in quotes"
+
+
 def test_a_duplicate_is_counted_and_a_taken_id_is_named(place: Place, empty: Workspace) -> None:
     mine = {"prompt": "p", "judge": JUDGE, "id": "mine"}
     add_tasks(empty, str(place.skill), [mine])

@@ -8,6 +8,7 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.permitting import permit
 from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -62,10 +63,21 @@ def test_a_candidate_that_is_live_can_be_undone_and_one_that_was_can_be_had_back
     assert advised(workspace, candidate) == (
         "Nothing: it is what is live. To undo it: rollback_skill with skill ledger-clerk."
     )
-    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    permit(workspace, "ledger-clerk", simulated=False)
+    rollback_skill(workspace, "ledger-clerk", None, Consent.STANDING)
     assert advised(workspace, candidate) == (
         f"It was live, and is no more. To have it back: rollback_skill with skill ledger-clerk and version "
         f"{promoted.version}."
+    )
+
+
+def test_what_a_person_rolled_back_is_theirs_to_have_back(place: Place, workspace: Workspace) -> None:
+    candidate = place.accepted(workspace)
+    promoted = promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    assert advised(workspace, candidate) == (
+        "It was live, and a person rolled it back. To have it back, a person runs: skillopt-mcp rollback ledger-clerk "
+        f"{promoted.version}"
     )
 
 
@@ -80,7 +92,9 @@ def test_a_candidate_of_a_skill_that_is_gone_is_still_shown(place: Place, worksp
     shutil.rmtree(place.skill)
     shown = inspect(workspace, candidate)
     assert shown.text.startswith(f"candidate {candidate} of skill 'ledger-clerk'")
-    assert shown.next_step == f'"{place.skill}" does not exist; check the path'
+    assert shown.next_step.startswith(
+        f'"{place.skill}" does not exist any more; if it was renamed or moved: skillopt-mcp'
+    )
 
 
 def test_only_the_last_page_of_a_candidate_says_what_to_do(place: Place, workspace: Workspace) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -144,3 +145,20 @@ def test_a_store_is_restored_where_there_is_none(backup: Path, tmp_path: Path) -
         restore_store(path, path)
     with pytest.raises(NotFound, match="there is no store at"):
         restore_store(path, tmp_path / "none.db")
+
+
+def test_a_backup_that_cannot_be_made_is_named_as_it_was_given(place: Place, workspace: Workspace) -> None:
+    workspace.skill("ledger-clerk")
+    with pytest.raises(BadInput) as told:
+        back_up(place.store_path, place.folder / "nowhere" / "copy.db")
+    assert str(told.value).startswith(f"'{place.folder / 'nowhere' / 'copy.db'}' cannot be made (No such file")
+
+
+def test_a_backup_is_the_users_alone_and_open_to_them_whatever_the_umask(place: Place, workspace: Workspace) -> None:
+    workspace.skill("ledger-clerk")
+    before = os.umask(0o777)
+    try:
+        back_up(place.store_path, place.folder / "copy.db")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((place.folder / "copy.db").stat().st_mode) == 0o600

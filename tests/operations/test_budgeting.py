@@ -7,14 +7,15 @@ from skillopt_mcp.backends.api.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.budgeting import check_caps
-from skillopt_mcp.operations.estimating import estimate_run
+from skillopt_mcp.operations.budgeting import check_caps, is_used_up
+from skillopt_mcp.operations.estimating import estimate_rest, estimate_run
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.forecasting import Forecast, forecast
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.listing_runs import list_runs
+from skillopt_mcp.operations.replaying import go_on_or_start, replay, start_run, unfinished_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
 
 CONFIG = Config(epochs=2, batch=10, max_pairs=40)
 
@@ -44,6 +45,62 @@ def test_the_promotion_test_of_a_run_spends_the_budget_of_the_run(place: Place, 
     assert result.n_pairs
     spent = workspace.store.budgets.get_spent(run.id)
     assert (spent.calls, spent.tokens) == (result.n_calls, result.tokens_in + result.tokens_out)
+
+
+def test_a_run_keeps_the_caps_that_it_was_given_last(place: Place, workspace: Workspace) -> None:
+    workspace.caps = Caps(calls=40)
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    assert workspace.store.runs.get_run(run.id).caps == Caps(calls=40)
+    for given, kept in ((Caps(), Caps(40)), (Caps(tokens=10**9), Caps(40, 10**9)), (Caps(50), Caps(50, 10**9))):
+        other = place.open()
+        other.caps = given
+        with pytest.raises(CapReached, match=f"the cap of {kept.calls} calls"):
+            replay(other, unfinished_run(other, "ledger-clerk"))
+        assert other.store.runs.get_run(run.id).caps == kept
+        assert other.store.budgets.get_spent(run.id).calls == kept.calls
+    assert list_runs(workspace).next_step == "skillopt-mcp replay ledger-clerk --resume --max-calls 100"
+    # The name of a run does not depend on its caps, nor does what it is gone on with by.
+    assert go_on_or_start(workspace, "ledger-clerk", CONFIG).id == run.id
+
+
+def test_caps_that_cannot_hold_are_not_kept(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    workspace.caps = Caps(calls=-1)
+    with pytest.raises(BadInput):
+        replay(workspace, run)
+    assert workspace.store.runs.get_run(run.id).caps == NO_CAPS
+
+
+def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
+    assert estimate_rest(workspace, run) == estimate.calls
+    lefts = []
+    for n in range(60, 10_000, 60):
+        workspace.caps = Caps(calls=n)
+        lefts.append((workspace.store.budgets.get_spent(run.id).calls, estimate_rest(workspace, run)))
+        try:
+            result = replay(workspace, run)
+            break
+        except CapReached:
+            pass
+    assert all(sum(left.values()) >= result.n_calls - n_spent for n_spent, left in lefts)
+    targets = [left["target"] for _, left in lefts]
+    assert targets == sorted(targets, reverse=True)
+    _, last = lefts[-1]
+    assert last["optimizer"] == 0, "it was not stopped in its promotion test: choose another step"
+    assert last["target"] <= 2 * CONFIG.max_pairs < estimate.target_calls
+
+
+def test_a_budget_is_used_up_when_not_even_a_small_call_can_be_sent() -> None:
+    spec = "m,base_url=http://127.0.0.1:9,max_tokens=100,price_in=1,price_out=2"
+    backends = {"target": open_openai(spec, {})}
+    assert not is_used_up(Caps(), Spent(10**6), backends)
+    assert not is_used_up(Caps(calls=5), Spent(4), backends)
+    assert is_used_up(Caps(calls=5), Spent(5), backends)
+    assert not is_used_up(Caps(tokens=10_000), Spent(0, 1000), backends)
+    assert is_used_up(Caps(tokens=10_000), Spent(0, 9_950), backends)
+    assert is_used_up(Caps(minutes=1.0), Spent(seconds=60.0), backends)
 
 
 def test_a_test_stops_at_its_cap_and_goes_on_under_a_higher_one(place: Place, workspace: Workspace) -> None:

@@ -46,7 +46,7 @@ def test_one_held_out_task_is_enough_to_test(place: Place) -> None:
     place.add_tasks(workspace, 2)
     use(workspace, Scripted(right_when_taught))
     result = evaluate_candidate(workspace, place.propose(workspace))
-    assert (result.verdict, result.claim) == ("accept", "on these 1 held-out tasks (val and test together)")
+    assert (result.verdict, result.claim) == ("accept", "on these 1 held-out tasks")
 
 
 def test_without_a_held_out_task_the_error_says_what_to_add(place: Place) -> None:
@@ -168,7 +168,7 @@ def test_missing_replies_never_make_an_accept_and_are_told(place: Place, workspa
     candidate_id = place.propose(workspace)
     result = evaluate_candidate(workspace, candidate_id)
     assert result.verdict != "accept"
-    assert f"{result.pairs_done} of {result.pairs_done} pairs stayed without a reply" in result.reason
+    assert f"{result.pairs_done} of {result.pairs_done} pairs stayed without a score" in result.reason
     assert (result.base.n, result.candidate.n) == (0, 0)
     assert "see that the target works" in result.next_step
     assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status != "promoted"

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.operations.exporting import check_folder, export_run
+from skillopt_mcp.folders import read_skill
+from skillopt_mcp.operations.exporting import check_folder, export_run, export_version
 from skillopt_mcp.operations.listing_runs import list_runs
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
@@ -148,3 +150,33 @@ def test_runs_are_listed_with_what_they_reached_and_used(place: Place, workspace
     assert list_runs(workspace, "ledger-clerk").runs == listed.runs
     with pytest.raises(NotFound):
         list_runs(workspace, "nobody")
+
+
+def test_a_version_is_there_as_files_byte_for_byte(place: Place, workspace: Workspace) -> None:
+    (place.skill / "scripts").mkdir()
+    (place.skill / "scripts" / "run.sh").write_bytes(b"#!/bin/sh\r\n\xff")
+    (place.skill / "scripts" / "run.sh").chmod(0o755)
+    version = workspace.skill("ledger-clerk").live_version
+    files = read_skill(place.skill)
+    place.skill.rename(place.folder / "aside")
+    for out in (place.folder / "new" / "out", place.folder / "empty"):
+        (place.folder / "empty").mkdir(exist_ok=True)
+        done = export_version(workspace, "ledger-clerk", version[:8], out)
+        assert (done.version, done.n_files, read_skill(out)) == (version[:12], 2, files)
+        assert stat.S_IMODE(out.stat().st_mode) == 0o755
+        assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_version_is_not_written_into_a_folder_in_use(place: Place, workspace: Workspace) -> None:
+    version = workspace.skill("ledger-clerk").live_version
+    out = place.folder / "mine"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(BadInput, match="is in use"):
+        export_version(workspace, "ledger-clerk", version, out)
+    with pytest.raises(BadInput, match="cannot be"):
+        export_version(workspace, "ledger-clerk", version, out / "mine.txt")
+    with pytest.raises(NotFound):
+        export_version(workspace, "ledger-clerk", "0" * 12, place.folder / "out")
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    assert not (place.folder / "out").exists()

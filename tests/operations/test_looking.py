@@ -72,8 +72,9 @@ def test_the_list_shows_what_is_on_disk_now(place: Place, workspace: Workspace) 
 def test_a_skill_that_cannot_be_read_says_so_in_the_list(place: Place, workspace: Workspace) -> None:
     place.main.unlink()
     (row,) = list_skills(workspace).skills
-    assert row.next_step == f'"{place.skill}" has no SKILL.md; write one, or give the folder that has it'
-    assert not row.promotable
+    says = f'"{place.skill}" has no SKILL.md; write one, or give the folder that has it'
+    assert row.next_step == f"its folder cannot be read: {says}"
+    assert row.splits.train == 30
 
 
 def test_two_hundred_skills_with_long_names_are_listed_page_by_page(place: Place) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, SEED, SIMULATION, Place
 
+from skillopt_mcp import livefiles
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.errors import BadInput, BadSkill
 from skillopt_mcp.folders import read_skill, skill_name
@@ -115,7 +116,7 @@ def test_a_promotion_that_was_killed_before_it_wrote_is_undone(memory: Path, wor
         Promotion(0, tracked.id, "promote", candidate.id, candidate.base_version, candidate.version_id, "pending",
                   "accept", "a person", "")
     )  # fmt: skip
-    left = memory.with_name(".skillopt-0123456789ab")
+    left = memory.with_name(livefiles._beside(memory.parent, memory.name))
     left.write_bytes(workspace.store.skills.get_files(tracked.id, candidate.version_id).main)
 
     recover(workspace.store)

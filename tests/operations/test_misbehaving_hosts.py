@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import threading
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from workshop import LESSONS, PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import BackendError, BadInput, NotFound
+from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.handing_out import Room
+from skillopt_mcp.operations.evaluating import evaluate_candidate, prepare
+from skillopt_mcp.operations.handing_out import Room, expectation
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.recording import Recording, record_trajectory
@@ -26,7 +28,9 @@ from skillopt_mcp.operations.submitting import submit_work
 from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workplaces import Workplaces
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import run_test
 from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.evidence import Pair
 
 
 def ids(standing: Submitted) -> list[dict[str, str]]:
@@ -183,20 +187,37 @@ def test_once_the_verdict_is_reached_all_other_work_is_withdrawn(place: Place, h
     assert late.evaluated.verdict == standing.evaluated.verdict
 
 
-def test_what_cannot_be_done_is_tried_by_others_and_missing_after_the_third(place: Place, host: Workspace) -> None:
+def test_a_task_that_an_agent_gave_up_is_missing_and_no_other_agent_gets_a_second_chance(
+    place: Place, host: Workspace
+) -> None:
     standing = begun(host, place.propose(host))
-    calls = {lease.id: lease.call_id for lease in host.store.leases.list_of(standing.job_id)}
     item, *others = standing.work
-    for n in range(3):
-        answer = submit_work(host, [{"work_id": item.work_id, "failed": "no tool"}], room=Room(items=1))
-        assert answer.receipts[0].reason == ("it is missing now" if n == 2 else "it is handed out again")
-        same = [
-            lease.id for lease in host.store.leases.list_of(standing.job_id) if lease.call_id == calls[item.work_id]
-        ]
-        item = item.model_copy(update={"work_id": same[-1]})
-        calls[item.work_id] = calls[standing.work[0].work_id]
+    answer = submit_work(host, [{"work_id": item.work_id, "failed": "no tool"}], room=Room(items=1))
+    assert answer.receipts[0].reason == "it is missing now"
+    leases = host.store.leases.list_of(standing.job_id)
+    [given_up] = [lease for lease in leases if lease.id == item.work_id]
+    assert [lease.id for lease in leases if lease.call_id == given_up.call_id] == [item.work_id]
     assert sum(row.n_missing for row in host.store.calls.ledger(standing.job_id)) == 1
     assert len(others) == 3
+
+
+def test_a_candidate_whose_agents_give_up_where_they_would_be_wrong_is_not_accepted(
+    place: Place, host: Workspace
+) -> None:
+    chance, placebo = random.Random(1), "- Answer only when sure, else give up."
+    expected = {task.prompt: str(task.judge.model_dump()["expected"]) for task in host.store.tasks.list_tasks(1)}
+    standing = begun(host, place.propose(host, placebo))
+    while standing.status == "work":
+        replies = []
+        for item in standing.work:
+            files = [path.read_text() for path in Path(item.folder).rglob("*") if path.is_file()]
+            right = next(answer for prompt, answer in expected.items() if any(prompt in text for text in files))
+            failed = {"failed": "not sure"} if any(placebo in text for text in files) else {"reply": "nonsense"}
+            replies.append({"work_id": item.work_id, **({"reply": right} if chance.random() < 0.5 else failed)})
+        standing = submit_work(host, replies)
+    assert standing.evaluated
+    assert standing.evaluated.verdict != "accept"
+    assert "pairs stayed without a score, which counts against the candidate" in standing.evaluated.reason
 
 
 def test_evidence_of_a_session_that_added_the_tasks_is_exposed(place: Place, clock: Clock) -> None:
@@ -293,6 +314,51 @@ def test_calls_of_tools_are_recorded_from_the_file_or_the_reply(place: Place, cl
     assert statuses(submit_work(host, [{"work_id": first.work_id}, given])) == ["accepted", "accepted"]
 
 
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_host_that_says_it_called_no_tool_has_said_so(place: Place, clock: Clock, is_file: bool) -> None:
+    host = server(place, clock, place.folder / "work")
+    tasks = [
+        {"prompt": f"{n}: look it up", "judge": {"kind": "tool_called", "name": "search"}, "split": "test"}
+        for n in range(30)
+    ]
+    add_tasks(place.open(), str(place.skill), tasks)
+    standing = begun(host, place.propose(host, "- Search first."))
+    while standing.status == "work":
+        replies = []
+        for item in standing.work:
+            searches = "- Search first." in Path(item.folder, "skill/ledger-clerk/SKILL.md").read_text()
+            called = [{"name": "search", "arguments": {}}] if searches else []
+            reply: dict[str, object] = {"work_id": item.work_id, "reply": "done"}
+            if is_file:
+                Path(item.folder, "tool_calls.jsonl").write_text("".join(map(json.dumps, called)))
+            else:
+                reply["tool_calls"] = called
+            replies.append(reply)
+        standing = submit_work(host, replies)
+    assert standing.evaluated
+    assert (standing.evaluated.verdict, standing.evaluated.base.mean) == ("accept", 0.0)
+
+
+@pytest.mark.parametrize("next_pair", [Pair(1.0, 0.0), Pair(0.0, 1.0)])
+def test_what_a_host_is_told_to_expect_follows_from_its_last_pause_and_not_from_pairs_after_it(
+    place: Place, host: Workspace, next_pair: Pair
+) -> None:
+    candidate, decisions = host.store.candidates.get_candidate(place.propose(host)), host.store.decisions
+    test = prepare(host, candidate, ConfirmRule(max_pairs=4))
+
+    def told(pairs: list[Pair]) -> str:
+        done = len(decisions.list_pairs(test.row.id))
+        decisions.add_pairs(test.row.id, done, [(test.tasks[0].id, pair) for pair in pairs], [])
+        return expectation(test, host.store).partition(" more agent runs")[0]
+
+    begin = "0 pairs are done; a verdict takes 6 more at the very least, and after 4 it pauses: from 8 to 8"
+    assert told([]) == begin
+    assert told([Pair(1.0, 0.0)] * 4).startswith("4 pairs are done; a verdict takes 2 more at the very least")
+    assert run_test(test, host.store, lambda calls: []).verdict == "undecided"
+    assert told([]) == "4 pairs are done; a verdict takes 2 more at the very least, and after 8 it pauses: from 4 to 8"
+    assert told([next_pair]).startswith("5 pairs are done; a verdict takes 1 more at the very least, and after 8")
+
+
 def test_a_cap_on_calls_holds_for_a_host_too(place: Place, host: Workspace) -> None:
     host.caps = Caps(calls=6)
     agent, standing = Agent(SEED), begun(host, place.propose(host))
@@ -358,9 +424,10 @@ def test_work_that_was_given_up_takes_no_answer_any_more(place: Place, host: Wor
     standing = begun(host, place.propose(host))
     item = ids(standing)[0]
     submit_work(host, [{**item, "failed": "no tool"}], room=Room(items=0))
-    assert statuses(submit_work(host, [{**item, "reply": "1.00"}], room=Room(items=0))) == ["refused"]
+    assert statuses(submit_work(host, [{**item, "reply": "1.00"}], room=Room(items=0))) == ["duplicate"]
     [lease] = [lease for lease in host.store.leases.list_of(standing.job_id) if lease.id == item["work_id"]]
-    assert host.store.leases.unanswered([lease.call_id]) == 1
+    assert lease.state == "failed"
+    assert sum(row.n_missing for row in host.store.calls.ledger(standing.job_id)) == 1
 
 
 def test_giving_up_what_was_answered_or_withdrawn_changes_nothing_and_says_so(place: Place, host: Workspace) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +15,7 @@ from workshop import LESSONS, SEED, SIMULATION, Place
 
 import skillopt_mcp
 from skillopt_mcp import (
+    Caps,
     Config,
     Environment,
     Message,
@@ -23,11 +26,13 @@ from skillopt_mcp import (
     SkillFiles,
     SkillOptError,
     Task,
+    Trained,
     parse_judge,
     train,
 )
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.replaying import replay, start_run
@@ -128,13 +133,51 @@ def test_a_verdict_of_an_environment_says_so_when_it_is_asked_again(place: Place
     assert again.reason.endswith("; scored by the environment 'greeting' itself")
 
 
-def test_what_an_environment_breaks_off_is_no_zero(place: Place, store: Path) -> None:
-    found = train(
-        place.skill, Greeting(broken=True), CONFIG, optimizer=Scripted(lambda _: PATCH, name="fixed"), store=store
-    )
-    assert found.n_missing == found.n_calls > 0
-    assert found.candidate_id is None
-    assert LESSON not in found.best_skill
+def test_what_an_environment_breaks_off_is_no_zero_and_is_attempted_anew(place: Place, store: Path) -> None:
+    def trained(environment: Greeting) -> Trained:
+        return train(place.skill, environment, CONFIG, optimizer=Scripted(lambda _: PATCH, name="fixed"), store=store)
+
+    with pytest.raises(SkillOptError, match="none of the 8 attempts at the val tasks came to a score"):
+        trained(Greeting(broken=True))
+    found = trained(Greeting())
+    assert (found.verdict, found.n_missing) == ("accept", 0)
+    assert LESSON in found.best_skill
+
+
+def test_within_a_running_loop_it_trains_all_the_same(place: Place, store: Path) -> None:
+    async def cell() -> str:
+        return train(place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store).status
+
+    assert asyncio.run(cell()) == "finished"
+
+
+def test_caps_bound_a_training_and_more_lets_it_go_on(place: Place, store: Path) -> None:
+    def trained(n_calls: int) -> str:
+        caps = Caps(calls=n_calls)
+        return train(
+            place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store, caps=caps, n_slots=4
+        ).status
+
+    with pytest.raises(SkillOptError, match="the cap of 30 calls"):
+        trained(30)
+    assert trained(10_000) == "finished"
+
+
+def test_an_environment_that_changed_is_told_and_not_trained_on_as_it_was(place: Place, store: Path) -> None:
+    def trained(environment: Greeting) -> None:
+        train(place.skill, environment, CONFIG, optimizer=Scripted(lambda _: PATCH, name="fixed"), store=store)
+
+    trained(Greeting())
+    changed = Greeting()
+    changed.tasks = lambda split: [replace(task, prompt="another") for task in Greeting().tasks(split)][:1]  # type: ignore
+    with pytest.raises(BadInput, match=r"'train-0': the id .* is taken by another task.* a store of its own"):
+        trained(changed)
+    assert changed.n_rollouts == 0
+
+
+def test_every_public_name_is_there_and_says_what_it_is_for() -> None:
+    for name in skillopt_mcp._PUBLIC:
+        assert getattr(skillopt_mcp, name).__doc__
 
 
 def test_callbacks_hear_of_their_stage(place: Place, store: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +14,15 @@ from workshop import SEED, SIMULATION, Place, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.inspecting import describe_run
 from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import NewCandidate
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask
@@ -186,6 +190,25 @@ def test_a_run_that_is_under_way_elsewhere_is_busy(place: Place, workspace: Work
     assert replay(workspace, run).status == "finished"
 
 
+def test_nobody_else_draws_pairs_of_a_promotion_test_that_a_run_is_at(place: Place, workspace: Workspace) -> None:
+    store, was_free = workspace.store, set[bool]()
+
+    def look(call: Call, _: Reply) -> None:
+        if call.draw.startswith("t-"):
+            lock = lock_run(store.locks_path, call.draw.partition("/")[0])
+            was_free.add(lock is not None)
+            if lock:
+                lock.release()
+
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    assert replay(workspace, run, on_reply=look).n_pairs
+    assert was_free == {False}
+    [test] = store.decisions.list_tests(1)
+    lock = lock_run(store.locks_path, test.id)
+    assert lock
+    lock.release()
+
+
 def test_tasks_and_attempts_that_come_later_do_not_enter_a_run(place: Place, workspace: Workspace) -> None:
     run = start_run(workspace, "ledger-clerk", CONFIG)
     workspace.store.tasks.add_tasks(1, [replace(task, prompt=f"{task.prompt} Again.", name=None, split="train")
@@ -257,3 +280,30 @@ def test_a_run_begins_with_the_notes_that_the_last_one_left(place: Place, worksp
     second = start_run(workspace, "ledger-clerk", CONFIG)
     assert workspace.store.runs.get_run(second.id).note == second.note == left
     assert start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"meta_skill": False})).note == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "I would not know.",
+            r"no candidate was ever made: \d+ replies or edits were unusable, the first so: .*no JSON",
+        ),
+        ('{"reasoning": "fine as it is", "edits": []}', "no candidate was ever made: the optimizer proposed nothing"),
+    ],
+)
+def test_a_run_whose_optimizer_never_makes_a_candidate_says_so_and_names_itself(
+    place: Place, workspace: Workspace, said: str, why: str
+) -> None:
+    use(workspace, Scripted(lambda _: said), "optimizer")
+    run = start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"slow_update": False, "meta_skill": False}))
+    result = replay(workspace, run)
+    assert re.match(why, result.reason)
+    assert f"skillopt-mcp show {run.id}" in result.next_step
+
+
+def test_a_mean_over_no_attempts_is_no_number(place: Place, workspace: Workspace) -> None:
+    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+    assert {row.train_hard for row in result.steps if row.kind == "meta"} == {None}
+    lines = [line.split() for line in describe_run(workspace, result.run_id).splitlines() if "meta note" in line]
+    assert {line[4] for line in lines} == {"-"}

@@ -84,6 +84,22 @@ def test_damage_that_sqlite_finds_is_told_and_looked_into_no_further(place: Plac
     assert found.problems
     assert all(problem.startswith("SQLite: ") for problem in found.problems)
     assert "Restore the last sound backup" in found.next_step
+    assert found.notes == ["the rows were not looked at: the file itself is damaged"]
+
+
+def test_a_schema_that_differs_keeps_no_row_from_being_looked_at(place: Place, promoted: str) -> None:
+    change(place.store_path, "drop trigger event_is_never_removed", "update decision set verdict = 'reject'")
+    problems = verify_store(place.store_path).problems
+    assert problems[0] == "the schema differs in trigger 'event_is_never_removed' from what this release makes"
+    assert "decision 1 (confirm) says reject, but accept follows from its evidence" in problems
+
+
+def test_a_table_that_is_gone_is_told_and_the_others_are_looked_at(place: Place, promoted: str) -> None:
+    change(place.store_path, "drop trigger event_is_never_removed", "update reply set text = 'x'", "drop table event")
+    problems = verify_store(place.store_path).problems
+    assert "the schema differs in table 'event' from what this release makes" in problems
+    assert "table reply: row 1 is not what was written" in problems
+    assert len(set(problems)) == len(problems)
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:

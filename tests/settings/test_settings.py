@@ -211,6 +211,11 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("train.minibatch_size=3", 'unknown setting "train.minibatch_size": did you mean "gradient.minibatch_size"?'),
         ("env.spilt_ratio=2:1:1", 'did you mean "env.split_ratio"?'),
         ("epoch=3", 'did you mean "epochs"?'),
+        (
+            "max_calls=9",
+            "a hard cap on what it may spend: give it to the command, as in",
+        ),
+        ("train.max_usd=9", "give it to the command, as in skillopt-mcp replay SKILL --max-usd N"),
         ("optimiser.epochs=1", 'unknown section "optimiser": did you mean "optimizer"?'),
         ("epochs=true", '"epochs" must not be true'),
         ("train.num_epochs=many", "train.num_epochs: Input should be a valid integer"),

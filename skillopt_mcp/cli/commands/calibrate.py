@@ -10,6 +10,7 @@ from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.calibrating import Calibrated, calibrate
 from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -30,7 +31,7 @@ def run(options: Options) -> int:
     """Return 0 when it was measured, 1 when the person did not want to spend."""
     rule = ConfirmRule(max_pairs=options.max_pairs)
     with Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps) as workspace:
-        workspace.skill(options.skill)
+        skill = workspace.skill(options.skill)
         target = workspace.backend("target")
         label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
         question = f"Spend up to {2 * options.pairs:,} target calls?"
@@ -39,6 +40,7 @@ def run(options: Options) -> int:
             return 1
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             result = calibrate(workspace, options.skill, options.pairs, options.gain, rule, watch.notify)
+        result = advised(workspace, skill.id, result)
     if options.json:
         terminal.emit(result)
     else:

@@ -1,31 +1,39 @@
-"""Check: where a skill departs from the Agent Skills specification."""
+"""Check: where skills depart from the Agent Skills specification, or from what it recommends."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.linting import lint_skill
+from skillopt_mcp.operations.linting import LintedAll, lint_skills
 from skillopt_mcp.operations.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Which skill."""
+    """Which skills, and whether advice counts."""
 
-    skill: str = ""
+    paths: Sequence[str] = ()
+    strict: bool = False
 
 
 def run(options: Options) -> int:
-    """Return 0 when nothing is wrong with it, else 1."""
+    """Return 0 when there is no error in them (and, if strict, nothing to advise), else 1."""
     with Workspace(options.store_path) as workspace:
-        result = lint_skill(workspace, options.skill)
+        result = lint_skills(workspace, options.paths)
     if options.json:
         terminal.emit(result)
     else:
-        for problem in result.problems:
-            terminal.say(f"- {problem}")
-        found = f"{len(result.problems)} found" if result.problems else "nothing is wrong with it"
-        terminal.note(f"{result.skill} ({result.version}): {found}.")
-    return 1 if result.problems else 0
+        for each in result.skills:
+            for finding in each.findings:
+                terminal.say(f"{each.skill}: {finding.severity}: {finding.text}")
+        terminal.say(_totals(result))
+    return 1 if result.errors or (options.strict and result.advice) else 0
+
+
+def _totals(result: LintedAll) -> str:
+    n = len(result.skills)
+    found = f"{result.errors} error{'s' * (result.errors != 1)}, {result.advice} advice"
+    return f"{n} skill{'s' * (n != 1)}: {found if result.errors or result.advice else 'nothing is wrong'}."

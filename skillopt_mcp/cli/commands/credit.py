@@ -10,6 +10,7 @@ from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
 from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -43,6 +44,7 @@ def run(options: Options) -> int:
                 if options.rescue
                 else credit_candidate(workspace, options.candidate, rule, watch.notify)
             )
+        result = advised(workspace, workspace.store.candidates.get_candidate(options.candidate).skill_id, result)
     if options.json:
         terminal.emit(result)
         return 0

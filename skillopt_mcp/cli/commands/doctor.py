@@ -43,7 +43,9 @@ def _lines(found: Diagnosis) -> list[str]:
         lines.append(f"Host {name}: {path or 'not found on the PATH'}.")
     for root in found.roots:
         lines.append(f"Skill root {root.path}, skills in it: {root.n_skills}.")
-    if not found.roots:
+    if found.roots_unread:
+        lines.append(f"Skill roots that you registered: not read, for the store was not ({found.roots_unread}).")
+    elif not found.roots:
         lines.append("Skill roots: none found. Register one with: skillopt-mcp skills add-root PATH")
     if not found.problems:
         lines.append("All is well.")
@@ -53,8 +55,12 @@ def _lines(found: Diagnosis) -> list[str]:
 def _store(found: Diagnosis) -> list[str]:
     store = found.store
     place = f" ({store.file_system})" if store.file_system else ""
+    if store.exists and store.mode is None:
+        return [f"Store {store.path}{place}: it could not be looked at."]
     if not store.exists:
         return [f"Store {store.path}{place}: not made yet; the first command that needs it makes it."]
+    if store.schema_version is None:
+        return [f"Store {store.path}{place}: it could not be opened; mode {store.mode}, folder {store.folder_mode}."]
     return [
         f"Store {store.path}{place}: schema {store.schema_version} of {found.newest_schema}, "
         f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}."

@@ -17,6 +17,7 @@ from skillopt_mcp.operations.estimating import estimate_test
 from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated, most_pairs
 from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.results import Arm, Evaluated
+from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Claim
 
@@ -89,6 +90,8 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
             terminal.emit(shown)
         terminal.note(f"error: {stopped}")
         return EXPECTED
+    skill_id = workspace.store.candidates.get_candidate(options.candidate).skill_id
+    result = advised(workspace, skill_id, result)
     if options.json:
         terminal.emit(result)
     else:

@@ -11,7 +11,15 @@ from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.command import register_command
 from skillopt_mcp.judges.confinement import best_level
-from skillopt_mcp.operations.registering import add_command, has_changed, remove_command, try_command
+from skillopt_mcp.operations.registering import (
+    add_command,
+    cannot_pass,
+    find_command,
+    has_changed,
+    n_judged_by,
+    remove_command,
+    try_command,
+)  # fmt: skip
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.commands import Limits, RegisteredCommand
 from skillopt_mcp.records.replies import CheckReply
@@ -53,8 +61,10 @@ def run(options: Options) -> int:
 
 def _add(workspace: Workspace, options: Options) -> int:
     command = _command(options)
+    before, n_tasks = find_command(workspace, command.name), n_judged_by(workspace, command.name)
     if not options.json:
         _show(command)
+        _show_replaced(before, n_tasks)
     terminal.require_person("judges add")
     if not terminal.agreed("Run it once on an empty answer, and register it?", yes=options.yes, ask=not options.json):
         terminal.note("Nothing was run or registered.")
@@ -62,12 +72,15 @@ def _add(workspace: Workspace, options: Options) -> int:
     ended = try_command(command)
     replaced = add_command(workspace, command)
     told = f"ran into its limit ({ended.limit})" if ended.limit else f"ended with exit code {ended.exit}"
-    passes = ended.limit is None and ended.exit == 0
-    if passes:
+    never = cannot_pass(ended)
+    if never:
+        terminal.note(f"warning: {never}")
+    if ended.limit is None and ended.exit == 0:
         terminal.note("note: an empty answer passes: see that it looks at answer.txt, or at its standard input")
     if ended.output.strip() and not options.json:
         terminal.say(ended.output.rstrip(), style="dim")
-    value = {"name": command.name, "argv": list(command.argv), "replaced": replaced, **_plain(ended)}
+    value: dict[str, object] = {"name": command.name, "argv": list(command.argv), "replaced": replaced, **_plain(ended)}
+    value |= {"argv_before": list(before.argv) if before else None, "n_tasks": n_tasks, "warning": never or None}
     task = f'{{"kind": "command", "name": "{command.name}"}}'
     text = f"On an empty answer it {told}.\n{'Registered anew' if replaced else 'Registered'}; a task's judge: {task}"
     _done(value, text, options)
@@ -104,6 +117,15 @@ def _show(command: RegisteredCommand) -> None:
     for part in command.argv[1:]:
         if not os.path.isabs(part) and os.path.isfile(part):
             terminal.note(f"note: '{part}' is not looked for here, but in the private folder: or give its whole path")
+
+
+def _show_replaced(before: RegisteredCommand | None, n_tasks: int) -> None:
+    """Tell what a new command takes the place of, and for how many tasks."""
+    if before is None:
+        return
+    named = f"{n_tasks:,} tasks name it" if n_tasks != 1 else "1 task names it"
+    terminal.say(f"'{before.name}' is registered already, and {named}. The program in its place so far:")
+    terminal.say_command(shlex.join(before.argv))
 
 
 def _plain(ended: CheckReply) -> dict[str, object]:

@@ -39,6 +39,8 @@ def run(options: Options) -> int:
 
 
 def _consent(options: Options) -> Consent:
+    if options.yes and not terminal.is_interactive():
+        return Consent.COMMAND_SIMULATED if options.simulated else Consent.COMMAND
     if options.unproven:
         return Consent.PERSON_UNPROVEN
     return Consent.PERSON_SIMULATED if options.simulated else Consent.PERSON

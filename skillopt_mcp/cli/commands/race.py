@@ -12,6 +12,7 @@ from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.operations.controls import MOST_ATTEMPTS, Control
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.racing import is_candidate, race_candidates
+from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 
@@ -41,6 +42,7 @@ def run(options: Options) -> int:
             return 1
         with Watch("SIMULATION" if simulated else "", silent=options.json) as watch:
             result = race_candidates(workspace, options.candidates, rule, controls=options.control, notify=watch.notify)
+        result = advised(workspace, workspace.skill(result.skill).id, result)
     if options.json:
         terminal.emit(result)
         return 0

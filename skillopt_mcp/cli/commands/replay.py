@@ -13,8 +13,9 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated
 from skillopt_mcp.cli.preparing import Prepared, Sources, foreign_output, prepare
+from skillopt_mcp.cli.resuming import asked_roles, is_real, may_go_on
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.operations.batching import abandon, told_of, waiting_batches
 from skillopt_mcp.operations.calibrating import run_prospect
 from skillopt_mcp.operations.consolidating import Document
@@ -25,6 +26,7 @@ from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.policies import replay_policy
 from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -133,6 +135,9 @@ def _resumed(options: Options) -> int:
     if out:
         check_folder(out, begun.id)
     with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
+        if not may_go_on(workspace, begun, options.slots, yes=options.yes, silent=options.json):
+            terminal.note("Nothing more was spent.")
+            return EXPECTED
         return _replay(workspace, begun, options, _Way(options.slots, out))
 
 
@@ -195,7 +200,7 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
     config = ready.config
     estimate = estimate_run(workspace, options.skill, config)
     asked: tuple[Role, ...] = ("target", "optimizer", "judge") if estimate.judge_calls else ("target", "optimizer")
-    real = not all(is_simulated(workspace.backend(role).fingerprint) for role in asked)
+    real = is_real(workspace, asked)
     if estimate.n_train and estimate.n_val:
         if not options.json:
             terminal.note(_told(estimate, config))
@@ -232,8 +237,9 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
             result = replay(workspace, begun, watch.notify, watch.on_reply, way.slots)
     except (KeyboardInterrupt, Stopped) as stop:
         _export(workspace, begun, way)
-        return _broken_off(workspace, begun, options, stop if isinstance(stop, Stopped) else None)
+        return _broken_off(workspace, begun, options, way, stop if isinstance(stop, Stopped) else None)
     _export(workspace, begun, way)
+    result = advised(workspace, begun.skill_id, result)
     if options.json:
         terminal.emit(result)
     else:
@@ -247,11 +253,12 @@ def _export(workspace: Workspace, begun: Run, way: _Way) -> None:
         terminal.note(f"{done.n_files} files in {done.folder}; best_skill.md is the best version.")
 
 
-def _broken_off(workspace: Workspace, begun: Run, options: Options, stopped: Stopped | None) -> int:
+def _broken_off(workspace: Workspace, begun: Run, options: Options, way: _Way, stopped: Stopped | None) -> int:
     """Return the exit code of a run that did not reach its end, told why and how to go on."""
     n_steps = len(workspace.store.runs.list_steps(begun.id))
-    store = f" --store {shlex.quote(options.store)}" if options.store else ""
-    resume = f"skillopt-mcp replay {shlex.quote(options.skill)} --resume{store}"
+    # Whoever sits at a terminal is asked again.
+    agreed = [] if terminal.is_interactive() or not is_real(workspace, asked_roles(begun)) else ["--yes"]
+    resume = _command(options, "--resume", *_again(options, way, stopped), *agreed)
     reason = str(stopped) if stopped else "nothing that was answered is lost"
     waiting = waiting_batches(workspace, begun.id)
     if options.json:
@@ -260,9 +267,24 @@ def _broken_off(workspace: Workspace, begun: Run, options: Options, stopped: Sto
     how = "Stopped" if stopped else "Interrupted"
     terminal.note(f"{how} after {n_steps} finished steps; {reason.rstrip('.')}. Go on with:\n  {resume}")
     if waiting:
-        abandoned = resume.replace("--resume", "--abandon")
+        abandoned = _command(options, "--abandon")
         terminal.note(f"{told_of(waiting)[:1].upper()}{told_of(waiting)[1:]}. To cancel it:\n  {abandoned}")
     return EXPECTED if stopped else INTERRUPTED
+
+
+def _command(options: Options, *more: str) -> str:
+    """Return a command about the run of the skill that was asked for."""
+    store = ["--store", shlex.quote(options.store)] if options.store else []
+    return " ".join(["skillopt-mcp replay", shlex.quote(options.skill), *more, *store])
+
+
+def _again(options: Options, way: _Way, stopped: Stopped | None) -> list[str]:
+    """Return what to give to go on in the same way: a higher cap, where a cap stopped it, and how it is carried out."""
+    higher = [stopped.higher] if isinstance(stopped, CapReached) and stopped.higher else []
+    slots = [f"--slots {way.slots}"] if way.slots else []
+    out = [f"--out {shlex.quote(str(way.out))}"] if way.out else []
+    batch = ["--by-batch"] if options.by_batch else []
+    return [*higher, *slots, *out, *batch]
 
 
 def _say(result: Replayed, label: str) -> None:
@@ -273,7 +295,7 @@ def _say(result: Replayed, label: str) -> None:
     )
     say_verdict(result, label)
     advice = f"{result.next_step} --simulated" if result.verdict == "accept" and label else result.next_step
-    terminal.say(f"Next: {advice}".replace("show RUN", f"show {result.run_id}"))
+    terminal.say(f"Next: {advice}")
 
 
 def say_verdict(result: Replayed, label: str) -> None:

@@ -7,35 +7,68 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands.promote import say_outcome
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.errors import Refused
 from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.promoting import rollback_skill
-from skillopt_mcp.operations.reviewing import review_rollback
+from skillopt_mcp.operations.promoting import check_rollback, rollback_skill
+from skillopt_mcp.operations.results import Promoted
+from skillopt_mcp.operations.reviewing import Review, review_rollback
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import short
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Which skill, to which version, and whether the person has agreed beforehand."""
+    """Which skill, to which version, and what the person has agreed to beforehand."""
 
     skill: str = ""
     version: str | None = None
     yes: bool = False
+    over_edit: bool = False
 
 
 def run(options: Options) -> int:
     """Return 0 when the live skill has changed, 1 when it stays as it was."""
     with Workspace(options.store_path) as workspace:
         review = review_rollback(workspace, options.skill, options.version)
+        consent = _consent(review, options)
+        standing = check_rollback(workspace, options.skill, review.to_version, consent, review.from_version)
+        if isinstance(standing, Promoted):
+            return say_outcome(standing, as_json=options.json)
         if not options.json:
-            terminal.say(f"{review.skill}: {short(review.from_version)} -> {short(review.to_version)}")
-            terminal.say()
-            terminal.say_diff(review.diff)
-            terminal.say()
+            _show(review)
         terminal.require_person("rollback")
-        question = f"Write this over {review.skill_path}?"
-        if review.diff and not terminal.agreed(question, yes=options.yes, ask=not options.json):
+        if not _agreed(review, options):
             terminal.note("Nothing was changed.")
             return 1
-        result = rollback_skill(workspace, options.skill, review.to_version, Consent.PERSON)
+        result = rollback_skill(workspace, options.skill, review.to_version, consent, review.from_version)
     return say_outcome(result, as_json=options.json)
+
+
+def _consent(review: Review, options: Options) -> Consent:
+    if options.over_edit and review.over_edit:
+        return Consent.PERSON_OVER_EDIT
+    return Consent.COMMAND if options.yes and not terminal.is_interactive() else Consent.PERSON
+
+
+def _show(review: Review) -> None:
+    terminal.say(f"{review.skill}: {short(review.from_version)} -> {short(review.to_version)}")
+    terminal.say()
+    terminal.say_diff(review.diff)
+    terminal.say()
+    if review.over_edit:
+        edited = short(review.from_version)
+        terminal.say(
+            f"OVER AN EDIT: somebody has edited the files since the last change. The edit is kept as version {edited}; "
+            f"to bring it back: skillopt-mcp rollback {review.skill} {edited}",
+            style="bold red",
+        )
+
+
+def _agreed(review: Review, options: Options) -> bool:
+    if review.over_edit and (options.yes or options.json or not terminal.is_interactive()):
+        raise Refused(
+            f"this would be written over an edit of '{review.skill_path}': a person has to look at it, at a terminal "
+            "and without --yes"
+        )
+    question = f"Write this over {review.skill_path}?"
+    return terminal.agreed(question, yes=options.yes, ask=not options.json)

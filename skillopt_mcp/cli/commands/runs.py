@@ -25,9 +25,22 @@ def run(options: Options) -> int:
         terminal.emit(found)
         return 0
     if found.runs:
-        columns = ("run", "skill", "began", "status", "steps", "best", "verdict", "calls", "tokens", "usd", "target")
+        columns = (
+            "run",
+            "skill",
+            "began",
+            "status",
+            "steps",
+            "best",
+            "verdict",
+            "calls",
+            "failed",
+            "tokens",
+            "usd",
+            "target",
+        )
         terminal.say_table(columns, [_cells(row) for row in found.runs])
-    terminal.note(f"Next: {found.next_step}")
+    terminal.note(f"Next: {found.next_step}" if found.runs else found.next_step)
     return 0
 
 
@@ -41,6 +54,7 @@ def _cells(row: RunRow) -> tuple[str, ...]:
         "-" if row.best is None else f"{row.best:.3f}",
         row.verdict or "-",
         f"{row.n_calls:,}",
+        f"{row.n_failed:,}",
         f"{row.tokens:,}",
         "?" if row.usd is None else f"{row.usd:.2f}",
         row.target,

@@ -8,15 +8,16 @@ from pathlib import Path
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.exporting import export_run
-from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.exporting import export_run, export_version
+from skillopt_mcp.operations.inspecting import inspect, version_named
 from skillopt_mcp.operations.inspecting_tests import promotion_test
+from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """What to show: an id, or a skill's name."""
+    """What to show: an id, or a skill's name; and where to write it, where it is a run or a version."""
 
     id: str = ""
     out: str | None = None
@@ -49,6 +50,8 @@ def run(options: Options) -> int:
 
 
 def _export(workspace: Workspace, id: str, folder: Path, *, as_json: bool) -> int:
+    if version := version_named(known(id)):
+        return _export_version(workspace, *version, folder, as_json=as_json)
     done = export_run(workspace, id, folder)
     if as_json:
         terminal.emit(done)
@@ -56,4 +59,14 @@ def _export(workspace: Workspace, id: str, folder: Path, *, as_json: bool) -> in
         terminal.say(
             f"Run {done.run_id}: {done.n_files} files in {done.folder}, {done.n_written} of them new or changed."
         )
+    return 0
+
+
+def _export_version(workspace: Workspace, name: str, version: str, folder: Path, *, as_json: bool) -> int:
+    done = export_version(workspace, name, version, folder)
+    if as_json:
+        terminal.emit(done)
+    else:
+        terminal.say(f"Version {done.version} of {done.skill}, files in {done.folder}: {done.n_files}.")
+        terminal.note(done.next_step)
     return 0

@@ -1,12 +1,14 @@
-"""Skills: which there are, and which of them may be written, as only a person can say."""
+"""Skills: which there are and where, and which of them may be written, as only a person can say."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.moving import forget_skill, move_skill
 from skillopt_mcp.operations.permitting import add_root, permit, revoke
 from skillopt_mcp.operations.results import SkillRow
 from skillopt_mcp.operations.workspace import Workspace
@@ -18,6 +20,7 @@ class Options(Invocation):
 
     action: str | None = None
     name: str = ""
+    to: str = ""
     simulated: bool = False
 
 
@@ -40,6 +43,16 @@ def run(options: Options) -> int:
                 f"Take it back with: skillopt-mcp skills revoke {skill.name}"
             )
             _done({"skill": skill.name, "permitted": True, "simulated": options.simulated}, text, options)
+        elif options.action == "move":
+            terminal.require_person("skills move")
+            moved = move_skill(workspace, options.name, options.to)
+            said = f"{moved.skill} is at {moved.path} now (was {moved.before})."
+            _done(moved.model_dump(mode="json"), f"{said}\n{moved.next_step}", options)
+        elif options.action == "forget":
+            terminal.require_person("skills forget")
+            gone = forget_skill(workspace, options.name)
+            said = f"{gone.skill} is listed no more; the store keeps {gone.kept or 'its versions'}."
+            _done(gone.model_dump(mode="json"), f"{said}\n{gone.next_step}", options)
         else:
             skill = revoke(workspace, options.name)
             _done({"skill": skill.name, "permitted": False}, f"{skill.name} needs a person's yes again.", options)
@@ -81,4 +94,6 @@ def _say(row: SkillRow) -> None:
         f"({row.n_new} new); open candidates: {row.open_candidates}"
     )
     terminal.say(f"    {row.path}", style="dim")
-    terminal.say(f"    next: {terminal.spoken(row.next_step)}", style="dim")
+    tasks_of = f"skillopt-mcp tasks add {shlex.quote(row.name)} FILE"
+    step = terminal.spoken(row.next_step).replace("skillopt-mcp tasks add", tasks_of)
+    terminal.say(f"    next: {step}", style="dim")

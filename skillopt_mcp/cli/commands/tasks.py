@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.retiring import retire
+from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.checking import check_file, check_stored
+from skillopt_mcp.operations.linting import folder_of
 from skillopt_mcp.operations.results import TasksAdded
 from skillopt_mcp.operations.rotating import rotate_worn_tasks
 from skillopt_mcp.operations.tasks import add_data_set, add_tasks
@@ -19,6 +23,9 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import SPLITS, Task
 from skillopt_mcp.settings.splitting import split_plan
+from skillopt_mcp.store.tasks import Retirement
+
+STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,10 @@ class Options(Invocation):
     ratio: str | None = None
     seed: int | None = None
     looks: int = 10
+    ids: Sequence[str] = ()
+    reason: str = ""
+    retired: bool = False
+    yes: bool = False
 
 
 def run(options: Options) -> int:
@@ -43,12 +54,17 @@ def run(options: Options) -> int:
             return _check(workspace, options)
         if options.action == "rotate":
             return _rotate(workspace, options)
-        skill = workspace.skill(options.skill)
-        tasks = workspace.store.tasks.list_tasks(skill.id)
+        if options.action == "retire":
+            given = (options.skill, options.ids, options.reason)
+            return retire(workspace, *given, yes=options.yes, as_json=options.json)
+        skill = workspace.kept(options.skill)
+        stored = workspace.store.tasks
+        tasks = stored.list_tasks(skill.id) if options.retired else stored.list_in_use(skill.id)
+        retired = stored.list_retired(skill.id)
     if options.action == "export":
         _export(skill.name, tasks, options)
     else:
-        _list(skill.name, tasks, as_json=options.json)
+        _list(skill.name, tasks, retired, as_json=options.json)
     return 0
 
 
@@ -64,6 +80,8 @@ def _add(workspace: Workspace, options: Options) -> int:
     )
     for each in result.rejected:
         terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
+    for warning in result.warnings:
+        terminal.note(f"warning: {warning}.")
     terminal.note(terminal.spoken(result.next_step))
     return 1 if result.rejected else 0
 
@@ -72,7 +90,11 @@ def _result(workspace: Workspace, options: Options) -> TasksAdded:
     if options.split_mode is None:
         if options.ratio is not None or options.seed is not None:
             raise BadInput("--ratio and --seed belong to --split-mode ratio: name it too")
+        if options.file == STDIN:
+            return add_tasks(workspace, options.skill, read_stream(sys.stdin.buffer))
         return add_tasks(workspace, options.skill, file=options.file)
+    if options.file == STDIN:
+        raise BadInput("--split-mode reads a file or a folder: name one in the place of '-'")
     if options.split_mode != "ratio" and (options.ratio is not None or options.seed is not None):
         raise BadInput("in a folder of splits nothing is drawn: leave out --ratio and --seed")
     plan = split_plan(options.split_mode, options.ratio, options.seed)
@@ -80,9 +102,11 @@ def _result(workspace: Workspace, options: Options) -> TasksAdded:
 
 
 def _check(workspace: Workspace, options: Options) -> int:
-    if options.file:
-        workspace.skill(options.skill)
-        found = check_file(workspace, Path(options.file).expanduser())
+    # Only a file of tasks for a skill that is given by its path can be checked without a store.
+    if options.file is None or folder_of(options.skill) is None:
+        options.require_store()
+    if options.file is not None:
+        found = check_file(workspace, options.skill, Path(options.file).expanduser())
     else:
         found = check_stored(workspace, options.skill)
     if options.json:
@@ -110,22 +134,39 @@ def _rotate(workspace: Workspace, options: Options) -> int:
     return 0
 
 
-def _list(name: str, tasks: Sequence[Task], *, as_json: bool) -> None:
-    splits = Counter(task.split for task in tasks)
+def _list(name: str, tasks: Sequence[Task], retired: Mapping[int, Retirement], *, as_json: bool) -> None:
+    in_use = [task for task in tasks if task.id not in retired]
+    splits = Counter(task.split for task in in_use)
     if as_json:
         counts = {split: splits[split] for split in SPLITS}
-        terminal.emit({"skill": name, "splits": counts, "tasks": [_plain(task) for task in tasks]})
+        shown = [_plain(task) | _mark(retired.get(task.id)) for task in tasks]
+        terminal.emit({"skill": name, "splits": counts, "tasks": shown})
         return
     rows = [
-        (task.name, task.split, task.judge.kind, " ".join(task.tags), " ".join(task.prompt.split()))
+        (
+            task.name,
+            f"{task.split}, retired" if task.id in retired else task.split,
+            task.judge.kind,
+            " ".join(task.tags),
+            " ".join(task.prompt.split()),
+        )
         for task in sorted(tasks, key=lambda task: SPLITS.index(task.split))
     ]
     if rows:
-        terminal.say_table(("id", "split", "judge", "tags", "prompt"), rows)
-    kinds = Counter(task.judge.kind for task in tasks)
+        terminal.say_table(("id", "split", "judge", "tags", "prompt"), rows, n_long=2)
+    kinds = Counter(task.judge.kind for task in in_use)
     judged = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()) or "none"
     shares = ", ".join(f"{splits[split]} {split}" for split in SPLITS)
-    terminal.note(f"{len(tasks)} tasks of {name}: {shares}; judges: {judged}.")
+    terminal.note(f"{len(in_use)} tasks of {name}: {shares}; judges: {judged}.")
+    if retired:
+        terminal.note(f"{len(retired)} more are retired{'' if len(tasks) > len(in_use) else ': see them with --all'}.")
+
+
+def _mark(retirement: Retirement | None) -> dict[str, object]:
+    """Return what the list says of a retired task beside what it is; nothing for one in use."""
+    if retirement is None:
+        return {}
+    return {"retired": {"at": retirement.at, "reason": retirement.reason, "n_tests": retirement.n_looks}}
 
 
 def _export(name: str, tasks: Sequence[Task], options: Options) -> None:

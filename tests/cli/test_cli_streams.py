@@ -1,0 +1,173 @@
+"""Streams that are full, closed, narrow or of a small alphabet: one line of error, and nothing that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from errno import ENOSPC
+from io import BufferedWriter, BytesIO, RawIOBase, TextIOWrapper
+from pathlib import Path
+
+import pytest
+from console import SCRIPT, Place
+
+from skillopt_mcp import limits
+from skillopt_mcp.cli.main import main
+from skillopt_mcp.environments.rows import read_stream
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the streams are those of Linux")
+EXACT = {"kind": "exact", "expected": "ü"}
+ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
+
+
+@pytest.fixture
+def place(make_place) -> Place:
+    place = make_place(n_tasks=0)
+    task = {"id": "fünf", "prompt": "Wie viel ist 2 + 3, und warum ist das so?", "judge": EXACT, "split": "val"}
+    with Workspace(place.store_path) as workspace:
+        assert add_tasks(workspace, str(place.skill_path), [task]).added == 1
+    return place
+
+
+class Disk(RawIOBase):
+    """A disk that is full."""
+
+    full = True
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: bytes) -> int:
+        if self.full:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        return len(memoryview(content))
+
+    def make_room(self) -> None:
+        self.full = False
+
+
+# A test beside these may leave a width in the environment, which counts for more than the terminal's.
+_ENVIRON = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+
+def shell(place: Place, line: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Return how a line of shell ends in which $S is our program on the place's store."""
+    program = " ".join([SCRIPT, "--store", str(place.store_path)])
+    return subprocess.run(
+        ["/bin/sh", "-c", line.replace("$S", program)],
+        env={**_ENVIRON, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        encoding="utf-8", check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "unbuffered", "why"),
+    [
+        ("skills --json > /dev/full", "", "No space left on device"),
+        ("skills --json > /dev/full", "1", "No space left on device"),
+        ("skills >&-", "", "Bad file descriptor"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line_of_error(
+    place: Place, line: str, unbuffered: str, why: str
+) -> None:
+    done = shell(place, f"$S {line}", PYTHONUNBUFFERED=unbuffered)
+    told = f"error: the output cannot be written ({why}): what was printed is not all\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("action", ["show", "tasks list", "tasks export"])
+def test_every_way_to_print_tells_of_a_full_disk(place: Place, action: str, monkeypatch, capsys) -> None:
+    disk = Disk()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(BufferedWriter(disk), encoding="utf-8"))
+    monkeypatch.setattr("skillopt_mcp.cli.main.drop_output", disk.make_room)
+    assert main(["--store", str(place.store_path), *action.split(), "ledger-clerk"]) == 1
+    assert capsys.readouterr().err.startswith("error: the output cannot be written (No space left on device)")
+
+
+def test_a_closed_input_or_stderr_is_no_error(place: Place) -> None:
+    done = shell(place, "$S skills <&- 2>&-")
+    assert done.returncode == 0
+    assert done.stdout.startswith("ledger-clerk ")
+
+
+@pytest.mark.parametrize("environ", ASCII, ids=["io", "locale"])
+def test_what_an_alphabet_lacks_is_shown_as_escapes_and_an_export_is_utf_8(
+    place: Place, environ: dict[str, str]
+) -> None:
+    done = shell(place, "$S tasks list ledger-clerk && $S tasks export ledger-clerk", **environ)
+    assert done.returncode == 0, done.stderr
+    _, listed, exported = done.stdout.splitlines()
+    assert listed.startswith("f\\xfcnf  ")
+    assert json.loads(exported)["id"] == "fünf"
+
+
+def test_a_path_that_the_locale_cannot_spell_is_told_with_the_way_out(place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "über"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("# One\n")
+    assert shell(place, f"$S history {folder}").returncode == 0
+    done = shell(place, "$S skills", **ASCII[1])
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "cannot be spelled in this locale (ascii): set LC_ALL=C.UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize(("width", "first"), [(80, "id    split  judge  tags  prompt"), (24, "id: fünf")])
+def test_a_terminal_gets_a_table_or_records_by_its_width(place: Place, width: int, first: str) -> None:
+    line = f"script -qec 'stty cols {width}; $S tasks list ledger-clerk' /dev/null"
+    done = shell(place, line, TERM="xterm", PYTHONUTF8="1")
+    if done.returncode == 127:
+        pytest.skip("no script(1) here to make a terminal")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
+    assert shown[0] == first
+    assert all(len(each) <= width for each in shown[: shown.index(next(s for s in shown if "1 tasks" in s))])
+
+
+def test_tasks_are_added_from_standard_input(place: Place) -> None:
+    rows = [{"prompt": f"Frage ü {n}", "judge": EXACT} for n in range(2)]
+    done = subprocess.run(
+        [*place.command, "tasks", "add", "ledger-clerk", "-", "--json"],
+        input="\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode(),
+        env={**os.environ, **ASCII[1]}, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["added"] == len(rows)
+    with Workspace(place.store_path) as workspace:
+        tasks = workspace.store.tasks.list_tasks(workspace.skill(str(place.skill_path)).id)
+    assert {row["prompt"] for row in rows} < {task.prompt for task in tasks}
+
+
+def test_a_stream_of_tasks_is_read_as_a_file_is_and_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_stream(BytesIO(b'[{"a": 1}, {"b": 2}]')) == [{"a": 1}, {"b": 2}]
+    for content, told in ((b"{}\n{", "the standard input line 2 is not JSON"), (b"\xff", "is not UTF-8 at byte 0")):
+        with pytest.raises(BadInput, match=told):
+            read_stream(BytesIO(content))
+    monkeypatch.setattr(limits, "TASK_FILE_BYTES", 3)
+    with pytest.raises(BadInput, match="has more than 3 bytes: split it"):
+        read_stream(BytesIO(b"[{}]"))
+
+
+def test_splits_are_drawn_from_no_standard_input(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--store", str(place.store_path), "tasks", "add", "ledger-clerk", "-", "--split-mode", "ratio"]) == 1
+    assert "name one in the place of '-'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("id", "told"),
+    [
+        ("c-zzz", """"c-zzz" is no id of a candidate, which is 'c-' and 12 digits of 0-9 and a-f; and no skill """),
+        ("t-zz", """"t-zz" is no id of a promotion test, which is 't-' and 12 digits of 0-9 and a-f; and no skill """),
+        ("ledger-clerk@f6f2", '"f6f2" is no version, which is given by 8 to 64 digits of 0-9 and a-f; and no skill '),
+        ("nobody", 'no skill "nobody" is known'),
+    ],
+)
+def test_an_id_of_a_wrong_shape_is_told_the_right_one(
+    place: Place, id: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--store", str(place.store_path), "show", id]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {told}")

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+from workshop import SEED, SIMULATION, Place
+
+from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.simulating import advised
+from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+
+FOUND = Result(next_step="Go on.")
+MINE = {"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}
+
+
+def test_a_simulation_of_the_tasks_is_good_advice(place: Place, workspace: Workspace) -> None:
+    skill = workspace.skill(str(place.skill))
+    add_tasks(workspace, str(place.skill), [MINE])
+    assert advised(workspace, skill.id, FOUND) == FOUND
+
+
+@pytest.mark.parametrize("target", [SIMULATION, f"simulated:placebo,seed={SEED + 1},noise=0.2"])
+def test_a_simulation_of_other_tasks_is_told_to_give_way_to_a_real_target(place: Place, target: str) -> None:
+    with place.open(target) as other:
+        skill = other.skill(str(place.skill))
+        add_tasks(other, str(place.skill), [MINE])
+        if target != SIMULATION:
+            place.add_tasks(other)
+        step = advised(other, skill.id, FOUND).next_step
+    assert step.startswith("Name a real target, for instance --target claude-code:haiku: 'simulated:")
+    assert "none of this skill's" in step
