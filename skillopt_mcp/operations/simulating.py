@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 from skillopt_mcp.backends.world import right_answer
@@ -18,17 +19,19 @@ _WORLD = re.compile(r"simulated:\w+,seed=(\d+)")
 Found = TypeVar("Found", bound=Result)
 
 
-def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
-    """Return a result of the target's; where that is a simulation of other tasks, the next step is to name a real one.
-
-    A simulation gives wrong answers to all tasks but those of its own world and seed.
-    """
+def foreign_world(workspace: Workspace, tasks: Sequence[Task]) -> str | None:
+    """Return the simulation that is the target, where it made none of the tasks: it has no right answer to them."""
     world = _WORLD.match(workspace.backend("target").fingerprint)
-    tasks = workspace.store.tasks.list_tasks(skill_id) if world else []
-    if world is None or any(_is_own(task, int(world[1])) for task in tasks):
+    return world[0] if world and not any(_is_own(task, int(world[1])) for task in tasks) else None
+
+
+def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
+    """Return a result of the target's; a simulation of other tasks has the next step to name a real one."""
+    world = foreign_world(workspace, workspace.store.tasks.list_tasks(skill_id))
+    if world is None:
         return found
     step = (
-        f"Name a real target, for instance --target {REAL}: '{world[0]}' is a simulation that solves the tasks of its "
+        f"Name a real target, for instance --target {REAL}: '{world}' is a simulation that solves the tasks of its "
         "own world alone, and none of this skill's, so what it found says nothing about the skill."
     )
     return found.model_copy(update={"next_step": step})
