@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pydantic_core import to_json
+
 from skillopt_mcp.errors import StoreError
 from skillopt_mcp.records.histories import LINE, AnyLine
 from skillopt_mcp.records.skills import SkillFiles
@@ -38,8 +40,9 @@ def open_redactor(store_path: Path, environ: Mapping[str, str]) -> Redactor:
 def redacted_line(redactor: Redactor, line: AnyLine) -> AnyLine:
     """Return a line of a history without secrets; one that is none any more then is a fault of the redactor."""
     plain = line.model_dump_json()
-    cleaned = redactor.text(plain)
-    return line if cleaned is plain else LINE.validate_json(cleaned)
+    if redactor.text(plain) is plain:
+        return line
+    return LINE.validate_json(to_json(redactor.json(line.model_dump(mode="json"))))
 
 
 def holds_secret(redactor: Redactor, files: SkillFiles) -> bool:

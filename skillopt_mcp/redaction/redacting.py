@@ -53,8 +53,26 @@ class Redactor:
 
     def json(self, value: JsonValue) -> JsonValue:
         """Return a decoded JSON value without secrets in its texts; the name of a field tells what its value is."""
-        redacted: JsonValue = from_json(self.text(to_json(value).decode()))
+        written = to_json(value)
+        try:
+            redacted: JsonValue = from_json(self.text(written.decode()))
+        except ValueError:  # a secret that seems to reach over the end of its text: each text is looked at by itself
+            return self._apart(value, written)
         return redacted
+
+    def _apart(self, value: JsonValue, written: bytes) -> JsonValue:
+        """Return a value whose parts are redacted apart; a text that none can be made of is replaced whole."""
+        if isinstance(value, list):
+            return [self.json(each) for each in value]
+        if not isinstance(value, dict):
+            return self._placeholder(Secret(0, len(written), "credential", written)).decode()
+        if len(value) > 1:
+            return {name: each for pair in value.items() for name, each in self._pair(*pair)}
+        return {name: self._apart(each, to_json(each)) for name, each in value.items()}
+
+    def _pair(self, name: str, value: JsonValue) -> list[tuple[str, JsonValue]]:
+        redacted = self.json({name: value})
+        return list(redacted.items()) if isinstance(redacted, dict) else []
 
     def _replaced(self, raw: bytes, secrets: Sequence[Secret]) -> bytes:
         pieces: list[bytes] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,22 @@ def test_the_environment_tells_what_its_names_say() -> None:
 def test_decoded_json_keeps_its_shape_and_loses_its_secrets(value: object) -> None:
     redacted = redact_json(value)  # type: ignore[arg-type]
     assert KEY not in json.dumps(redacted)
+    assert _shape(redacted) == _shape(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": '?\x1f"'},
+        {"user": "bob", "password": '?\x1f"', "note": f"use {KEY}"},
+        [{"password": '?\x1f"'}, {"a": [KEY]}],
+        {"password": {"password": '?\x1f"'}},
+    ],
+)
+def test_a_secret_that_seems_to_reach_over_the_end_of_its_text_breaks_nothing(value: object) -> None:
+    redacted = redact_json(value)  # type: ignore[arg-type]
+    assert KEY not in json.dumps(redacted)
+    assert "\x1f" not in str(redacted)
     assert _shape(redacted) == _shape(value)
 
 
