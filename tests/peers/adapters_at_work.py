@@ -18,7 +18,7 @@ from skillopt.envs.searchqa.adapter import SearchQAAdapter
 from skillopt_mcp import Config, SkillOptEnvironment, train
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.environments.skillopt_adapter import open_skillopt
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, Outage
 from skillopt_mcp.settings.files import load_settings
 
 LESSON = "Always answer with the number alone, in answer tags."
@@ -110,7 +110,7 @@ def made_up(folder: Path) -> dict[str, object]:
 
 
 def broken(folder: Path) -> dict[str, object]:
-    """Train on SearchQA with no model behind it: every attempt fails, and none may count as a zero."""
+    """Train on SearchQA with no model behind it: every attempt fails, and the run stops where it can go on."""
     data = folder / "items.json"
     data.write_text(json.dumps([{"id": f"q{n}", "question": f"What is {n}?", "answers": [str(n)]} for n in range(12)]))
     environment = SkillOptEnvironment(
@@ -122,8 +122,11 @@ def broken(folder: Path) -> dict[str, object]:
         raise RuntimeError("no route to the model")
 
     with mock.patch.object(searchqa_rollout, "chat_target", fail):
-        trained = train(skill, environment, CONFIG, optimizer=Scripted(optimizer, name="fixed"), store=folder / "s.db")
-    return outcome(trained) | {"n_calls": trained.n_calls}
+        try:
+            train(skill, environment, CONFIG, optimizer=Scripted(optimizer, name="fixed"), store=folder / "s.db")
+        except Outage as outage:
+            return {"outage": str(outage)}
+    return {"outage": ""}
 
 
 def template(folder: Path) -> list[str]:
