@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.resume import SLOTS, measure
 
 
-def test_ten_killed_runs_end_like_the_undisturbed_one_and_pay_no_committed_reply_again(tmp_path: Path) -> None:
-    kills = measure(n_kills=10, seed=1, folder=tmp_path.resolve())
+def test_five_killed_runs_end_like_the_undisturbed_one_and_pay_no_committed_reply_again(tmp_path: Path) -> None:
+    kills = measure(n_kills=5, seed=1, folder=tmp_path.resolve())
 
     assert [kill for kill in kills if kill.differing_rows] == []
     assert [kill for kill in kills if kill.committed_twice] == []
