@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.store.locations import ENVIRONMENT, store_path
+
+_ROLLBACK = re.compile(r"skillopt-mcp rollback [^\s;]+(?: [0-9a-f]{12}\b)?(?: --over-edit)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,13 @@ class Invocation:
     def store_path(self) -> Path:
         """Return the store's file: as given, else of the environment, else the user's own."""
         return store_path(self.store, os.environ)
+
+    def on_store(self, text: str) -> str:
+        """Return a text with the store, where it was named, behind each command that rolls back."""
+        if not self.store:
+            return text
+        named = f" --store {shlex.quote(self.store)}"
+        return _ROLLBACK.sub(lambda command: command[0] + named, text)
 
     def require_store(self) -> None:
         """Raise NotFound when somebody named the store and no file is there; the user's own may come into being yet."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from changes import at_a_terminal, make_accepted, make_candidate
 from console import BACKENDS, TARGET, parsed
@@ -130,8 +132,10 @@ def test_a_rollback_that_would_undo_an_edit_is_stale_before_anything_is_asked(ma
         assert "a person has to look at it, at a terminal and without --yes" in capsys.readouterr().err
     code, screen = at_a_terminal(place, *command[2:], answer="y")
     assert (code, place.main.read_bytes()) == (0, before)
-    [undo] = [line.split("Undo: ")[1] for line in screen.splitlines() if "Undo: " in line]
-    assert main([*command[:2], *undo.split()[1:], "--yes"]) == 0
+    [undo] = [
+        re.sub(r"\x1b\[[0-9;]*m", "", line).split("Undo: ")[1] for line in screen.splitlines() if "Undo: " in line
+    ]
+    assert main([*undo.split()[1:], "--yes"]) == 0
     assert place.main.read_bytes() == mine
 
 

@@ -35,7 +35,7 @@ def run(options: Options) -> int:
             terminal.note("Nothing was changed.")
             return 1
         result = promote_skill(workspace, options.candidate, _consent(options))
-    return say_outcome(result, as_json=options.json)
+    return say_outcome(result, options)
 
 
 def _consent(options: Options) -> Consent:
@@ -84,16 +84,16 @@ def show_review(review: Review, candidate_id: str) -> None:
     terminal.say(f"Verdict: {verdict}{' (SIMULATION)' if review.simulated else ''}")
 
 
-def say_outcome(result: Promoted, *, as_json: bool) -> int:
+def say_outcome(result: Promoted, options: Invocation) -> int:
     """Print what became of a promotion or rollback; return 0 when the file changed, else 1."""
     changed = result.status in ("promoted", "rolled_back")
-    if as_json:
+    if options.json:
         terminal.emit(result)
     elif changed:
         done = "Promoted" if result.status == "promoted" else "Rolled back"
         terminal.say(f"{done}: {result.skill_path} is now version {result.version} (was {result.previous_version}).")
         version = "" if result.status == "promoted" else f" {result.previous_version}"
-        terminal.say(f"Undo: skillopt-mcp rollback {result.skill}{version}")
+        terminal.say_command(options.on_store(f"Undo: skillopt-mcp rollback {result.skill}{version}"))
     if not changed:
         advice = f" {terminal.spoken(result.next_step)}" if result.next_step else ""
         terminal.note(f"error: {result.status}: {result.reason}.{advice}")

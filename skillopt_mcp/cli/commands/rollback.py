@@ -33,7 +33,7 @@ def run(options: Options) -> int:
         consent = _consent(review, options)
         standing = check_rollback(workspace, options.skill, review.to_version, consent, review.from_version)
         if isinstance(standing, Promoted):
-            return say_outcome(standing, as_json=options.json)
+            return say_outcome(standing, options)
         if not options.json:
             _show(review)
         terminal.require_person("rollback")
@@ -41,7 +41,7 @@ def run(options: Options) -> int:
             terminal.note("Nothing was changed.")
             return 1
         result = rollback_skill(workspace, options.skill, review.to_version, consent, review.from_version)
-    return say_outcome(result, as_json=options.json)
+    return say_outcome(result, options)
 
 
 def _consent(review: Review, options: Options) -> Consent:
