@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillopt_mcp.errors import Outage
+from skillopt_mcp.optimizer.arms import LOST
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.store.opening import Store
+
+_NO_ANSWERS = LOST | {"internal"}
+
+
+def heard_candidate(store: Store, scope: str, trials: Sequence[Trial]) -> None:
+    """Raise Outage as `heard` does, where that says nothing of the candidate: its answers never came.
+
+    One that makes the model refuse, or run on, or the judge fail, is the gate's to reject: asked anew each time, it
+    would hold the run up for ever.
+    """
+    if all(trial.reply.fault in _NO_ANSWERS for trial in trials):
+        heard(store, scope, trials, "the val tasks")
 
 
 def heard(store: Store, scope: str, trials: Sequence[Trial], what: str) -> None:

@@ -12,7 +12,7 @@ from skillopt_mcp.optimizer.outcomes import step_outcome
 from skillopt_mcp.optimizer.plan import Plan, State, Work, steps
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.optimizer.search import gate, moved, restored
-from skillopt_mcp.optimizer.silence import heard
+from skillopt_mcp.optimizer.silence import heard, heard_candidate
 from skillopt_mcp.optimizer.turns import Turn
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.stages.aggregate import aggregate
@@ -46,7 +46,7 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
                 work = _rescued(turn, work)
             before, state = state, moved(plan, ask, state, work.applied.files, work.gated)
             for evaluation in filter(None, (work.gated.evaluation, state.evaluation)):
-                heard(store, plan.run_id, evaluation.trials, "the val tasks")
+                heard_candidate(store, plan.run_id, evaluation.trials)
             store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
             notify(_finished(turn, state, work))
     return state

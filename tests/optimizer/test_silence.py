@@ -91,3 +91,42 @@ def test_a_run_whose_judge_is_down_stops_and_asks_the_judge_alone_again(tmp_path
                     train(bench.plan(CONFIG), bench.store, ask)
         assert [(step.train.n, step.n_missing) for step in bench.store.runs.list_steps(RUN)] == [(2, 0)]
     assert sum(call.role == "target" for call in target.calls) == 4
+
+
+@pytest.mark.parametrize("fault", ["refusal", "truncated", "timeout", "context_too_long"])
+def test_a_candidate_that_keeps_the_model_from_answering_is_rejected_and_holds_nothing_up(
+    tmp_path: Path, fault: Fault
+) -> None:
+    harm = {"reasoning": "r", "edits": [{"op": "append", "content": "- Say nothing."}]}
+
+    def answer(call: Call) -> Answer:
+        if call.role == "optimizer":
+            return json.dumps(harm)
+        silenced = "Say nothing." in rollout_of(call).files.text
+        return BackendFault(fault, "nothing came") if silenced else "wrong"
+
+    with Bench(tmp_path, SKILL, new_tasks(12)) as bench:
+        state = run(bench, Scripted(answer))
+        assert [(step.verdict, step.candidate_id is None) for step in bench.store.runs.list_steps(RUN)] == [
+            ("reject", False)
+        ] * 2
+        assert state.best == SKILL
+
+
+def test_a_candidate_whose_evaluation_was_lost_on_the_way_is_asked_for_anew(tmp_path: Path) -> None:
+    edit = {"reasoning": "r", "edits": [{"op": "append", "content": "- Count twice."}]}
+
+    def answering_with(taught: Answer) -> Scripted:
+        def answer(call: Call) -> Answer:
+            if call.role == "optimizer":
+                return json.dumps(edit)
+            if "Count twice." not in rollout_of(call).files.text:
+                return "wrong"
+            return right(call) if taught == "" else taught
+
+        return Scripted(answer)
+
+    with Bench(tmp_path, SKILL, new_tasks(12)) as bench:
+        with pytest.raises(Outage, match="the val tasks"):
+            run(bench, answering_with(BackendFault("server", "503 down")))
+        assert run(bench, answering_with("")).best != SKILL
