@@ -22,17 +22,20 @@ _PROMOTABLE_NAME = re.compile(r"[a-z0-9-]{1,64}")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def skill_folder(path: Path) -> Path:
+def skill_folder(path: Path | str) -> Path:
     """Return the resolved folder of a skill, given the folder or its SKILL.md, and of a memory file itself.
 
     Raises BadSkill for a useless path.
     """
-    if _CONTROL.search(str(path)):
-        raise BadSkill(f"{quoted(str(path))} has control characters or is not text; rename the folder")
-    if is_memory(str(path)):
-        return Path(os.path.realpath(path.parent)) / path.name
-    folder = path.parent if path.name == MAIN_FILE else path
-    return Path(os.path.realpath(folder))
+    given = os.fspath(path)
+    if given.endswith(("/", "/.")):
+        given = str(Path(given))
+    if _CONTROL.search(given):
+        raise BadSkill(f"{quoted(given)} has control characters or is not text; rename the folder")
+    beside, name = os.path.split(given)
+    if is_memory(given):
+        return Path(os.path.realpath(beside), name)
+    return Path(os.path.realpath(beside if name == MAIN_FILE else given))
 
 
 def files_folder(path: Path) -> Path:
@@ -68,7 +71,7 @@ def read_skill(path: Path) -> SkillFiles:
         return _read_memory(folder)
     files: list[SkillFile] = []
     n_bytes = 0
-    with _opened_folder(folder) as opened, _explained(folder):
+    with _opened_folder(folder) as opened:
         for parent, entry, inner in _entries(opened, folder):
             content, executable = _read_file(parent, entry.name, folder / inner)
             n_bytes += len(content)
@@ -95,7 +98,7 @@ def stamp_of(folder: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
         with _opened_folder(folder.parent) as opened, _explained(folder):
             return (_stamped(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)
     rows = []
-    with _opened_folder(folder) as opened, _explained(folder):
+    with _opened_folder(folder) as opened:
         for _, entry, inner in _entries(opened, folder):
             rows.append(_stamped(inner, entry.stat(follow_symlinks=False)))
     return tuple(sorted(rows))
@@ -134,7 +137,11 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}") from None
+        raise _bad(path, error) from None
+
+
+def _bad(path: Path, error: OSError) -> BadSkill:
+    return BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}")
 
 
 def _explanation(error: OSError) -> str:
@@ -151,10 +158,15 @@ def _explanation(error: OSError) -> str:
 
 @contextmanager
 def _opened_folder(folder: Path) -> Iterator[int]:
-    with _explained(folder):
+    """Lend the descriptor of a folder; the system's errors about it are turned into BadSkill."""
+    try:
         opened = os.open(folder, _FOLDER_FLAGS)
+    except OSError as error:
+        raise _bad(folder, error) from None
     try:
         yield opened
+    except OSError as error:
+        raise _bad(folder, error) from None
     finally:
         os.close(opened)
 

@@ -105,4 +105,4 @@ def _place(skill: Skill, new: str) -> Path:
     beside = Path(skill.path).parent / new
     if Path(new).name == new and os.path.isfile(main_path(str(beside))):
         return skill_folder(beside)
-    return skill_folder(Path(os.path.expanduser(new)))
+    return skill_folder(os.path.expanduser(new))

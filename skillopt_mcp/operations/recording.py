@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skillopt_mcp import limits
 from skillopt_mcp.errors import BadInput, NotFound
@@ -42,10 +42,7 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     """
     if _RECORDED.fullmatch(recording.task):
         return _scored(workspace, skill, recording)
-    # The name that a caller gives its session is its own: what the session knows goes by the host's.
-    new = replace(_checked(recording, workspace.redactor), known_to=workspace.session)
-    if new.session_id is None and new.position is None:
-        new = replace(new, session_id=workspace.session)
+    new = _checked(recording, workspace.redactor, workspace.session)
     tracked = workspace.skill(skill)
     trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
     return Recorded(
@@ -60,7 +57,7 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
 
 def _scored(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
     """Say how an attempt ended that was recorded without a score, as hooks do."""
-    new = _checked(recording, workspace.redactor)
+    new = _checked(recording, workspace.redactor, workspace.session)
     if new.hard is None:
         raise BadInput(f"say how {recording.task} ended: give hard, or soft")
     tracked = workspace.skill(skill)
@@ -87,7 +84,7 @@ def _next_step(n_new: int, *, added: bool) -> str:
     return f"{n_new} attempts are new: call propose_edits with edits against the mistakes they share."
 
 
-def _checked(recording: Recording, redactor: Redactor) -> NewTrajectory:
+def _checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajectory:
     if not recording.task.strip():
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
@@ -120,9 +117,10 @@ def _checked(recording: Recording, redactor: Redactor) -> NewTrajectory:
         soft=recording.soft if recording.soft is not None or hard is None else float(hard),
         reason=reason,
         messages=written,
-        session_id=session_id or None,
+        session_id=session_id or (session if recording.index is None else None),
         position=recording.index,
         task_name=texts[0],
+        known_to=session,  # as its host calls it; the name that a caller gives a session is its own
     )
 
 

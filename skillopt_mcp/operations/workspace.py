@@ -277,7 +277,7 @@ class Workspace:
 
     def _folder(self, name_or_path: str) -> Path:
         if _looks_like_path(name_or_path):
-            return skill_folder(Path(os.path.expanduser(name_or_path)))
+            return skill_folder(os.path.expanduser(name_or_path))
         tracked = self.store.skills.find_paths(name_or_path)
         roots = self.roots()
         placed = [] if name_or_path.startswith(".") else [os.path.realpath(root / name_or_path) for root in roots]

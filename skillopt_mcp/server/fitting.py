@@ -18,8 +18,11 @@ Json = dict[str, object] | list[object]
 
 def fitted(result: BaseModel) -> bytes:
     """Return the result as JSON of less than MAX_BYTES; what is cut is noted in its place."""
-    # A file name may hold what is not Unicode; it must not take the answer with it.
-    text = json.dumps(result.model_dump(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    try:
+        text = result.model_dump_json().encode()
+    except pydantic_core.PydanticSerializationError:
+        # A file name may hold what is not Unicode; it must not take the answer with it.
+        text = json.dumps(result.model_dump(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     if len(text) < MAX_BYTES:
         return text
     value: Json = pydantic_core.from_json(text)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
+from skillopt_mcp.errors import BadInput, SkillOptError, StoreError, UnsafeStore
 from skillopt_mcp.store.sums import row_sum
 
 BUSY_TIMEOUT_S = 30
@@ -106,15 +106,22 @@ def storage_errors(path: Path) -> Iterator[None]:
     """Turn every failure of SQLite into a StoreError that says what to do, a value it cannot hold into BadInput."""
     try:
         yield
-    except sqlite().Error as error:
-        raise _explained(error, path) from error
-    except UnicodeDecodeError as error:
-        raise _damaged(path) from error
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers") from error
+    except failures() as error:
+        raise explained(error, path) from error
 
 
-def _explained(error: Exception, path: Path) -> StoreError:
+@cache
+def failures() -> tuple[type[Exception], ...]:
+    """Return what a failure of the storage, or a value that it cannot hold, is raised as."""
+    return (sqlite().Error, UnicodeError, OverflowError)
+
+
+def explained(error: Exception, path: Path) -> SkillOptError:
+    """Return one of the `failures` as the error that says what to do."""
+    if isinstance(error, UnicodeDecodeError):
+        return _damaged(path)
+    if isinstance(error, UnicodeError | OverflowError):
+        return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith("SQLITE_READONLY"):
         return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")

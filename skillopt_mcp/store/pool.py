@@ -40,6 +40,7 @@ class Pool:
 
     @contextmanager
     def _lent(self) -> Iterator[Connection]:
+        """Lend a connection; whatever fails of the storage comes out as `driver.storage_errors` tells it."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
         with self._lock:
@@ -49,6 +50,8 @@ class Pool:
             connection.execute("pragma foreign_keys = on")
         try:
             yield connection
+        except driver.failures() as error:
+            raise driver.explained(error, self.path) from error
         finally:
             with self._lock:
                 if self._closed:
@@ -59,7 +62,7 @@ class Pool:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised."""
-        with driver.storage_errors(self.path), self._lent() as connection:
+        with self._lent() as connection:
             connection.execute("begin immediate")
             try:
                 yield connection
@@ -71,13 +74,13 @@ class Pool:
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return all rows of one select, fetched before the connection goes back."""
-        with driver.storage_errors(self.path), self._lent() as connection:
+        with self._lent() as connection:
             found: list[Row] = connection.execute(sql, values).fetchall()
             return found
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         """Return the first row of one select, or None."""
-        with driver.storage_errors(self.path), self._lent() as connection:
+        with self._lent() as connection:
             found: Row | None = connection.execute(sql, values).fetchone()
             return found
 
