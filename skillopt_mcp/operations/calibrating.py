@@ -11,6 +11,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predicted_power, smallest_gain
 from skillopt_mcp.gates.confirm import ConfirmRule, fewest_pairs
 from skillopt_mcp.operations.comparing import carried_out, new_contest, promotion_tasks
+from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.calibration import latest_calibration, run_calibration
@@ -79,7 +80,8 @@ def calibrate(
 
     found = carried_out(workspace, contest, work)
     asked = rule or ConfirmRule()
-    asked = replace(asked, alpha=upcoming_alpha(store, tracked.id, asked.alpha))
+    evidence = evidence_of(workspace.backends_for(tasks))
+    asked = replace(asked, alpha=upcoming_alpha(store, tracked.id, evidence, asked.alpha))
     rows = [row for row in store.calls.ledger(contest.name) if row.role == "target"]
     n_calls = max(1, sum(row.n_calls for row in rows))
     prices = [row.usd for row in rows]
@@ -110,7 +112,8 @@ def prospect(workspace: Workspace, skill_id: int, version: str, rule: ConfirmRul
 def run_prospect(workspace: Workspace, skill: str, alpha: float, max_pairs: int) -> str:
     """Return why the promotion test that ends a run of a skill is unlikely to accept anything, "" when it may."""
     tracked = workspace.skill(skill)
-    rule = ConfirmRule(alpha=upcoming_alpha(workspace.store, tracked.id, alpha), max_pairs=max_pairs)
+    evidence = evidence_of(workspace.backends_for(promotion_tasks(workspace, tracked.id)))
+    rule = ConfirmRule(alpha=upcoming_alpha(workspace.store, tracked.id, evidence, alpha), max_pairs=max_pairs)
     return prospect(workspace, tracked.id, tracked.live_version, rule)
 
 

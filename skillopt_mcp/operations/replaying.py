@@ -77,7 +77,8 @@ def _check(workspace: Workspace, run: Run) -> None:
     config = planned(workspace, run).config
     chosen = set(run.tasks)
     tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in chosen]
-    check_claim(workspace.store, run.skill_id, tasks, _rule(config))
+    evidence = evidence_of(workspace.backends_for(tasks))
+    check_claim(workspace.store, run.skill_id, tasks, evidence, _rule(config))
 
 
 def _rule(config: Config) -> ConfirmRule:

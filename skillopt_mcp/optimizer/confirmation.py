@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +51,8 @@ def open_test(
     """Return the promotion test of a (base, candidate) pair of files, opened as the skill's next when it is new.
 
     The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`; what
-    earlier rejections left unspent is in it. From its opening on a test keeps what it asks and its claim, whatever rule
+    earlier rejections left unspent is in it. Tests of simulations keep it among themselves, and take nothing of those
+    of real models. From its opening on a test keeps what it asks and its claim, whatever rule
     comes later: but for `max_pairs`, they are chosen before the evidence is seen. Raises BadInput when there is no
     held-out task, Refused when those that the claim allows are too few to accept anything.
     """
@@ -65,8 +65,8 @@ def open_test(
     new = ConfirmationRow(f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, (), rule.claim)
     new = replace(new, rule=asked_of(rule))
     new = _with_tasks(store, new, tasks, rule)
-    refunded = _refunded(store, skill_id)
-    row = store.decisions.open_confirmation(new, lambda j, staked: next_alpha(j, rule.alpha, staked, refunded))
+    refunded = _refunded(store, skill_id, backend)
+    row = store.decisions.open_confirmation(new, lambda n, staked: next_alpha(n, rule.alpha, staked, refunded))
     by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
     asked = _asked(store, row, rule)
@@ -85,7 +85,7 @@ def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule
 
 def _without(store: Store, row: ConfirmationRow) -> str:
     """Return what a verdict must say of tasks that were retired: whoever chooses the tasks can choose the verdict."""
-    retired = store.tasks.list_retired(row.skill_id)
+    retired = store.retirements.list_retired(row.skill_id)
     before = [
         each
         for task_id, each in retired.items()
@@ -106,16 +106,16 @@ def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule:
     if (known or new).claim == "these":
         return replace(new, tasks=tuple(task.id for task in held_out(tasks)))
     if known is None:
-        check_claim(store, new.skill_id, tasks, rule)
+        check_claim(store, new.skill_id, tasks, new.backend, rule)
     left = fresh(tasks, store.tasks.list_looks(new.skill_id))
     key = f"{new.id}/{len(known.tasks) if known else 0}"
     return replace(new, tasks=tuple(task.id for task in in_random_order(left, key)))
 
 
-def check_claim(store: Store, skill_id: int, tasks: Sequence[Task], rule: ConfirmRule) -> None:
+def check_claim(store: Store, skill_id: int, tasks: Sequence[Task], backend: str, rule: ConfirmRule) -> None:
     """Raise Refused when the next promotion test of a skill can accept nothing, for the claim that the rule makes."""
     if rule.claim == "like_these":
-        alpha = upcoming_alpha(store, skill_id, rule.alpha)
+        alpha = upcoming_alpha(store, skill_id, backend, rule.alpha)
         check_fresh(fresh(tasks, store.tasks.list_looks(skill_id)), replace(rule, alpha=alpha))
 
 
@@ -148,16 +148,16 @@ def standing(test: Test, store: Store) -> Confirmation:
     return _verdict(test, store.decisions.list_pairs(test.row.id))
 
 
-def upcoming_alpha(store: Store, skill_id: int, alpha: float) -> float:
-    """Return the error rate that a skill's next promotion test would have, nothing being opened."""
-    staked = [row.alpha for row in store.decisions.list_tests(skill_id)]
-    return next_alpha(len(staked) + 1, alpha, math.fsum(staked), _refunded(store, skill_id))
+def upcoming_alpha(store: Store, skill_id: int, backend: str, alpha: float) -> float:
+    """Return the error rate that a skill's next promotion test with a backend would have, nothing being opened."""
+    n, staked = store.decisions.staked(skill_id, backend)
+    return next_alpha(n + 1, alpha, staked, _refunded(store, skill_id, backend))
 
 
-def _refunded(store: Store, skill_id: int) -> float:
+def _refunded(store: Store, skill_id: int, backend: str) -> float:
     """Return what the rejected tests of a skill left of their error rates; a rejection is final."""
     left = 0.0
-    for test_id, taken_in in store.decisions.list_rejections(skill_id):
+    for test_id, taken_in in store.decisions.list_rejections(skill_id, backend):
         inputs = ConfirmInputs.model_validate_json(taken_in)
         left += refund(inputs.alpha, confirmed(store.decisions.list_pairs(test_id), inputs).wealth)
     return left

@@ -17,11 +17,14 @@ from skillopt_mcp.store.pool import Pool, Row
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
 _CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, rule from confirmation"
-
+# Whether a simulation or a script attempted or judged: `operations.evaluating.is_simulated`, for a column.
+_SIMULATED = "(' judged by ' || {0} like '% judged by simulated%' or ' judged by ' || {0} like '% judged by scripted%')"
 _IS_SIMULATED = (
-    "exists (select 1 from confirmation c where c.id = decision.scope and (' judged by ' || c.backend"
-    " like '% judged by simulated%' or ' judged by ' || c.backend like '% judged by scripted%'))"
+    f"exists (select 1 from confirmation c where c.id = decision.scope and {_SIMULATED.format('c.backend')})"
 )
+# Those of real models and those of simulations are two lives of a skill, each with the whole error budget.
+_OF_ITS_KIND = f"confirmation.skill_id = ?1 and {_SIMULATED.format('confirmation.backend')} = {_SIMULATED.format('?2')}"
+_STAKED = f"select count(*), total(alpha) from confirmation where {_OF_ITS_KIND}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,8 @@ class Decisions:
         """Return the promotion test of this base, candidate and backend, opened as the skill's next one if it is new.
 
         `j` and `alpha` of `new` are ignored: they come from the count of tests opened, and from `alpha_for`, which is
-        given j and the sum of the error rates of all earlier tests. A test that is there keeps its claim, its rule and
-        its tasks; under `like_these` those of `new` join them at the end. Raises Busy when a task of a new test is
-        retired.
+        given what `staked` returns, and this one counted. A test that is there keeps its claim, its rule and its tasks;
+        under `like_these` those of `new` join them at the end. Raises Busy when a task of a new test is retired.
         """
         identity = [new.skill_id, new.base_version, new.version_id, new.backend]
         where = "where skill_id = ? and base_version = ? and version_id = ? and backend = ?"
@@ -64,13 +66,15 @@ class Decisions:
             row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             if row is None:
                 _check_in_use(connection, new.tasks)
-                j, staked = connection.execute(
-                    "select coalesce(max(j), 0) + 1, total(alpha) from confirmation where skill_id = ?", [new.skill_id]
+                [j] = connection.execute(
+                    "select coalesce(max(j), 0) + 1 from confirmation where skill_id = ?", [new.skill_id]
                 ).fetchone()
+                n, staked = connection.execute(_STAKED, [new.skill_id, new.backend]).fetchone()
                 connection.execute(
                     "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim,"
                     " rule) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [new.id, new.skill_id, new.base_version, new.version_id, j, alpha_for(j, staked),
+                    [new.id, new.skill_id, new.base_version, new.version_id, j,
+                     alpha_for(n + 1, staked),
                      new.backend, json.dumps(new.tasks), new.claim, new.rule],
                 )  # fmt: skip
                 append(connection, "test_opened", new.id, skill=new.skill_id, j=j)
@@ -82,6 +86,14 @@ class Decisions:
                 connection.execute("update confirmation set tasks = ? where id = ?", [joined, found.id])
                 append(connection, "test_widened", found.id, skill=new.skill_id, n=len(found.tasks))
         return found
+
+    def staked(self, skill_id: int, backend: str) -> tuple[int, float]:
+        """Return how many promotion tests of a skill were opened, and the sum of their error rates.
+
+        Those of real models count where `backend` is one, those of simulations where it is one: see `is_simulated`.
+        """
+        n, staked = cast(tuple[int, float], self._pool.row(_STAKED, [skill_id, backend]))
+        return n, staked
 
     def list_confirmations(self, skill_id: int, base_version: str, version_id: str) -> list[ConfirmationRow]:
         """Return the promotion tests of a candidate against a base, newest first."""
@@ -166,12 +178,15 @@ class Decisions:
         row = self._pool.row(f"{_DECISION} where scope = ? order by id desc limit 1", [scope])
         return _decision(row) if row else None
 
-    def list_rejections(self, skill_id: int) -> list[tuple[str, str]]:
-        """Return the promotion tests of a skill that ended in a rejection, as (id, inputs of that), as opened."""
+    def list_rejections(self, skill_id: int, backend: str) -> list[tuple[str, str]]:
+        """Return the promotion tests of a skill that ended in a rejection, as (id, inputs of that), as opened.
+
+        They are those that `staked` counts.
+        """
         rows = self._pool.rows(
-            "select c.id, d.inputs, max(d.id) from confirmation c join decision d on d.scope = c.id"
-            " where c.skill_id = ? and d.verdict = 'reject' group by c.id order by c.j",
-            [skill_id],
+            "select confirmation.id, d.inputs, max(d.id) from confirmation join decision d on d.scope = confirmation.id"
+            f" where {_OF_ITS_KIND} and d.verdict = 'reject' group by confirmation.id order by confirmation.j",
+            [skill_id, backend],
         )
         return [(str(row[0]), str(row[1])) for row in rows]
 

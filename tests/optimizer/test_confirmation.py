@@ -24,7 +24,7 @@ from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.optimizer import confirmation
 from skillopt_mcp.optimizer.arms import LOST
-from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing, upcoming_alpha
 from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.records.calls import Call, Fault, Reply
 from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
@@ -314,6 +314,29 @@ def test_the_jth_test_of_a_skill_has_the_jth_share_of_alpha_and_keeps_it(bench: 
     with bench.ask(Scripted(right), "t") as ask:
         test = open_test(bench.store, arms(bench, 1), bench.tasks, "a", RULE)
         assert run_test(test, bench.store, ask).alpha == pytest.approx(alpha_for(2, 0.05))
+
+
+@pytest.mark.parametrize("backend", ["simulated:honest,seed=1", "scripted", "a judged by scripted"])
+def test_simulations_take_no_share_of_the_error_rate_of_tests_with_real_models(bench: Bench, backend: str) -> None:
+    def opened(n: int, backend: str) -> tuple[int, float]:
+        row = open_test(bench.store, arms(bench, n), bench.tasks, backend, RULE).row
+        return row.j, row.alpha
+
+    assert upcoming_alpha(bench.store, bench.skill.id, "a", 0.05) == pytest.approx(alpha_for(1, 0.05))
+    assert opened(0, backend) == (1, pytest.approx(alpha_for(1, 0.05)))
+    assert opened(1, backend) == (2, pytest.approx(alpha_for(2, 0.05)))
+    assert upcoming_alpha(bench.store, bench.skill.id, "a", 0.05) == pytest.approx(alpha_for(1, 0.05))
+    assert opened(0, "a") == (3, pytest.approx(alpha_for(1, 0.05)))
+    assert opened(1, "b judged by c") == (4, pytest.approx(alpha_for(2, 0.05))), "real models share one"
+    assert opened(2, backend) == (5, pytest.approx(alpha_for(3, 0.05)))
+
+
+def test_what_a_rejected_simulation_left_unspent_goes_to_simulations_alone(bench: Bench) -> None:
+    rejected(bench, 0)
+    assert upcoming_alpha(bench.store, bench.skill.id, "a", 0.05) == pytest.approx(alpha_for(1, 0.05))
+    assert upcoming_alpha(bench.store, bench.skill.id, "scripted", 0.05) > alpha_for(2, 0.05)
+    open_test(bench.store, arms(bench, 0), bench.tasks, "a", RULE)
+    assert upcoming_alpha(bench.store, bench.skill.id, "a", 0.05) == pytest.approx(alpha_for(2, 0.05))
 
 
 def test_what_opening_a_test_reads_does_not_grow_with_the_tests_before_it(
