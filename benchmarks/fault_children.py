@@ -26,7 +26,7 @@ from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.tasks import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory
 
 SEED = 3
 SIMULATION = f"simulated:honest,seed={SEED}"
@@ -99,7 +99,7 @@ def write(tell: Callable[[object], None], store_path: Path, session: str, n: int
             new = NewTrajectory("what?", f"{session} {position} " * 40, True, 1.0, "", "[]", session, position)
             started = time.perf_counter()
             try:
-                ids.append(store.tasks.add_trajectory(skill.id, skill.live_version, new)[0])
+                ids.append(store.trajectories.add_trajectory(skill.id, skill.live_version, new)[0])
             except SkillOptError as error:
                 errors.append(str(error))
             times.append((time.perf_counter() - started) * 1000)

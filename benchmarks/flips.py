@@ -80,7 +80,7 @@ def make_store(folder: Path) -> Path:
         store, [tracked] = workspace.store, workspace.store.skills.list_skills()
         store.commands.register(RegisteredCommand("unit-tests", ("/bin/true",), "0" * 64))
         store.tasks.rotate(dict.fromkeys(list(store.tasks.list_looks(tracked.id))[:1], 12))
-        store.tasks.retire(tracked.id, list(store.tasks.list_looks(tracked.id))[:1], "the key was wrong")
+        store.retirements.retire(tracked.id, list(store.tasks.list_looks(tracked.id))[:1], "the key was wrong")
         store.runs.begin_finish(run.id, store.decisions.list_tests(tracked.id)[0].id, 8)
     return path
 

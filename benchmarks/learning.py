@@ -78,7 +78,7 @@ def ours(setting: Setting, options: dict[str, object], folder: Path) -> Learned:
         outcome = replay(workspace, run)
         steps = workspace.store.runs.list_steps(run.id)
         best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
-        used = {row.role: row.n_calls for row in workspace.store.calls.ledger(run.id) if row.stage == "rollout"}
+        used = {row.role: row.n_calls for row in workspace.store.ledger.list_rows(run.id) if row.stage == "rollout"}
     score, harmful = judged(best.main.decode(), setting)
     kept = best if outcome.verdict == "accept" else world.make_skill(setting.seed)
     live, _ = judged(kept.main.decode(), setting)

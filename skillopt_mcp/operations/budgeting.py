@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skillopt_mcp.backends.base import Backend, worst_case
+from skillopt_mcp.backends.names import BACKENDS
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.budgets import Caps, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Question, Role, Rollout
@@ -28,8 +29,10 @@ _ADVICE = {
 
 
 def _advice(backend: Backend) -> str:
-    general = "write max_tokens=N in its spec, or cap the calls (--max-calls)"
-    return _NO_CAP + _ADVICE.get(backend.name.partition(":")[0], general)
+    kind = backend.name.partition(":")[0]
+    if kind not in BACKENDS:
+        return f"{_NO_CAP}give it a method 'worst_case(call) -> Usage', or cap the calls (calls=N)"
+    return _NO_CAP + _ADVICE.get(kind, "write max_tokens=N in its spec, or cap the calls (--max-calls)")
 
 
 def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:

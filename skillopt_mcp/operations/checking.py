@@ -131,7 +131,7 @@ def _stored(workspace: Workspace, store: Store | None, skill: str) -> tuple[list
         tracked = store.skills.find_skill(str(folder)) if store else None
     if store is None or tracked is None:
         return [], []
-    out_of_use = store.tasks.list_retired(tracked.id)
+    out_of_use = store.retirements.list_retired(tracked.id)
     tasks = store.tasks.list_tasks(tracked.id)
     return [task for task in tasks if task.id not in out_of_use], [task for task in tasks if task.id in out_of_use]
 

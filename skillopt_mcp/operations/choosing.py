@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from skillopt_mcp.backends.base import environment_name
 from skillopt_mcp.judges.scorers import attemptable
@@ -16,12 +16,12 @@ from skillopt_mcp.records.tasks import SPLITS, Split, Task
 from skillopt_mcp.splits import stratified
 
 
-def chosen_tasks(workspace: Workspace, skill: Skill, config: Config) -> list[Task]:
+def chosen_tasks(workspace: Workspace, skill: Skill, config: Config, only: Collection[str] | None = None) -> list[Task]:
     """Return the tasks of a run, in the order they were added; a limit keeps each kind (the first tag) in its share.
 
-    Raises BackendError when no target is set.
+    With `only`, digests of tasks, it takes no others. Raises BackendError when no target is set.
     """
-    found = target_tasks(workspace, skill.id)
+    found = [task for task in target_tasks(workspace, skill.id) if only is None or task.digest in only]
     kept = {task.id for split in SPLITS for task in _limited(found, split, config)}
     return [task for task in found if task.id in kept]
 
@@ -41,7 +41,7 @@ def tasks_to_test(
     Retired tasks are left out, unless the test was opened before: what it draws is chosen before the evidence is seen.
     """
     store, skill_id = workspace.store, candidate.skill_id
-    retired = store.tasks.list_retired(skill_id)
+    retired = store.retirements.list_retired(skill_id)
     in_use = [task for task in tasks if task.id not in retired]
     by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)} if retired else {}
     for row in store.decisions.list_confirmations(skill_id, candidate.base_version, candidate.version_id):

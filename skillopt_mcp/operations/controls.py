@@ -49,10 +49,10 @@ def evidence_for(workspace: Workspace, skill_id: int, version: str) -> Evidence:
 
     Raises BadInput when there is none.
     """
-    tasks = workspace.store.tasks
-    by_id = {task.id: task for task in tasks.list_tasks(skill_id)}
-    sessions = tasks.recent_trajectories(skill_id, MOST_ATTEMPTS)
-    draws = tasks.list_train_draws(skill_id, version, MOST_ATTEMPTS)
+    store = workspace.store
+    by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
+    sessions = store.trajectories.recent_trajectories(skill_id, MOST_ATTEMPTS)
+    draws = store.trajectories.list_train_draws(skill_id, version, MOST_ATTEMPTS)
     if not sessions and not draws:
         raise BadInput(
             "there is nothing to rewrite the skill from: record attempts with record_trajectory, or run "
@@ -69,7 +69,7 @@ def rewrite(workspace: Workspace, ask: Ask, base: SkillFiles, evidence: Evidence
     """
     store = workspace.store
     trials = rollout(ask, [Attempt(base, task, draw) for task, draw in evidence.rollouts])
-    sessions = (store.tasks.get_trajectory(each) for each in evidence.sessions)
+    sessions = (store.trajectories.get_trajectory(each) for each in evidence.sessions)
     attempts = [*trajectories(trials), *(each[1] for each in sessions if each)]
     made = rewrite_once(ask, base, attempts, f"one-shot/{base.digest}")
     if made.applied.files == base:

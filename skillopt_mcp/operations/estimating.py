@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,11 +46,14 @@ class Estimate(BaseModel):
         return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
 
 
-def estimate_run(workspace: Workspace, skill: str, config: Config) -> Estimate:
-    """Return what a run of a skill would ask at most. Raises NotFound, BadSkill."""
+def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
+    """Return what a run of a skill, on the tasks of these digests `only`, would ask at most.
+
+    Raises NotFound, BadSkill.
+    """
     tracked = workspace.skill(skill)
-    n_sessions = len(workspace.store.tasks.recent_trajectories(tracked.id, config.sessions))
-    return _estimate(chosen_tasks(workspace, tracked, config), n_sessions, config)
+    n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
+    return _estimate(chosen_tasks(workspace, tracked, config, only), n_sessions, config)
 
 
 def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
@@ -65,7 +69,7 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
         n_left = max(0, n_pairs - sum(len(store.decisions.list_pairs(test)) - since for test, since in tests))
         return {"target": 2 * n_left, "optimizer": 0, "judge": n_left * whole.pair_judge_calls}
     answered: Counter[str] = Counter()
-    for row in store.calls.ledger(run.id):
+    for row in store.ledger.list_rows(run.id):
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
     in_test: dict[Role, int] = {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * whole.pair_judge_calls}
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}

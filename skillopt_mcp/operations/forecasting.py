@@ -10,7 +10,7 @@ from skillopt_mcp.backends.base import Backend, slots_of
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
-from skillopt_mcp.store.calls import Usual
+from skillopt_mcp.store.ledger import Usual
 
 
 class Forecast(BaseModel):
@@ -49,11 +49,11 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], n_slots: int | Non
 
 def _usual(workspace: Workspace, role: Role, backend: Backend) -> Usual | None:
     """Return what a call takes on average; by batch, when none has been asked so yet, what others took for less."""
-    calls, vendor = workspace.store.calls, batching(backend)
-    usual = calls.usual(role, backend.name, backend.fingerprint, by_batch=vendor is not None)
+    ledger, vendor = workspace.store.ledger, batching(backend)
+    usual = ledger.usual(role, backend.name, backend.fingerprint, by_batch=vendor is not None)
     if usual is not None or vendor is None:
         return usual
-    usual = calls.usual(role, backend.name, backend.fingerprint)
+    usual = ledger.usual(role, backend.name, backend.fingerprint)
     if usual is None or usual.usd is None:
         return usual
     return usual._replace(usd=usual.usd * vendor.discount)

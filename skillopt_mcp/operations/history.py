@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.confirm import claimed
+from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.results import History, HistoryRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import Told
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.histories import Histories
-from skillopt_mcp.store.tasks import Retirement
+from skillopt_mcp.store.retirements import Retirement
 
 
 def history(workspace: Workspace, skill: str) -> History:
@@ -41,7 +46,7 @@ def history(workspace: Workspace, skill: str) -> History:
             f"can be read and written. {undo}"
         )
     imported = [_imported(told) for told in workspace.store.room(Histories).list_archived(tracked.id)]
-    retired = [_retired(each) for each in workspace.store.tasks.list_retired(tracked.id).values()]
+    retired = [_retired(each) for each in workspace.store.retirements.list_retired(tracked.id).values()]
     return History(
         skill=tracked.name, rows=rows, imported=[each for each in imported if each], retired=retired[::-1],
         next_step=undo,
@@ -67,9 +72,19 @@ def _imported(told: Told) -> str:
     content = {name: str(told.content.get(name, "")) for name in ("created_at", "verdict", "gate", "kind")}
     base, version = (short(str(told.content.get(name, ""))) for name in ("base_version", "version_id"))
     if told.what == "decision":
-        return f"{content['created_at']} decision {content['gate']} {content['verdict']} {base} -> {version}"
+        decided = f"{content['created_at']} decision {content['gate']} {content['verdict']} {base} -> {version}"
+        return decided + (_asked(told.content.get("inputs")) if content["gate"] == "confirm" else "")
     old, new = (short(str(told.content.get(name, ""))) for name in ("from_version", "to_version"))
     return f"{content['created_at']} {content['kind']} {old} -> {new}"
+
+
+def _asked(inputs: object) -> str:
+    """Return what the rule of another store's promotion test asked, nothing where it is none that is known here."""
+    try:
+        found = ConfirmInputs.model_validate_json(str(inputs))
+        return f" ({claimed(found.rule)}: {found.n_pairs} pairs, at an error rate of {found.alpha:.3g})"
+    except (BadInput, ValidationError):
+        return ""
 
 
 def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:

@@ -10,9 +10,11 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.folders import read_skill, skill_folder, skill_name
+from skillopt_mcp.operations.finding import find_tracked, is_gone, main_path
+from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import lock_name
 from skillopt_mcp.operations.results import Result
-from skillopt_mcp.operations.workspace import Workspace, is_gone, main_path
+from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.store.skills import told
 
@@ -90,7 +92,8 @@ def forget_skill(workspace: Workspace, name: str) -> Forgotten:
 
 
 def _tracked(workspace: Workspace, name: str) -> Skill:
-    found = workspace.find(name)
+    name = known(name)
+    found = find_tracked(workspace.store, name)
     if found is None:
         raise NotFound(f"no skill {quoted(name)} is tracked: see 'skillopt-mcp skills'")
     return found

@@ -56,14 +56,14 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
             findings=(*findings(base, applied.files), *_copied(workspace, tracked.id, patch, base)),
         )
         made = kept(workspace, new, patch, applied)
-        workspace.store.tasks.mark_seen(tracked.id)
+        workspace.store.trajectories.mark_seen(tracked.id)
     return proposed(tracked.name, base, applied, made)
 
 
 def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
     """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
-    tasks = workspace.store.tasks
-    newest = (tasks.get_trajectory(id) for id in tasks.recent_trajectories(skill_id, LOOKED_BACK))
+    stored = workspace.store.trajectories
+    newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(skill_id, LOOKED_BACK))
     return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
 
 

@@ -14,7 +14,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Message, messages_json, storable
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.redaction.redacting import Redactor
-from skillopt_mcp.store.tasks import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory
 
 ENOUGH_TO_PROPOSE = 3
 LARGEST_INDEX = 1 << 53
@@ -44,7 +44,7 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
         return _scored(workspace, skill, recording)
     new = _checked(recording, workspace.redactor, workspace.session)
     tracked = workspace.skill(skill)
-    trajectory_id, added, n_new = workspace.store.tasks.add_trajectory(tracked.id, tracked.live_version, new)
+    trajectory_id, added, n_new = workspace.store.trajectories.add_trajectory(tracked.id, tracked.live_version, new)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
         skill=tracked.name,
@@ -62,10 +62,10 @@ def _scored(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
         raise BadInput(f"say how {recording.task} ended: give hard, or soft")
     tracked = workspace.skill(skill)
     number = int(recording.task.partition(":")[2])
-    done = workspace.store.tasks.score_trajectory(tracked.id, number, (new.hard, new.soft), new.reason)
+    done = workspace.store.trajectories.score_trajectory(tracked.id, number, (new.hard, new.soft), new.reason)
     if done is None:
         raise NotFound(f"'{tracked.name}' has no {recording.task}: inspect the skill for those without a score")
-    _, n_new = workspace.store.tasks.count_trajectories(tracked.id)
+    _, n_new = workspace.store.trajectories.count_trajectories(tracked.id)
     return Recorded(
         trajectory_id=recording.task,
         skill=tracked.name,

@@ -112,12 +112,12 @@ def _named(workspace: Workspace) -> tuple[str, str]:
 
 def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     store = workspace.store
-    _, n_new = store.tasks.count_trajectories(skill.id)
-    sessions = store.tasks.recent_trajectories(skill.id, min(MOST_SESSIONS, max(n_new, FEWEST_SESSIONS)))
+    _, n_new = store.trajectories.count_trajectories(skill.id)
+    sessions = store.trajectories.recent_trajectories(skill.id, min(MOST_SESSIONS, max(n_new, FEWEST_SESSIONS)))
     earlier = store.runs.list_runs(skill.id)
     tasks = _train_tasks(workspace, skill, rollouts, len(earlier))
     if not sessions and not tasks:
-        n_unscored = len(store.tasks.list_unscored(skill.id, MOST_SESSIONS))
+        n_unscored = len(store.trajectories.list_unscored(skill.id, MOST_SESSIONS))
         unscored = f" ({n_unscored} have no score yet: inspect '{skill.name}')" if n_unscored else ""
         raise BadInput(
             f"there is nothing to learn from: record scored attempts of '{skill.name}' with record_trajectory"
@@ -145,7 +145,7 @@ def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     digest = hashlib.sha256(f"proposal {len(earlier)} {draft}".encode()).hexdigest()
     run = replace(draft, id=f"r-{digest[:12]}")
     store.runs.add_run(run)
-    store.tasks.mark_seen(skill.id)
+    store.trajectories.mark_seen(skill.id)
     return run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import TypeVar
 
@@ -21,9 +21,10 @@ from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
 from skillopt_mcp.operations.choosing import chosen_tasks, tasks_to_test
+from skillopt_mcp.operations.concluding import replayed, why_none
 from skillopt_mcp.operations.evaluating import only_here
 from skillopt_mcp.operations.judging import evidence_of, judge_named
-from skillopt_mcp.operations.results import Replayed, StepRow
+from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.confirmation import check_claim, open_test, paused_at, run_test
@@ -36,32 +37,38 @@ from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Confirmation
-from skillopt_mcp.records.runs import Run, RunStatus, StepRecord
-from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.records.runs import Run, RunStatus
+from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.tracing import span
 
 T = TypeVar("T")
-NO_BETTER = "no candidate did better than the live version on the val tasks"
 ALL_RETIRED = "all held-out tasks of the run were retired since it began, so that nothing can be tested"
 FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 
 
-def start_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None) -> Run:
-    """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends."""
-    run = _new_run(workspace, skill, config, prompts)
+def start_run(
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    only: Collection[str] | None = None,
+) -> Run:  # fmt: skip
+    """Return a new run of a skill, stored and frozen: config, prompts, tasks, sessions, base version and backends.
+
+    It takes the tasks of these digests `only`, or all that are stored.
+    """
+    run = _new_run(workspace, skill, config, prompts, only)
     _check(workspace, run)
     workspace.store.runs.add_run(run)
     return run
 
 
 def go_on_or_start(
-    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None, *, finished: bool = False
-) -> Run:
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    only: Collection[str] | None = None, *, finished: bool = False,
+) -> Run:  # fmt: skip
     """Return the unfinished run of a skill that is frozen to these very things, or a new one.
 
     With `finished`, the newest one that was frozen to them will do, even if it has reached its end.
     """
-    new = _new_run(workspace, skill, config, prompts)
+    new = _new_run(workspace, skill, config, prompts, only)
     for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
         if run.kind != "replay" or (run.status == "finished" and not finished):
             continue
@@ -85,14 +92,16 @@ def _rule(config: Config) -> ConfirmRule:
     return ConfirmRule(alpha=config.alpha, max_pairs=config.max_pairs, claim=config.claim)
 
 
-def _new_run(workspace: Workspace, skill: str, config: Config, prompts: Prompts | None) -> Run:
+def _new_run(
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None, only: Collection[str] | None
+) -> Run:
     store = workspace.store
     tracked = workspace.skill(skill)
-    tasks = chosen_tasks(workspace, tracked, config)
+    tasks = chosen_tasks(workspace, tracked, config, only)
     backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
     check_caps(workspace.caps, backends)
     check_batch(workspace, backends)
-    sessions = store.tasks.recent_trajectories(tracked.id, config.sessions)
+    sessions = store.trajectories.recent_trajectories(tracked.id, config.sessions)
     draft = Run(
         id="",
         skill_id=tracked.id,
@@ -203,7 +212,7 @@ def planned(workspace: Workspace, run: Run) -> Plan:
     store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
     tasks = [by_id[task_id] for task_id in run.tasks]
-    found = (store.tasks.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
+    found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
     plan = Plan(
         run_id=run.id,
         skill_id=run.skill_id,
@@ -231,19 +240,19 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
     """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
     workspace, store = way.workspace, way.workspace.store
     made, calls = None, [run.id]
-    confirmation: Confirmation | str = _why_none(store.runs.list_steps(run.id))
+    confirmation: Confirmation | str = why_none(store.runs.list_steps(run.id))
     if state.best != plan.base:
         made = _best_candidate(workspace, run, plan, state)
         everything = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
         tasks, held = tasks_to_test(workspace, made, everything)
         if is_form_alone(held) or (held_out(everything) and not held):
-            return _replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
+            return replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
         backends = workspace.backends_for(held)
         try:
             test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), _rule(plan.config))
         except Refused as error:
             # Other promotion tests have drawn its fresh tasks since the run began.
-            return _replayed(workspace, run, skill, made, str(error), calls)
+            return replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
         test = replace(test, ahead=pairs_ahead(backends))
         with only_here(store, test):
@@ -255,20 +264,7 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
         why = prospect(workspace, run.skill_id, run.base_version, test.rule)
         if why and confirmation.verdict == "undecided":
             confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")
-    return _replayed(workspace, run, skill, made, confirmation, calls)
-
-
-def _why_none(steps: Sequence[StepRecord]) -> str:
-    """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
-    if any(step.candidate is not None for step in steps):
-        return NO_BETTER
-    notes = [note for step in steps for note in (*step.unusable, *step.unmatched)]
-    if any(step.verdict == "held" for step in steps):
-        return f"the guard held every candidate back, so none was measured: {notes[0].rstrip('.')}"
-    if notes:
-        said = "1 reply or edit was" if len(notes) == 1 else f"{len(notes)} replies or edits were"
-        return f"no candidate was ever made: {said} unusable, the first so: {notes[0].rstrip('.')}"
-    return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
+    return replayed(workspace, run, skill, made, confirmation, calls)
 
 
 def _best_candidate(workspace: Workspace, run: Run, plan: Plan, state: State) -> Candidate:
@@ -283,61 +279,3 @@ def _best_candidate(workspace: Workspace, run: Run, plan: Plan, state: State) ->
         run_id=run.id,
     )
     return workspace.store.candidates.add_candidate(NewCandidate(made, state.best))
-
-
-def _replayed(
-    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: Confirmation | str,
-    scopes: list[str],
-) -> Replayed:  # fmt: skip
-    """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
-    confirmation = None if isinstance(outcome, str) else outcome
-    ledger = [row for scope in scopes for row in workspace.store.calls.ledger(scope)]
-    prices = [row.usd for row in ledger]
-    steps = workspace.store.runs.list_steps(run.id)
-    return Replayed(
-        run_id=run.id,
-        skill=skill.name,
-        status="finished",
-        steps=[_row(step) for step in steps],
-        best_version=short(made.version_id if made else run.base_version),
-        candidate_id=made.id if made else None,
-        verdict=confirmation.verdict if confirmation else None,
-        reason=outcome if isinstance(outcome, str) else outcome.reason,
-        test_before=confirmation.base_mean if confirmation else None,
-        test_after=confirmation.candidate_mean if confirmation else None,
-        n_pairs=confirmation.n_pairs if confirmation else 0,
-        n_calls=sum(row.n_calls for row in ledger),
-        n_missing=sum(row.n_missing for row in ledger),
-        tokens_in=sum(row.tokens_in for row in ledger),
-        tokens_out=sum(row.tokens_out for row in ledger),
-        usd=None if None in prices else sum(price for price in prices if price is not None),
-        backend=run.target,
-        next_step=_next_step(run, skill, made, confirmation),
-    )
-
-
-def _next_step(run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:
-    if made is None or confirmation is None:
-        return (
-            f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "
-            "again."
-        )
-    if confirmation.verdict == "accept":
-        return f"skillopt-mcp promote {made.id}"
-    if confirmation.verdict == "undecided":
-        return f"The evidence does not decide yet; more pairs: skillopt-mcp evaluate {made.id}"
-    return "The best version of this run brings no useful gain; the live file stays."
-
-
-def _row(step: StepRecord) -> StepRow:
-    return StepRow(
-        epoch=step.epoch,
-        step=step.n,
-        train_hard=step.train.hard if step.train.n else None,
-        n_edits=step.n_applied,
-        verdict=step.verdict,
-        current=step.current,
-        candidate=step.candidate,
-        best=step.best,
-        kind=step.kind,
-    )

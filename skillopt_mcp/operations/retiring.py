@@ -84,16 +84,16 @@ def retire_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
         raise BadInput(f"the reason has {len(reason):,} characters, {REASON_CHARACTERS:,} are allowed: shorten it")
     tracked = workspace.kept(skill)
     found, already = _found(workspace, tracked, ids)
-    tasks = workspace.store.tasks
+    store = workspace.store
     told = workspace.redactor.text(storable(reason))
-    retired = set(tasks.retire(tracked.id, [task.id for task in found], told))
+    retired = set(store.retirements.retire(tracked.id, [task.id for task in found], told))
     done = [task.name for task in found if task.id in retired]
     return Retired(
         skill=tracked.name,
         retired=done,
         already=[*already, *(task.name for task in found if task.id not in retired)],
         under_way=_under_way(workspace, tracked, retired),
-        splits=SplitCounts(**tasks.count_tasks(tracked.id)),
+        splits=SplitCounts(**store.tasks.count_tasks(tracked.id)),
         next_step="Add the corrected tasks: under the ids or with the prompts of these they join the same splits."
         if done
         else "Nothing changed.",
@@ -102,9 +102,9 @@ def retire_tasks(workspace: Workspace, skill: str, ids: Sequence[str], reason: s
 
 def _found(workspace: Workspace, skill: Skill, ids: Sequence[str]) -> tuple[list[Task], list[str]]:
     """Return the tasks in use of these ids, and the ids that only retired tasks had."""
-    tasks = workspace.store.tasks
-    in_use = {task.name: task for task in tasks.list_in_use(skill.id)}
-    gone = {each.name for each in tasks.list_retired(skill.id).values()}
+    store = workspace.store
+    in_use = {task.name: task for task in store.tasks.list_in_use(skill.id)}
+    gone = {each.name for each in store.retirements.list_retired(skill.id).values()}
     wanted = list(dict.fromkeys(ids))
     unknown = [each for each in wanted if each not in in_use and each not in gone]
     if unknown:

@@ -90,7 +90,7 @@ def _write(file: gzip.GzipFile, lines: Iterable[BaseModel]) -> int:
 
 def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[BaseModel]:
     store, redactor = workspace.store, workspace.redactor
-    retired = store.tasks.list_retired(skill.id)
+    retired = store.retirements.list_retired(skill.id)
     yield Heading(skill=skill.name, version=FORMAT_VERSION if retired else 1)
     withheld: set[str] = set()
     told: set[str] = set()

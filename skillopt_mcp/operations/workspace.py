@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import secrets
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,10 +17,10 @@ from skillopt_mcp.backends.batches import Patience, batching
 from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.registry import batched, open_backend
 from skillopt_mcp.calls.asking import Outstanding
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.errors import BackendError, BadSkill, NotFound
-from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder, skill_name, stamp_of
+from skillopt_mcp.errors import BackendError, BadSkill
+from skillopt_mcp.folders import read_skill, skill_name, stamp_of
 from skillopt_mcp.operations.callers import MOST_CHARACTERS, SESSION, VARIABLE
+from skillopt_mcp.operations.finding import advice, find_folder, find_tracked, folder_at, is_nowhere, skill_roots
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
@@ -32,14 +31,13 @@ from skillopt_mcp.optimizer.plan import Work
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Confirmation
-from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, SkillFiles, is_memory
+from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.opening import Store
 
 # A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
 TICK_NS = 50_000_000
-NAMES_SHOWN = 10
 LEASE_S = 900.0
 
 
@@ -164,12 +162,7 @@ class Workspace:
 
     def roots(self) -> list[Path]:
         """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
-        home = Path(os.path.expanduser("~"))
-        hosts = [os.path.realpath(root) for root in default_roots(home, self._project, self._environ)]
-        # A registered root is pinned: a link that took its place since leads nowhere.
-        pinned = [path for path in self.store.skills.list_roots() if os.path.realpath(path) == path]
-        # A memory file is a root of its own: whoever allows it allows nothing beside it.
-        return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
+        return skill_roots(self.store, self._project, self._environ)
 
     def root_of(self, skill: Skill) -> Path | None:
         """Return the skill root that a skill's folder lies in, if it does, and no link leads out of it."""
@@ -182,7 +175,8 @@ class Workspace:
 
         Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read.
         """
-        return self._looked_at(self._folder(known(name_or_path)))
+        name = known(name_or_path)
+        return self._looked_at(folder_at(name) or find_folder(self.store, self.roots(), name))
 
     def kept(self, name_or_path: str) -> Skill:
         """Return a skill as `skill` does; where its folder is gone or cannot be read, as the store holds it.
@@ -192,19 +186,10 @@ class Workspace:
         try:
             return self.skill(name_or_path)
         except BadSkill:
-            found = self.find(name_or_path)
+            found = find_tracked(self.store, name_or_path)
             if found is None:
                 raise
             return found
-
-    def find(self, name_or_path: str) -> Skill | None:
-        """Return a tracked skill, whether or not its folder is there, or None. Raises NotFound for a shared name."""
-        path = os.path.abspath(os.path.expanduser(known(name_or_path)))
-        skills = self.store.skills
-        # What has become a link since is tracked by its own path.
-        folder = os.path.dirname(path) if os.path.basename(path) == MAIN_FILE else path
-        places = (folder, os.path.realpath(folder))
-        return next(filter(None, map(skills.find_at, places)), None) or skills.find_skill(name_or_path)
 
     def trouble(self, skill: Skill) -> str:
         """Return why a tracked skill cannot be used as it is on disk, and what to do, or an empty string."""
@@ -212,7 +197,7 @@ class Workspace:
             self.again(skill)
         except BadSkill as error:
             what = "file" if is_memory(skill.path) else "folder"
-            return f"its {what} {'is gone' if _is_nowhere(skill.path) else 'cannot be read'}: {error}"
+            return f"its {what} {'is gone' if is_nowhere(skill.path) else 'cannot be read'}: {error}"
         return ""
 
     def again(self, skill: Skill) -> Skill:
@@ -225,8 +210,9 @@ class Workspace:
         try:
             return self._look(folder)
         except BadSkill as error:
-            path = str(folder)
-            raise BadSkill(f"{self._gone(path) or error}{self._cut_short(path)}") from None
+            # A store is not made for what is no skill.
+            told = self._told_of(str(folder), error) if os.path.isfile(self.store_path) else str(error)
+            raise BadSkill(told) from None
 
     def _look(self, folder: Path) -> Skill:
         key = str(folder)
@@ -249,22 +235,11 @@ class Workspace:
                 self._seen[key] = now
         return skill
 
-    def _gone(self, path: str) -> str:
-        """Return what to do about a path at which nothing is any more, when the store knows a skill from there."""
-        if not _is_nowhere(path) or not os.path.isfile(self.store_path) or self.store.skills.find_at(path) is None:
-            return ""
-        shown = shlex.quote(path)
-        return (
-            f"{quoted(path, 500)} does not exist any more; if it was renamed or moved: skillopt-mcp skills move "
-            f"{shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}"
-        )
-
-    def _cut_short(self, path: str) -> str:
-        """Return that a change of the skill at a path waits for its files to be read, or an empty string."""
-        last = self.store.promotions.last_begun(path) if os.path.isfile(self.store_path) else None
-        if last is None or not last.is_open:
-            return ""
-        return "; a change of it was cut short, and is settled once its files can be read"
+    def _told_of(self, path: str, error: BadSkill) -> str:
+        """Return what to do about a skill that cannot be read, and whether a change of it waits for that."""
+        last = self.store.promotions.last_begun(path)
+        waits = "; a change of it was cut short, and is settled once its files can be read"
+        return f"{advice(self.store, path) or error}{waits if last and last.is_open else ''}"
 
     def live(self, skill: Skill) -> SkillFiles:
         """Return a skill's files as they are on disk now. Raises BadSkill."""
@@ -274,53 +249,3 @@ class Workspace:
         """Look at the skill's folder afresh next time: its files or its row have just changed."""
         with self._lock:
             self._seen.pop(skill.path, None)
-
-    def _folder(self, name_or_path: str) -> Path:
-        if _looks_like_path(name_or_path):
-            return skill_folder(os.path.expanduser(name_or_path))
-        tracked = self.store.skills.find_paths(name_or_path)
-        roots = self.roots()
-        placed = [] if name_or_path.startswith(".") else [os.path.realpath(root / name_or_path) for root in roots]
-        known_places = list(dict.fromkeys([*tracked, *placed]))
-        present = [place for place in known_places if os.path.isfile(main_path(place))]
-        places = present or tracked
-        if len(places) == 1:
-            return Path(places[0])
-        if places:
-            paths = ", ".join(f"'{place}'" for place in places[:NAMES_SHOWN])
-            raise NotFound(f"{len(places)} skills are named {quoted(name_or_path)}: use the path, one of {paths}")
-        raise NotFound(
-            f"no skill {quoted(name_or_path)} is known or lies in a skill folder (found: {_names(roots)}): "
-            "give the path of its folder once, and it is tracked from then on"
-        )
-
-
-def main_path(place: str) -> str:
-    """Return the path of the main document of a skill's folder, or of a memory file."""
-    return place if is_memory(place) else os.path.join(place, MAIN_FILE)
-
-
-def is_gone(place: str) -> bool:
-    """Return whether a skill is gone: its main document is not there."""
-    return _is_nowhere(main_path(place))
-
-
-def _is_nowhere(path: str) -> bool:
-    """Return whether nothing is at a path; what cannot be looked at may be there yet."""
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _names(roots: list[Path]) -> str:
-    names = sorted({path.name for path in find_skill_folders(roots)})
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(quoted(name) for name in names[:NAMES_SHOWN]) + more or "none"
-
-
-def _looks_like_path(text: str) -> bool:
-    return "/" in text or os.sep in text or text.startswith("~") or text in (MAIN_FILE, *MEMORY_FILES)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from skillopt_mcp.records.calls import Ask, Fault
+from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -27,6 +28,11 @@ class Contest:
     skill_id: int
     arms: tuple[SkillFiles, ...]
     tasks: tuple[Task, ...]
+
+    def decision(self, gate: str, verdict: str, reason: str, inputs: str) -> Decision:
+        """Return what a gate says of the first arm, the version that the others are compared with."""
+        version = self.arms[0].digest
+        return Decision(self.skill_id, gate, version, version, self.name, verdict, reason, inputs)
 
 
 @dataclass(frozen=True, slots=True)

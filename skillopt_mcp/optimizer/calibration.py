@@ -8,7 +8,6 @@ from skillopt_mcp.gates.recompute import MEASURED, CalibrateInputs
 from skillopt_mcp.optimizer.arms import LAPS_AHEAD, Contest, drawn_laps
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.store.opening import Store
 
@@ -29,7 +28,9 @@ def run_calibration(contest: Contest, n_pairs: int, store: Store, ask: Ask, noti
         trials += drawn.trials
     inputs = CalibrateInputs(laps=laps)
     found = inputs.calibration
-    store.decisions.add_evidence(_decision(contest, found, inputs), trials)
+    reason = f"flips {found.flip_rate:.3f}, failures {found.failure_rate:.3f} over {found.n} pairs"
+    decision = contest.decision(GATE, MEASURED, reason, inputs.model_dump_json())
+    store.decisions.add_evidence(decision, trials)
     return found
 
 
@@ -42,17 +43,3 @@ def latest_calibration(store: Store, skill_id: int, files_digest: str) -> Calibr
         return CalibrateInputs.model_validate_json(last.inputs).calibration
     except BadInput:
         return None
-
-
-def _decision(contest: Contest, found: Calibration, inputs: CalibrateInputs) -> Decision:
-    version = contest.arms[0].digest
-    return Decision(
-        skill_id=contest.skill_id,
-        gate=GATE,
-        base_version=version,
-        version_id=version,
-        scope=contest.name,
-        verdict=MEASURED,
-        reason=f"flips {found.flip_rate:.3f}, failures {found.failure_rate:.3f} over {found.n} pairs",
-        inputs=inputs.model_dump_json(),
-    )

@@ -12,7 +12,6 @@ from skillopt_mcp.gates.strict import TaskScore
 from skillopt_mcp.optimizer.arms import LAPS_AHEAD, Contest, Scores, drawn_laps, insistent_rollout
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.records.skills import SkillFiles
@@ -51,7 +50,9 @@ def run_credit(contest: Contest, rule: CreditRule, store: Store, ask: Ask, notif
         trials += drawn.trials
         inputs = _inputs(rule, laps)
         open_edits = {edit for edit, found in enumerate(inputs.credits) if found.verdict not in ("harms", "helps")}
-    store.decisions.add_evidence(_decision(contest, inputs), trials)
+    reason = f"{len(contest.arms) - 1} edits, each left out in turn, over {len(inputs.laps)} laps"
+    decision = contest.decision(GATE, credit_verdict(inputs), reason, inputs.model_dump_json())
+    store.decisions.add_evidence(decision, trials)
     return inputs.credits
 
 
@@ -80,17 +81,3 @@ def _scores(trials: Sequence[Trial]) -> list[TaskScore]:
 
 def _inputs(rule: CreditRule, laps: Sequence[Scores]) -> CreditInputs:
     return CreditInputs(alpha=rule.alpha, delta=rule.delta, max_pairs=rule.max_pairs, bets=rule.bets, laps=list(laps))
-
-
-def _decision(contest: Contest, inputs: CreditInputs) -> Decision:
-    whole = contest.arms[0].digest
-    return Decision(
-        skill_id=contest.skill_id,
-        gate=GATE,
-        base_version=whole,
-        version_id=whole,
-        scope=contest.name,
-        verdict=credit_verdict(inputs),
-        reason=f"{len(contest.arms) - 1} edits, each left out in turn, over {len(inputs.laps)} laps",
-        inputs=inputs.model_dump_json(),
-    )

@@ -7,7 +7,6 @@ from skillopt_mcp.gates.recompute import RaceInputs, race_verdict
 from skillopt_mcp.optimizer.arms import LAPS_AHEAD, Contest, Scores, drawn_laps
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.store.opening import Store
 
@@ -32,22 +31,8 @@ def run_race(
         laps += drawn.scores
         trials += drawn.trials
         standings = race([Lap(lap[0], lap[1:]) for lap in laps], rule)
-    store.decisions.add_evidence(_decision(contest, rule, laps), trials)
+    inputs = RaceInputs(beta=rule.beta, min_effect=rule.min_effect, max_laps=rule.max_laps, bets=rule.bets, laps=laps)
+    reason = f"{len(contest.arms) - 1} arms after {len(laps)} laps"
+    decision = contest.decision(GATE, race_verdict(inputs), reason, inputs.model_dump_json())
+    store.decisions.add_evidence(decision, trials)
     return standings, len(laps)
-
-
-def _decision(contest: Contest, rule: RaceRule, laps: list[Scores]) -> Decision:
-    inputs = RaceInputs(
-        beta=rule.beta, min_effect=rule.min_effect, max_laps=rule.max_laps, bets=rule.bets, laps=list(laps)
-    )
-    base = contest.arms[0].digest
-    return Decision(
-        skill_id=contest.skill_id,
-        gate=GATE,
-        base_version=base,
-        version_id=base,
-        scope=contest.name,
-        verdict=race_verdict(inputs),
-        reason=f"{len(contest.arms) - 1} arms after {len(laps)} laps",
-        inputs=inputs.model_dump_json(),
-    )

@@ -1,15 +1,14 @@
-"""Calls at rest: claims, replies, attempts that gave none, and the ledger over them."""
+"""Calls at rest: claims, replies, and attempts that gave none."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, cast
 
 from skillopt_mcp.records.budgets import Spent
-from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Role, Usage, messages_json, parse_messages
+from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Usage, messages_json, parse_messages
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
@@ -26,7 +25,6 @@ _INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner, n
 _INTO_REPLY = (
     "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, sum)"
 )
-_LedgerValues = tuple[str, str, int, int, int, int, int, float | None, float, int, int]
 
 
 class Claim(NamedTuple):
@@ -78,34 +76,6 @@ class Settled(NamedTuple):
     spent: Spent
 
 
-class Usual(NamedTuple):
-    """What an answered call took on average; `usd` is None where a price was not known."""
-
-    tokens: float
-    usd: float | None
-    latency_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """What one role and stage used within a scope.
-
-    `n_failed` counts sends that failed, `n_repeated` those that were lost when a process died.
-    """
-
-    role: str
-    stage: str
-    n_calls: int
-    n_missing: int
-    n_repeated: int
-    tokens_in: int
-    tokens_out: int
-    usd: float | None
-    latency_ms: float
-    tokens_cached: int = 0
-    n_failed: int = 0
-
-
 class Calls:
     """Tables call, reply, attempt."""
 
@@ -153,31 +123,6 @@ class Calls:
         with self._pool.write() as connection:
             connection.execute(_FORGET, [scope, json.dumps(list(call_ids)), json.dumps(list(draws))])
 
-    def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
-        """Return what a call to a backend took on average in its last runs and tests; None when it had none.
-
-        What a vendor's batch API answered counts apart: it costs another price, and takes the time of its batch.
-        """
-        row = self._pool.row(_USUAL, [role, backend, fingerprint, by_batch])
-        if row is None or not row[4]:
-            return None
-        tokens, usd, is_priced, latency_ms, _ = cast(tuple[float, float | None, int, float, int], row)
-        return Usual(tokens, usd if is_priced else None, latency_ms)
-
-    def ledger(self, scope: str) -> list[LedgerRow]:
-        """Return what a scope used, one row per role and stage."""
-        rows = self._pool.rows(
-            "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1),"
-            " coalesce(sum(r.tokens_in), 0), coalesce(sum(r.tokens_out), 0),"
-            " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms),"
-            " coalesce(sum(r.tokens_cached), 0),"
-            " coalesce(sum((select count(*) from attempt a where a.call_id = c.id)), 0)"
-            " from call c left join reply r on r.call_id = c.id where c.scope = ? group by c.role, c.stage"
-            " order by c.role, c.stage",
-            [scope],
-        )
-        return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
-
     def failures(self, scopes: Sequence[str]) -> Failures:
         """Return what became of the attempts that gave no reply within some scopes."""
         # Beside max(), SQLite takes the other columns from the row that holds the maximum.
@@ -201,23 +146,6 @@ delete from reply where call_id in (
 )
 """
 _UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"
-_USUAL = """
-select avg(r.tokens_in + r.tokens_out), avg(r.usd), count(*) = count(r.usd), avg(r.latency_ms), count(*)
-from call c join reply r on r.call_id = c.id
-where c.role = ?1 and c.stage <> 'check' and r.fault is null
-and exists (select 1 from batch_call b where b.call_id = c.id) = ?4 and c.scope in (
-    select * from (
-        select id from run where case ?1 when 'target' then target when 'optimizer' then optimizer else judge end = ?2
-        order by rowid desc limit 3
-    )
-    union all select * from (
-        select id from confirmation where case ?1
-            when 'target' then backend = ?3 or instr(backend, ?3 || ' judged by ') = 1
-            when 'judge' then instr(backend, ' judged by ' || ?3) end
-        order by rowid desc limit 3
-    )
-)
-"""
 
 
 def insert_reply(connection: Connection, reply: Reply) -> bool:

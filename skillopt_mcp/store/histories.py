@@ -17,9 +17,10 @@ from skillopt_mcp.store.candidates import insert_candidate
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.retirements import note_retired, retire_task, retired_name
 from skillopt_mcp.store.skills import add_version
 from skillopt_mcp.store.sums import row_sum
-from skillopt_mcp.store.tasks import insert_task, name_of, note_added, note_retired, retire_task, retired_name
+from skillopt_mcp.store.tasks import insert_task, name_of, note_added
 
 FINAL = ("accept", "reject")
 _PAGE = 200
@@ -241,8 +242,12 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
     rows = connection.execute("select kind, sha256 from archive where skill_id = ?", [skill_id]).fetchall()
     held = {(kind, sha256) for kind, sha256 in rows}
     for what, (names, query) in _TOLD.items():
-        own = connection.execute(query, [skill_id]).fetchall()
-        held |= {(what, _sha256(_json(dict(zip(names.split(), row, strict=True))))) for row in own}
+        for row in connection.execute(query, [skill_id]).fetchall():
+            own = dict(zip(names.split(), row, strict=True))
+            held.add((what, _sha256(_json(own))))
+            # As earlier releases told a test: without what it asks.
+            own.pop("rule", None)
+            held.add((what, _sha256(_json(own))))
     found: list[tuple[str, str]] = []
     for line in told:
         content = _json(line.content)
@@ -294,11 +299,11 @@ _TOLD = {
         " from decision where skill_id = ? order by id",
     ),
     "test": (
-        "id base_version version_id j alpha backend claim created_at tasks pairs",
+        "id base_version version_id j alpha backend claim created_at tasks pairs rule",
         "select id, base_version, version_id, j, alpha, backend, claim, created_at,"
         " (select json_group_array(t.digest) from json_each(confirmation.tasks) join task t on t.id = value),"
         " (select json_group_array(json_array(t.digest, base, candidate)) from (select * from pair"
-        " where confirmation_id = confirmation.id order by n) join task t on t.id = task_id)"
+        " where confirmation_id = confirmation.id order by n) join task t on t.id = task_id), rule"
         " from confirmation where skill_id = ? order by j",
     ),
     "promotion": (

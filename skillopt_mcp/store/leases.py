@@ -94,6 +94,11 @@ class Leases:
         """Return every lease of a scope, in the order in which they were taken."""
         return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? order by l.rowid", [scope])]
 
+    def unanswered_of(self, scope: str) -> list[Lease]:
+        """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
+        waits = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
+        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {waits}", [scope])]
+
     def answer(self, lease_id: str, reply: Reply, session: str) -> Answered:
         """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays.
 

@@ -16,11 +16,14 @@ from skillopt_mcp.store.decisions import Decisions
 from skillopt_mcp.store.events import Events
 from skillopt_mcp.store.exposures import Exposures
 from skillopt_mcp.store.leases import Leases
+from skillopt_mcp.store.ledger import Ledger
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotions import Promotions
+from skillopt_mcp.store.retirements import Retirements
 from skillopt_mcp.store.runs import Runs
 from skillopt_mcp.store.skills import Skills
 from skillopt_mcp.store.tasks import Tasks
+from skillopt_mcp.store.trajectories import Trajectories
 
 _Room = TypeVar("_Room")
 
@@ -34,7 +37,10 @@ class Store:
         self._pool = Pool(path)
         self.skills = Skills(self._pool)
         self.tasks = Tasks(self._pool)
+        self.retirements = Retirements(self._pool)
+        self.trajectories = Trajectories(self._pool)
         self.calls = Calls(self._pool)
+        self.ledger = Ledger(self._pool)
         self.leases = Leases(self._pool)
         self.exposures = Exposures(self._pool)
         self.batches = Batches(self._pool)

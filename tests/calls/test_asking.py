@@ -175,13 +175,13 @@ def test_the_ledger_tells_what_each_role_and_stage_used(store: Store) -> None:
         ask([*rollouts(4), question(), question("other")])
     with Asker(store, backends, "r-2") as ask:  # type: ignore[arg-type]
         ask(rollouts(1, "r-2/e1s1"))
-    rows = [replace(row, latency_ms=0.0) for row in store.calls.ledger("r-1")]
+    rows = [replace(row, latency_ms=0.0) for row in store.ledger.list_rows("r-1")]
     assert [(row.role, row.stage, row.n_calls, row.n_missing, row.n_repeated) for row in rows] == [
         ("optimizer", "reflect", 2, 0, 0),
         ("target", "rollout", 4, 0, 0),
     ]
     assert [(row.tokens_in, row.tokens_out, row.usd) for row in rows] == [(20, 10, None), (40, 20, 2.0)]
-    assert store.calls.ledger("r-3") == []
+    assert store.ledger.list_rows("r-3") == []
 
 
 def test_a_call_that_was_never_answered_counts_nothing_in_the_ledger(store: Store) -> None:
@@ -190,7 +190,7 @@ def test_a_call_that_was_never_answered_counts_nothing_in_the_ledger(store: Stor
 
     with Asker(store, {"target": Scripted(fail)}, "r-1") as ask, pytest.raises(BackendError):
         ask(rollouts(1))
-    [row] = store.calls.ledger("r-1")
+    [row] = store.ledger.list_rows("r-1")
     assert (row.n_calls, row.tokens_in, row.tokens_out, row.usd, row.latency_ms) == (0, 0, 0, 0.0, 0.0)
 
 

@@ -217,7 +217,7 @@ def test_at_a_cap_it_is_told_how_sends_failed(store: Store) -> None:
     assert caught.value.higher == "--max-calls 12"
     assert store.calls.failures(["r-1"]) == Failures(6, "connection", f"refused{'!' * 400}")
     assert store.calls.failures(["r-2"]) == NO_FAILURES
-    assert sum(row.n_failed for row in store.calls.ledger("r-1")) == 6
+    assert sum(row.n_failed for row in store.ledger.list_rows("r-1")) == 6
     # What another process met is told as well, though this one has sent nothing.
     with pytest.raises(CapReached, match="6 sends failed"):
         ask_under(store, backend, Caps(calls=6), n=2)

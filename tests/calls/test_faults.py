@@ -78,7 +78,7 @@ def test_a_fault_that_stays_leaves_a_missing_reply_that_only_a_new_draw_asks_for
         ask(rollouts(1, "r-1/e1s1/try1"))
         assert backend.n_calls == 2 * MAX_ATTEMPTS
     assert len(attempts(store)) == 2 * MAX_ATTEMPTS
-    assert [(row.n_calls, row.n_missing) for row in store.calls.ledger("r-1")] == [(2, 2)]
+    assert [(row.n_calls, row.n_missing) for row in store.ledger.list_rows("r-1")] == [(2, 2)]
 
 
 def test_what_failed_attempts_cost_is_kept_with_the_reply_that_came_in_the_end(store: Store) -> None:
@@ -87,7 +87,7 @@ def test_what_failed_attempts_cost_is_kept_with_the_reply_that_came_in_the_end(s
         [reply] = ask(rollouts(1))
         assert not reply.missing
         assert ask(rollouts(1)) == [reply]
-    [row] = store.calls.ledger("r-1")
+    [row] = store.ledger.list_rows("r-1")
     # What the answer itself cost is not known, so neither is what all of it did.
     assert (row.tokens_in, row.tokens_out, row.tokens_cached, row.usd) == (200, 14, 160, None)
 
@@ -98,7 +98,7 @@ def test_what_a_reply_cost_that_was_cut_off_is_kept_though_it_is_missing(store: 
         [reply] = ask(rollouts(1))
         assert (reply.missing, reply.usage) == (True, Usage(100, 4096, 0.25))
         assert ask(rollouts(1)) == [reply]
-    [row] = store.calls.ledger("r-1")
+    [row] = store.ledger.list_rows("r-1")
     assert (row.n_missing, row.tokens_out, row.usd) == (1, 4096, 0.25)
 
 
@@ -163,7 +163,7 @@ def test_a_bug_of_a_backend_surfaces_and_what_came_in_is_kept(store: Store) -> N
         with pytest.raises(ZeroDivisionError):
             ask(calls)
         assert backend.n_calls == 13
-    assert [row.n_repeated for row in store.calls.ledger("r-1")] == [1]
+    assert [row.n_repeated for row in store.ledger.list_rows("r-1")] == [1]
 
 
 def test_the_faults_of_one_call_do_not_hold_up_the_others(store: Store) -> None:

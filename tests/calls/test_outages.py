@@ -34,7 +34,7 @@ def test_a_backend_that_is_down_stops_the_run_with_the_fix_and_nothing_is_missin
     ):
         ask(rollouts(1000))
     assert backend.n_calls <= 5 * (MOST_WAITING + 4)
-    assert [row.n_calls for row in store.calls.ledger("r-1")] == [0]
+    assert [row.n_calls for row in store.ledger.list_rows("r-1")] == [0]
     with Asker(store, {"target": Scripted(lambda _: "42")}, "r-1") as ask:
         assert texts(ask(rollouts(1000))) == ["42"] * 1000
 

@@ -34,7 +34,7 @@ def test_killed_in_the_middle_of_a_batch_nothing_committed_is_asked_again(
         prompts = sent(log, draw)
         assert all(prompts.count(prompt) == 1 for prompt in committed)
         assert len(set(prompts)) == CALLS
-        [row] = store.calls.ledger(f"r-{n}")
+        [row] = store.ledger.list_rows(f"r-{n}")
         n_repeats = len(prompts) - CALLS
         assert n_repeats <= row.n_repeated <= SLOTS
         assert (row.n_calls, row.n_missing) == (CALLS, 0)

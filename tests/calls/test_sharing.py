@@ -33,7 +33,7 @@ def test_two_processes_send_each_call_once_and_both_get_every_reply(store: Store
     said = together([spawn(ask_all, store.path, log, N, DRAW, 0.005) for _ in range(2)])
     assert [each[-1] for each in said] == [("all", EXPECTED)] * 2
     assert sorted(sent(log, DRAW)) == sorted(f"what is {n}?" for n in range(N))
-    assert [row.n_repeated for row in store.calls.ledger("r-1")] == [0]
+    assert [row.n_repeated for row in store.ledger.list_rows("r-1")] == [0]
 
 
 def test_when_one_is_killed_the_other_takes_its_calls_over(store: Store, tmp_path: Path, spawn: Spawn) -> None:
@@ -50,7 +50,7 @@ def test_when_one_is_killed_the_other_takes_its_calls_over(store: Store, tmp_pat
     prompts = sent(log, DRAW)
     assert {prompt for prompt in prompts if prompts.count(prompt) == 2} == held
     assert len(prompts) == N + 8
-    assert [row.n_repeated for row in store.calls.ledger("r-1")] == [8]
+    assert [row.n_repeated for row in store.ledger.list_rows("r-1")] == [8]
 
 
 def test_an_asker_that_was_closed_lets_go_of_its_claims(store: Store, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_wait_that_is_too_long_for_any_run_ends_it_and_says_when_to_come_back(
     ):
         ask_all(store, backend)
     assert backend.n_calls <= 8
-    assert store.calls.ledger("r-1")[0].n_missing == 0
+    assert store.ledger.list_rows("r-1")[0].n_missing == 0
     assert ask_all(store, Scripted(lambda _: "42", name="busy")) == ["42"] * 30
 
 

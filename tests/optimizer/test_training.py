@@ -38,7 +38,7 @@ from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.runs import StepRecord
-from skillopt_mcp.store.tasks import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory
 
 TASKS = stored(new_tasks(12))
 VAL = [task.id for task in TASKS if task.split == "val"]
@@ -299,11 +299,11 @@ def test_records_say_what_was_proposed_and_what_applied() -> None:
 def test_a_recorded_attempt_at_a_held_out_task_never_enters_a_run(bench: Bench) -> None:
     def record(prompt: str, hard: bool | None) -> int:
         new = NewTrajectory(prompt, "an answer", hard, None, "", "[]")
-        return bench.store.tasks.add_trajectory(bench.skill.id, SKILL.digest, new)[0]
+        return bench.store.trajectories.add_trajectory(bench.skill.id, SKILL.digest, new)[0]
 
     val, test = (next(task.prompt for task in bench.tasks if task.split == split) for split in ("val", "test"))
     wanted = [record("something else", False), record(bench.plan(CONFIG).train[0].prompt, True)]
     for prompt in (val, test, f"  {val}\n", f"{test}\r\n"):
         record(prompt, False)
     record("something without a score", None)
-    assert bench.store.tasks.recent_trajectories(bench.skill.id, 20) == wanted
+    assert bench.store.trajectories.recent_trajectories(bench.skill.id, 20) == wanted

@@ -7,7 +7,7 @@ from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.tasks import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.processes import Parent
 
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))
@@ -54,7 +54,7 @@ def record(parent: Parent, path: Path, session: str, n: int) -> None:
         parent.await_cue()
         for position in range(n):
             new = attempt(session, position)
-            trajectory_id, added, _ = store.tasks.add_trajectory(skill.id, skill.live_version, new)
+            trajectory_id, added, _ = store.trajectories.add_trajectory(skill.id, skill.live_version, new)
             parent.say(session, position, trajectory_id, added)
 
 

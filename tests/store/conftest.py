@@ -2,10 +2,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from children import SKILL
 
+from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, spawning
+
+
+@pytest.fixture(autouse=True)
+def schema() -> None:
+    """Leave the migrations to make a store: they are tested here."""
 
 
 @pytest.fixture
@@ -24,6 +31,11 @@ def pool(path: Path) -> Iterator[Pool]:
 def store(path: Path) -> Iterator[Store]:
     with Store(path) as store:
         yield store
+
+
+@pytest.fixture
+def skill(store: Store) -> Skill:
+    return store.skills.track("s", "/s", SKILL)
 
 
 @pytest.fixture

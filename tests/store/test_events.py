@@ -19,7 +19,7 @@ from skillopt_mcp.store.events import KINDS, ROWS, append
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.soundness import Soundness
-from skillopt_mcp.store.tasks import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory
 
 EDITED = SkillFiles((SkillFile("SKILL.md", b"edited"),))
 
@@ -84,7 +84,7 @@ def test_an_event_is_undone_with_what_it_records(path: Path) -> None:
 
 def test_recording_an_attempt_appends_nothing(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
-    store.tasks.add_trajectory(skill.id, skill.live_version, NewTrajectory("what?", "42", True, 1.0, "", "[]"))
+    store.trajectories.add_trajectory(skill.id, skill.live_version, NewTrajectory("what?", "42", True, 1.0, "", "[]"))
     assert kinds(store) == ["skill_tracked"]
 
 

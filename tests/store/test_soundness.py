@@ -18,7 +18,7 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.soundness import Soundness
 from skillopt_mcp.store.sums import SUMMED, is_summed, row_sum
-from skillopt_mcp.store.tasks import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory
 
 # Named by a digest that is recomputed, or chained.
 BY_DIGEST = {
@@ -38,7 +38,7 @@ def full(store: Store) -> Store:
     store.skills.add_root("/")
     task = NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}), split="val", tags=("a",))
     store.tasks.add_tasks(skill.id, [task], EQUAL_SHARES)
-    store.tasks.add_trajectory(skill.id, skill.live_version, NewTrajectory("a", "b", True, 1, "c", "[]"))
+    store.trajectories.add_trajectory(skill.id, skill.live_version, NewTrajectory("a", "b", True, 1, "c", "[]"))
     call = Call("optimizer", "reflect", Question("q", "e", "r"), "1")
     bill = Bill("b", NO_CAPS, Spent(), [Cost(1, 0, 0)])
     claimed = store.calls.settle(Settlement([], [], 0, [(b"k", call)], "r", "o", bill))

@@ -7,7 +7,7 @@ import shlex
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from skillopt_mcp.backends.agents.codex_session import SHELL, read_session
+from skillopt_mcp.backends.agents.codex_session import SHELL, Tokens, read_session
 from skillopt_mcp.backends.agents.faults import fault_of
 from skillopt_mcp.backends.agents.telling import Event, Told, objects, parsed
 from skillopt_mcp.records.calls import TOOL_CALL, Usage
@@ -35,14 +35,8 @@ class _Completed(Event):
     item: _Item
 
 
-class _Usage(Event):
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-
-
 class _Turn(Event):
-    usage: _Usage = _Usage()
+    usage: Tokens = Tokens()
 
 
 class _Error(Event):
@@ -75,7 +69,7 @@ def _by_events(output: str) -> Told:
             _hear(done.item, told)
             last = done.item.text if done.item.type == "agent_message" else last
         elif kind == "turn.completed" and (turn := parsed(line, _Turn)):
-            told.usage = _plus(told.usage, turn.usage)
+            told.usage = told.usage.plus(turn.usage.used)
             told.answer, told.fault = last, None
         elif kind == "turn.failed" and (failed := parsed(line, _Failed)):
             told.said = failed.error.message or "the turn failed"
@@ -114,11 +108,3 @@ def _bare(command: str) -> str:
 
 def _json(value: JsonValue) -> str:
     return to_json(value).decode()
-
-
-def _plus(usage: Usage, more: _Usage) -> Usage:
-    return usage._replace(
-        tokens_in=usage.tokens_in + more.input_tokens,
-        tokens_out=usage.tokens_out + more.output_tokens,
-        tokens_cached=usage.tokens_cached + more.cached_input_tokens,
-    )

@@ -17,14 +17,21 @@ _EXIT = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
 _OUTPUT = "Output:\n"
 
 
-class _Tokens(Event):
+class Tokens(Event):
+    """Tokens as Codex counts them; the cached ones are among those that went in."""
+
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
 
+    @property
+    def used(self) -> Usage:
+        """Return what that is of a call."""
+        return Usage(self.input_tokens, self.output_tokens, tokens_cached=self.cached_input_tokens)
+
 
 class _Totals(Event):
-    total_token_usage: _Tokens = _Tokens()
+    total_token_usage: Tokens = Tokens()
 
 
 class _Part(Event):
@@ -62,8 +69,7 @@ def read_session(text: str) -> Told:
         if kind == "response_item":
             _hear(payload, names, told)
         elif payload.type == "token_count" and payload.info:
-            used = payload.info.total_token_usage
-            told.usage = Usage(used.input_tokens, used.output_tokens, tokens_cached=used.cached_input_tokens)
+            told.usage = payload.info.total_token_usage.used
         elif payload.type == "task_complete":
             told.answer = payload.last_agent_message or ""
     return told

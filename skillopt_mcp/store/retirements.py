@@ -1,0 +1,99 @@
+"""Retirements at rest: which tasks were taken out of use, why, and what they had served for."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+from skillopt_mcp.records.tasks import Split
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pool import Pool
+
+
+class Retirement(NamedTuple):
+    """How a task was taken out of use: the skill had `n_tests` promotion tests, `n_looks` of which had drawn it."""
+
+    name: str
+    split: Split
+    reason: str
+    n_tests: int
+    n_looks: int
+    at: str
+
+
+class Predecessor(NamedTuple):
+    """A retired task, as far as it matters to the one that takes its place."""
+
+    id: int
+    split: Split
+
+
+class Retirements:
+    """Table retirement."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def retire(self, skill_id: int, task_ids: Iterable[int], reason: str) -> list[int]:
+        """Take tasks of a skill out of use, and return which were in use; the names of these are free from then on."""
+        with self._pool.write() as connection:
+            retired = [each for each in task_ids if retire_task(connection, skill_id, each, reason)]
+            note_retired(connection, skill_id, retired)
+        return retired
+
+    def list_retired(self, skill_id: int) -> dict[int, Retirement]:
+        """Return how tasks of a skill were taken out of use, by task id, in the order in which they were."""
+        rows = self._pool.rows(
+            "select task_id, retirement.name, split, reason, n_tests, n_looks, retirement.created_at from retirement"
+            " join task on id = task_id where skill_id = ? order by retirement.created_at, task_id",
+            [skill_id],
+        )
+        return {cast(int, row[0]): Retirement(*row[1:]) for row in rows}  # type: ignore[arg-type]
+
+
+def retired_name(digest: str) -> str:
+    """Return what the row of a retired task is called: longer than any name that can be given, so that it is free."""
+    return f"retired {digest * 4}"
+
+
+def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str, name: str | None = None) -> bool:
+    """Take a task out of use within the caller's transaction, which `note_retired` then records.
+
+    Returns False when it is not in use. `name` is what it was called where its row was stored under `retired_name`.
+    """
+    cursor = connection.execute(_RETIRE, [name, reason, task_id, skill_id])
+    if cursor.rowcount and name is None:
+        [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
+        connection.execute("update task set name = ? where id = ?", [retired_name(digest), task_id])
+    return bool(cursor.rowcount)
+
+
+def note_retired(connection: Connection, skill_id: int, task_ids: Sequence[int]) -> None:
+    """Record that these tasks were retired within the caller's transaction, how many of each split beside it."""
+    if task_ids:
+        key = json.dumps(sorted(task_ids))
+        counts = connection.execute(
+            "select split, count(*) from task where id in (select value from json_each(?)) group by split", [key]
+        ).fetchall()
+        append(connection, "tasks_retired", key, skill=skill_id, n=len(task_ids), **dict(counts))
+
+
+def predecessors(connection: Connection, skill_id: int) -> tuple[dict[str, Predecessor], dict[str, Predecessor]]:
+    """Return the retired tasks of a skill by what they ask, and by what they were called."""
+    rows = connection.execute(_OLD, [skill_id]).fetchall()
+    asked = {str(prompt).strip(string.whitespace): Predecessor(task_id, split) for task_id, _, prompt, split in rows}
+    return asked, {str(name): Predecessor(task_id, split) for task_id, name, _, split in rows}
+
+
+_RETIRE = (
+    "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, coalesce(?, name), ?,"
+    " (select count(*) from confirmation where skill_id = task.skill_id),"
+    " (select count(distinct confirmation_id) from pair where task_id = task.id)"
+    " from task where id = ? and skill_id = ? on conflict do nothing"
+)
+_OLD = (
+    "select id, retirement.name, prompt, split from retirement join task on id = task_id where skill_id = ? order by id"
+)

@@ -1,0 +1,216 @@
+"""Trajectories at rest: the attempts of sessions, each stored once, and what learning looks back on."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from skillopt_mcp.records.calls import parse_messages
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import now
+from skillopt_mcp.store.exposures import expose_asked
+from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.sums import row_sum
+
+
+@dataclass(frozen=True, slots=True)
+class NewTrajectory:
+    """A trajectory before it is stored; `messages` is json as `records.calls.messages_json` writes it.
+
+    Where a stored task of the skill is called `task_name`, that task's prompt is what was asked, and not `prompt`. The
+    session `known_to` knows the tasks that ask the same: a `task_name` that is none is what was asked, unredacted.
+    """
+
+    prompt: str
+    answer: str
+    hard: bool | None
+    soft: float | None
+    reason: str
+    messages: str
+    session_id: str | None = None
+    position: int | None = None
+    task_name: str | None = None
+    known_to: str | None = None
+
+
+class _Counted(NamedTuple):
+    """So many trajectories of a skill have ids above `n_seen` and up to `last_id`; none of them is ever removed."""
+
+    n_seen: int
+    last_id: int
+    n: int
+
+
+class Trajectories:
+    """Table trajectory; of trial, what was rolled out on train tasks."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._counted: dict[int, _Counted] = {}
+
+    def add_trajectory(self, skill_id: int, version_id: str, new: NewTrajectory) -> tuple[int, bool, int]:
+        """Store a trajectory once per (session_id, position).
+
+        Returns its id, whether it is new, and the number of trajectories since the last proposal.
+        """
+        with self._pool.write() as connection:
+            n_seen, n_new, prompt = self._look_up(connection, skill_id, new.task_name)
+            values = (
+                skill_id, version_id, new.session_id, new.position, new.prompt if prompt is None else prompt,
+                new.answer, None if new.hard is None else int(new.hard), new.soft, new.reason, new.messages, now(),
+                None,
+            )  # fmt: skip
+            cursor = connection.execute(
+                "insert into trajectory(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason,"
+                " messages, created_at, imported_id, sum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " on conflict(skill_id, session_id, position)"
+                " where session_id is not null and position is not null do nothing",
+                (*values, row_sum(*values)),
+            )
+            added = bool(cursor.rowcount)
+            if added:
+                trajectory_id = int(cursor.lastrowid or 0)
+            else:
+                trajectory_id = connection.execute(
+                    "select id from trajectory where skill_id = ? and session_id = ? and position = ?",
+                    [skill_id, new.session_id, new.position],
+                ).fetchone()[0]
+            if new.known_to:
+                expose_asked(connection, skill_id, prompt or new.task_name or new.prompt, new.known_to)
+        if added:
+            n_new = min(n_new + 1, _MOST_COUNTED)
+            self._counted[skill_id] = _Counted(n_seen, trajectory_id, n_new)
+        return trajectory_id, added, n_new
+
+    def score_trajectory(
+        self, skill_id: int, trajectory_id: int, score: tuple[bool | None, float | None], reason: str
+    ) -> bool | None:
+        """Say once how an attempt ended, by (hard, soft); what is known of why comes after what was known.
+
+        Returns False when it had a score before, None when the skill has no such attempt.
+        """
+        with self._pool.write() as connection:
+            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
+            if row is None or row[6] is not None:
+                return None if row is None else False
+            values = list(row)
+            values[6:9] = [
+                None if score[0] is None else int(score[0]),
+                score[1],
+                "\n".join(filter(None, [row[8], reason])),
+            ]
+            connection.execute(
+                "update trajectory set hard = ?, soft = ?, reason = ?, sum = ? where id = ?",
+                [*values[6:9], row_sum(*values), trajectory_id],
+            )
+        return True
+
+    def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
+        """Return the skill's id and the trajectory, or None."""
+        row = self._pool.row(
+            "select skill_id, id, prompt, answer, messages, hard, soft, reason, session_id from trajectory"
+            " where id = ?",
+            [trajectory_id],
+        )
+        return (cast(int, row[0]), _trajectory(row[1:])) if row else None
+
+    def count_trajectories(self, skill_id: int) -> tuple[int, int]:
+        """Return how many trajectories a skill has, and how many of them came since its last proposal."""
+        total = self._pool.row("select count(*) from trajectory where skill_id = ?", [skill_id])
+        new = self._pool.row(_N_NEW, [skill_id, _MOST_COUNTED])
+        return cast(int, total[0] if total else 0), cast(int, new[0] if new else 0)
+
+    def mark_seen(self, skill_id: int) -> None:
+        """Note that a proposal has seen every trajectory recorded so far."""
+        with self._pool.write() as connection:
+            connection.execute(
+                "update skill set n_seen = coalesce((select max(id) from trajectory where skill_id = ?), 0)"
+                " where id = ?",
+                [skill_id, skill_id],
+            )
+
+    def list_positions(self, skill_id: int, session_id: str) -> set[int]:
+        """Return the places in a session whose attempts are recorded."""
+        rows = self._pool.rows(
+            "select position from trajectory where skill_id = ? and session_id = ? and position is not null",
+            [skill_id, session_id],
+        )
+        return {cast(int, row[0]) for row in rows}
+
+    def list_unscored(self, skill_id: int, n: int) -> list[int]:
+        """Return the ids of the `n` newest attempts of which nobody has said how they ended, among the last thousand.
+
+        None has a held-out task's prompt: nothing is learned from those.
+        """
+        rows = self._pool.rows(
+            "select id from (select id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
+            f" where hard is null and {_NOT_HELD_OUT} order by id desc limit ?2",
+            [skill_id, n, string.whitespace],
+        )
+        return [cast(int, row[0]) for row in rows]
+
+    def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
+        """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
+        rows = self._pool.rows(
+            f"select id from trajectory where skill_id = ?1 and hard is not null and {_NOT_HELD_OUT}"
+            " order by id desc limit ?2",
+            [skill_id, n, string.whitespace],
+        )
+        return [cast(int, row[0]) for row in reversed(rows)]
+
+    def list_train_draws(self, skill_id: int, version_id: str, n: int) -> list[tuple[int, str]]:
+        """Return the `n` newest scored trials of a version on train tasks in use as (task id, draw), oldest first."""
+        rows = self._pool.rows(
+            "select trial.task_id, trial.draw from trial join task on task.id = trial.task_id where task.skill_id = ?"
+            " and task.split = 'train' and trial.version_id = ? and trial.hard is not null"
+            " and task.id not in (select task_id from retirement)"
+            " order by trial.id desc limit ?",
+            [skill_id, version_id, n],
+        )
+        return [(cast(int, task_id), str(draw)) for task_id, draw in reversed(rows)]
+
+    def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[int, int, str | None]:
+        """Return what the last proposal of a skill had seen, how many came since, and the prompt of its task so named.
+
+        They are counted on from the last record of this process, as long as there was no other proposal.
+        """
+        # Three statements: of one, SQLite makes the plan anew each time, which takes ten times as long.
+        [n_seen] = connection.execute("select n_seen from skill where id = ?", [skill_id]).fetchone()
+        known = self._counted.get(skill_id)
+        if known is None or known.n_seen != n_seen:
+            known = _Counted(n_seen, n_seen, 0)
+        [n_more] = connection.execute(_N_AFTER, [skill_id, known.last_id, _MOST_COUNTED]).fetchone()
+        named = connection.execute("select prompt from task where skill_id = ? and name = ?", [skill_id, task_name])
+        [prompt] = named.fetchone() or [None]
+        return n_seen, min(known.n + n_more, _MOST_COUNTED), prompt
+
+
+_NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
+_SUMMED_ROW = (
+    "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
+    " imported_id from trajectory where id = ? and skill_id = ?"
+)
+# Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
+_MOST_COUNTED = 10_000
+_N_NEW = (
+    "select count(*) from (select 1 from trajectory"
+    " where skill_id = ?1 and id > (select n_seen from skill where id = ?1) limit ?2)"
+)
+_N_AFTER = "select count(*) from (select 1 from trajectory where skill_id = ? and id > ? limit ?)"
+
+
+def _trajectory(row: Row) -> Trajectory:
+    trajectory_id, prompt, answer, messages, hard, soft, reason, session = row
+    return Trajectory(
+        id=f"trajectory:{cast(int, trajectory_id)}",
+        prompt=str(prompt),
+        answer=str(answer),
+        messages=parse_messages(str(messages)),
+        hard=None if hard is None else bool(hard),
+        soft=cast(float | None, soft),
+        hint=str(reason),
+        source="session",
+        session=str(session or ""),
+    )

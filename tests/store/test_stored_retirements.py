@@ -1,0 +1,66 @@
+"""Retirements at rest: once and for good, and the name is free for another."""
+
+import pytest
+from children import SKILL
+from filling import JUDGE, add
+
+from skillopt_mcp.errors import StoreError
+from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.soundness import Soundness
+
+
+def test_a_retired_task_keeps_its_name_though_another_takes_it(store: Store, skill: Skill) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a", "val"), NewTask("two", JUDGE, "b", "test"))
+    old, other = store.tasks.list_tasks(skill.id)
+    assert store.retirements.retire(skill.id, [old.id], "wrong") == [old.id]
+    assert add(store, skill, NewTask("one", JUDGE, "c"), NewTask("uno", JUDGE, "a")) == ["retired", "added"]
+    new = store.tasks.list_in_use(skill.id)[-1]
+    assert (new.name, new.prompt, new.split) == ("a", "uno", "val")
+    assert store.tasks.list_tasks(skill.id) == [old, other, new]
+    assert store.tasks.get_task(old.id) == old
+    assert store.tasks.count_tasks(skill.id) == {"train": 0, "val": 1, "test": 1}
+
+
+def test_a_name_that_was_given_twice_is_retired_twice(store: Store, skill: Skill) -> None:
+    for prompt in ("one", "uno", "eins"):
+        assert add(store, skill, NewTask(prompt, JUDGE, "a", "test")) == ["added"]
+        store.retirements.retire(skill.id, [task.id for task in store.tasks.list_in_use(skill.id)], "")
+    assert [each.name for each in store.retirements.list_retired(skill.id).values()] == ["a"] * 3
+    assert list(store.room(Soundness).chain_problems(store.events)) == []
+
+
+def test_tasks_are_retired_once_and_only_by_their_own_skill(store: Store, skill: Skill) -> None:
+    other = store.skills.track("t", "/t", SKILL)
+    add(store, skill, NewTask("one", JUDGE, "a"), NewTask("two", JUDGE, "b"))
+    first, second = (task.id for task in store.tasks.list_tasks(skill.id))
+    assert store.retirements.retire(other.id, [first], "") == []
+    assert store.retirements.retire(skill.id, [first], "early") == [first]
+    assert store.retirements.retire(skill.id, [first, second], "late") == [second]
+    assert [each.reason for each in store.retirements.list_retired(skill.id).values()] == ["early", "late"]
+
+
+@pytest.mark.parametrize("sql", ["update retirement set reason = 'x'", "delete from retirement"])
+def test_a_retirement_is_never_taken_back(store: Store, skill: Skill, sql: str) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a"))
+    store.retirements.retire(skill.id, [1], "wrong")
+    pool = Pool(store.path)
+    with pytest.raises(StoreError, match="a retirement is never rewritten"), pool.write() as connection:
+        connection.execute(sql)
+    pool.close()
+
+
+def test_a_retirement_that_was_changed_behind_the_program_is_named(store: Store, skill: Skill) -> None:
+    add(store, skill, NewTask("one", JUDGE, "a"), NewTask("two", JUDGE, "b"))
+    store.retirements.retire(skill.id, [1], "wrong")
+    pool = Pool(store.path)
+    with pool.write() as connection:
+        connection.execute("drop trigger retirement_stands")
+        connection.execute("update retirement set n_looks = 7")
+        connection.execute("insert into retirement(task_id, name, reason, n_tests, n_looks) values (2, 'b', '', 0, 0)")
+    pool.close()
+    told = "\n".join(store.room(Soundness).chain_problems(store.events))
+    assert "table retirement: [1] is not what event 3 (tasks_retired) recorded" in told
+    assert "table retirement: 2 has no event" in told
