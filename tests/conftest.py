@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import signal
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from skillopt_mcp.store import migrating
+from tests.schemas import lay_down
+
 # Started behind a shell, a process ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if sys.dont_write_bytecode:
+    # Told to keep nothing that it compiled, each process would compile everything again: it is kept until the end.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bytecode-")
+    atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
 
 _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAPPDATA", "USERPROFILE")
 # What hosts set in the shells of their models, where no person's command runs.
@@ -31,3 +45,9 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(folder / inner))
     monkeypatch.setenv("SKILLOPT_STORE", str(folder / "store" / "skillopt.db"))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay a new store's schema down at once; tests/store, and all other processes, run the migrations."""
+    monkeypatch.setattr(migrating, "_apply", lay_down)

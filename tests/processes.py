@@ -11,8 +11,18 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from skillopt_mcp.cli.main import commands, module_name
+
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "skillopt_mcp.calls.asking", "sqlite_utils"])
+_CONTEXT.set_forkserver_preload(
+    [
+        "pytest",
+        "skillopt_mcp.calls.asking",
+        "skillopt_mcp.backends.simulated",
+        "sqlite_utils",
+        *(module_name(command) for command in commands()),
+    ]
+)
 _CAPABILITIES = 0x20080522
 
 
@@ -91,6 +101,20 @@ def spawning() -> Iterator[Spawn]:
     finally:
         for child in children:
             child.close()
+
+
+def exit_code(function: Callable[..., None], *arguments: object, within_s: float) -> int:
+    """Return the exit code of a function in a process of its own, negative for a signal."""
+    process = _CONTEXT.Process(target=function, args=arguments)
+    process.start()
+    process.join(within_s)
+    code = process.exitcode
+    if code is None:
+        process.kill()
+        process.join()
+    process.close()
+    assert code is not None, f"not ended within {within_s} s"
+    return code
 
 
 def start(children: Sequence[Child]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from console import SCRIPT, SEED, Cli, Place
+from console import SEED, Cli, Place, run_forked
 
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.operations.permitting import add_root
@@ -15,15 +15,12 @@ from skillopt_mcp.splits import EQUAL_SHARES
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Return what runs the installed console script in an empty folder."""
+    """Return what runs the console script in an empty folder."""
     (tmp_path / "here").mkdir()
 
     def run(*arguments: object, store: Path | None = None) -> subprocess.CompletedProcess[str]:
         before = ["--store", str(store)] if store else []
-        return subprocess.run(
-            [SCRIPT, *before, *map(str, arguments)],
-            cwd=tmp_path / "here", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        return run_forked([*before, *map(str, arguments)], tmp_path / "here")
 
     return run
 

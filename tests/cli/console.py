@@ -1,14 +1,25 @@
+"""Console: the installed console script, in a process of its own or in one forked with its imports done."""
+
 from __future__ import annotations
 
+import atexit
+import io
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from skillopt_mcp.cli.main import main
+from tests.processes import exit_code
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 SEED = 3
+TIMEOUT_S = 60
 TARGET = f"simulated:honest,seed={SEED}"
 BACKENDS = ("--target", TARGET, "--optimizer", TARGET)
 
@@ -25,6 +36,11 @@ class Place:
         return self.skill_path / "SKILL.md"
 
     @property
+    def program(self) -> str:
+        """What commands that are told begin with where this store was named."""
+        return f"skillopt-mcp --store {self.store_path}"
+
+    @property
     def command(self) -> list[str]:
         return [SCRIPT, "--store", str(self.store_path)]
 
@@ -39,3 +55,43 @@ def parsed(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
     value = json.loads(line)
     assert isinstance(value, dict)
     return value
+
+
+def run_script(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Return how the console script ends in a folder, with nothing to read."""
+    return subprocess.run(
+        [SCRIPT, *arguments],
+        cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+def run_forked(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Return the same, sooner: the script's work in a process that is forked from one with everything imported.
+
+    What Python reads when it starts (PYTHON..., LC_...) is not read again: a test about that needs the script itself.
+    """
+    with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+        streams = (os.devnull, out.name, err.name)
+        code = exit_code(_as_script, [SCRIPT, *arguments], folder, dict(os.environ), streams, within_s=TIMEOUT_S)
+        return subprocess.CompletedProcess([SCRIPT, *arguments], code, out.read(), err.read())
+
+
+def _as_script(argv: list[str], folder: Path, environ: Mapping[str, str], streams: Sequence[str]) -> None:
+    """Do what the console script does, between the streams and the ending that Python gives a program."""
+    for number, path in enumerate(streams):
+        opened = os.open(path, os.O_WRONLY if number else os.O_RDONLY)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(os.fdopen(number, mode, closefd=False), began.encoding, began.errors, "\n", number == 2)
+        for number, mode, began in ((0, "rb", sys.__stdin__), (1, "wb", sys.__stdout__), (2, "wb", sys.__stderr__))
+    )
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv = argv
+    try:
+        sys.exit(main())
+    finally:
+        threading._shutdown()
+        atexit._run_exitfuncs()

@@ -60,6 +60,8 @@ def test_every_hostile_frame_is_answered_and_the_next_call_works(tmp_path: Path)
     skill = make_skill(tmp_path)
     with StdioPeer(serve_command(tmp_path), tmp_path) as peer:
         peer.initialize()
+        peer.write(call_frame(0, "list_skills", {}))  # the first call of all imports what the tools need
+        assert peer.answer()["id"] == 0
         for name, argument in HOSTILE.items():
             for frame in (id_first(argument), id_last(argument)):
                 started = time.monotonic()
@@ -67,7 +69,7 @@ def test_every_hostile_frame_is_answered_and_the_next_call_works(tmp_path: Path)
                 answer = peer.answer()
                 assert answer["id"] == 7, name
                 assert ("error" in answer) or answer["result"]["isError"], name
-                assert time.monotonic() - started < 2 or frame is id_first(next(iter(HOSTILE.values()))), name
+                assert time.monotonic() - started < 2, name
         peer.write(call_frame(8, "record_trajectory", {"skill": str(skill), "task": "x"}))
         assert peer.answer()["result"]["isError"] is False
 
