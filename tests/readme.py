@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from skillopt_mcp.cli.main import commands
+from skillopt_mcp.optimizer.config import Config, allowed
 from skillopt_mcp.records import judging
 from skillopt_mcp.server.app import LISTED_PATH
+from skillopt_mcp.settings.reading import structured
+from skillopt_mcp.settings.skillopt_names import FIELDS
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.migrating import migrate, migration_files
 
@@ -50,6 +53,18 @@ def judges() -> str:
     return "\n".join(rows)
 
 
+def settings() -> str:
+    """Return the settings of a run as a table, with what SkillOpt calls them."""
+    theirs = {name: structured(flat) for flat, name in FIELDS.items()}
+    rows = ["| setting | default | means | SkillOpt |", "|---|---|---|---|"]
+    for name, field in Config.model_fields.items():
+        other = f"`{theirs[name]}`" if name in theirs else ""
+        default = str(field.default).lower()
+        rows.append(f"| `{name}` | {default} | {field.description} ({allowed(field)}) | {other} |")
+    shown = "\n".join(rows)
+    return f"<details><summary>{len(rows) - 2} settings</summary>\n\n{shown}\n\n</details>"
+
+
 def command_table() -> str:
     """Return the commands as a table."""
     return "\n".join(
@@ -80,6 +95,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "claude_desktop": claude_desktop,
     "tools": tools,
     "judges": judges,
+    "settings": settings,
     "commands": command_table,
     "schema": schema,
 }

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from skillopt_mcp.backends.base import Backend, BackendFault, environment_name, shown, slots_of, worst_case
 from skillopt_mcp.backends.batches import batching
+from skillopt_mcp.backends.given import awaited
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
 from skillopt_mcp.records.tasks import Task
@@ -31,7 +32,7 @@ class Redacting:
     async def complete(self, call: Call) -> Reply:
         """Return the backend's answer without secrets. Raises what the backend raises, its text without secrets."""
         try:
-            reply = await self._backend.complete(self._shown(call))
+            reply = await awaited(self.name, self._backend.complete(self._shown(call)))
         except BackendFault as fault:
             text = self._redactor.text(fault.message)
             raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None

@@ -6,16 +6,26 @@ import os
 from collections.abc import Callable
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.backends.names import backend_name
+from skillopt_mcp.errors import BackendError, Unset
 
 
 def open_backend(spec: str) -> Backend:
     """Return the backend of a spec, "name:model". Raises BackendError when there is none, or it cannot be used."""
-    name, _, model = spec.strip().partition(":")
-    loader = _LOADERS.get(name)
-    if loader is None:
-        raise BackendError(f"unknown backend '{name}' in '{spec}'; use one of: {', '.join(BACKENDS)}")
-    return loader(model)
+    name, model = backend_name(spec)
+    return _LOADERS[name](model)
+
+
+def lacking(spec: str) -> str:
+    """Return what the environment does not say that a backend needs, such as its key; "" when it can be asked.
+
+    Raises BackendError when no key would help: there is no such backend, or it cannot be told so.
+    """
+    try:
+        open_backend(spec)
+    except Unset as error:
+        return str(error)
+    return ""
 
 
 def batched(backend: Backend) -> Backend | None:
@@ -102,4 +112,3 @@ _LOADERS: dict[str, Callable[[str], Backend]] = {
     "host": _host,
 }
 _BATCHERS: dict[str, Callable[[Backend], Backend | None]] = {"openai": _openai_batch, "anthropic": _anthropic_batch}
-BACKENDS: tuple[str, ...] = tuple(_LOADERS)

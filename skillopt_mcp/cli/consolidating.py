@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.preparing import Prepared, foreign_output
+from skillopt_mcp.cli.preparing import Prepared
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.operations.consolidating import Consolidated, Document, Documents, Training, consolidate, documents
@@ -40,7 +40,7 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
         terminal.note("Nothing was spent.")
         return EXPECTED
     try:
-        with Watch("SIMULATION" if label else "", silent=asked.json) as watch, foreign_output():
+        with Watch("SIMULATION" if label else "", silent=asked.json) as watch:
             training = Training(
                 ready.config, ready.prompts, watch.notify, watch.on_reply, ready.slots, resume=asked.resume
             )
@@ -55,9 +55,8 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
 
 
 def _label(workspace: Workspace) -> str:
-    with foreign_output():
-        target = workspace.backend("target")
-        return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
+    target = workspace.backend("target")
+    return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
 
 
 def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared, *, free: bool) -> bool:

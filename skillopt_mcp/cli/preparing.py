@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.exporting import check_folder
+from skillopt_mcp.operations.tasks import FromEnvironment
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.settings.files import load_settings
@@ -50,10 +49,7 @@ def prepare(sources: Sources, skill: str) -> Prepared:
     settings = load_settings(Path(sources.file).expanduser() if sources.file else None, sources.pairs, sources.flags)
     notes = [*settings.notes]
     named = _environment_named(settings, sources.flags, notes)
-    environment = None
-    if named:
-        with foreign_output():
-            environment = open_environment(named)
+    environment = open_environment(named) if named else None
     if settings.data_path and settings.splits:
         notes.append(
             f"the run takes the stored tasks; those of '{settings.data_path}' are added with: skillopt-mcp tasks add "
@@ -75,11 +71,17 @@ def prepare(sources: Sources, skill: str) -> Prepared:
     )
 
 
-@contextlib.contextmanager
-def foreign_output() -> Iterator[None]:
-    """Let what an environment prints go to stderr: stdout carries results alone."""
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
+def added_notes(name: str, added: FromEnvironment) -> list[str]:
+    """Return what to tell of the tasks that an environment has brought to a run."""
+    notes = [f"{added.added} tasks of '{name}' added, {added.duplicates} there already."]
+    if added.n_retired:
+        notes.append(f"note: {added.n_retired:,} tasks of '{name}' were retired and are left out")
+    if added.n_others:
+        notes.append(
+            f"note: the run takes the tasks of '{name}' alone, not {added.n_others:,} others of the skill; without "
+            "--env it takes all"
+        )
+    return [*notes, *(f"warning: {warning}." for warning in added.warnings)]
 
 
 def _environment_named(settings: Settings, flags: Mapping[str, object], notes: list[str]) -> str | None:

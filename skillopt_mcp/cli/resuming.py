@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import foreseen, told_caps
-from skillopt_mcp.cli.preparing import foreign_output
 from skillopt_mcp.operations.budgeting import is_used_up
 from skillopt_mcp.operations.estimating import estimate_rest
 from skillopt_mcp.operations.evaluating import is_simulated
@@ -22,8 +21,7 @@ def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, s
 
     Raises Refused when nobody may be asked and nobody agreed beforehand.
     """
-    with foreign_output():
-        backends = run_backends(workspace, run)
+    backends = run_backends(workspace, run)
     caps, spent = caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
     # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
     if not is_real(workspace, asked_roles(run)) or is_used_up(caps, spent, backends):

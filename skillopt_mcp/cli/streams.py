@@ -6,7 +6,11 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
+from typing import TextIO
+
+_RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 
 
 class Unwritable(Exception):
@@ -28,6 +32,22 @@ def open_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def results() -> TextIO:
+    """Return the stream of results: standard output, or what it was before results were set apart."""
+    return _RESULTS.get() or sys.stdout
+
+
+@contextmanager
+def results_apart() -> Iterator[None]:
+    """Enter to run a command: what an environment, an adapter or a library prints meanwhile goes to stderr."""
+    kept = _RESULTS.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _RESULTS.reset(kept)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import cast
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Environment
-from skillopt_mcp.errors import BadInput, SkillOptError
+from skillopt_mcp.environments.foreign import SHOWN, foreign
+from skillopt_mcp.errors import BadInput
 
 GROUP = "skillopt_mcp.environments"
 _MEMBERS = ("name", "version", "task_types", "tasks")
@@ -28,23 +29,24 @@ def open_environment(spec: str) -> Environment:
     """
     name, _, options = spec.strip().partition(":")
     found = _found(name)
-    try:
-        # The package of an entry point is the user's own; whatever it raises is told as what it is.
+    with foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
         opened: object = found.load()(options)
-    except SkillOptError:
-        raise
-    except Exception as error:
-        raise BadInput(f"the environment {quoted(name)} cannot be opened: {type(error).__name__}: {error}") from error
     return checked(opened, spec)
 
 
 def checked(value: object, spec: str = "") -> Environment:
     """Return a value as the environment that it is. Raises BadInput when it is none."""
+    shown = quoted(spec or (value.__name__ if isinstance(value, type) else type(value).__name__), SHOWN)
     # Looked up without being read: a version may take a data set to compute.
     lacking = [name for name in _MEMBERS if getattr_static(value, name, None) is None]
     if lacking:
-        shown = quoted(spec or type(value).__name__)
-        raise BadInput(f"{shown} is no environment, it has no '{lacking[0]}': see skillopt_mcp.Environment")
+        raise BadInput(f"{shown} is no environment, it has no '{lacking[0]}': see help(skillopt_mcp.Environment)")
+    if isinstance(value, type):
+        raise BadInput(f"{shown} is a class: give an environment made of it, {value.__name__}(...)")
+    with foreign(f"{shown} cannot tell its name"):
+        name: object = getattr(value, "name")  # noqa: B009
+    if not isinstance(name, str) or not name.strip():
+        raise BadInput(f"the name of {shown} is to be a text that is not empty, not {quoted(str(name))}")
     return cast(Environment, value)
 
 

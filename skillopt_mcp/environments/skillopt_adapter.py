@@ -8,7 +8,7 @@ import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -19,6 +19,7 @@ from typing import Protocol, cast
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Rolled, RolloutFailed
+from skillopt_mcp.environments.foreign import SHOWN
 from skillopt_mcp.environments.options import accepted, parse_options
 from skillopt_mcp.environments.skillopt_rows import asked, rolled
 from skillopt_mcp.errors import BadInput
@@ -30,6 +31,8 @@ from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
 Item = Mapping[str, object]
 # What SkillOpt's trainer calls the splits when it asks an adapter for them.
 _SPLIT_NAMES: dict[Split, str] = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
+# The others are asked for only where its data are of the kind that needs them.
+_METHODS = ("setup", "get_dataloader", "rollout", "get_task_types")
 _COUNTS = ("n_train", "n_val", "n_test")
 DEFAULT_SEED = 42
 
@@ -85,7 +88,7 @@ class SkillOptEnvironment:
     def task_types(self) -> list[str]:
         """Return the adapter's own task types."""
         self._ready()
-        return [str(each) for each in self._adapter.get_task_types()]
+        return [str(each) for each in self._given(self._adapter.get_task_types(), "get_task_types")]
 
     def tasks(self, split: Split) -> list[NewTask]:
         """Return the adapter's tasks of a split, those to be scored by itself. Raises BadInput when it has none."""
@@ -154,13 +157,19 @@ class SkillOptEnvironment:
         loader = self._adapter.get_dataloader()
         items = getattr(loader, "get_split_items", None)
         if items is not None:
-            return [_episode(split, item) for item in items(split)]
+            return [_episode(split, item) for item in self._given(items(split), "get_split_items")]
         n, seed = self._count(split), _whole(self._options.get("seed", DEFAULT_SEED), "seed")
         built = self._simulated(split, n, seed)
         if isinstance(built, Sequence) and built and all(isinstance(each, Mapping) and "id" in each for each in built):
             return [_episode(split, item) for item in built]
         first = seed + 1 + SPLITS.index(split) * 1_000_000
         return [Episode(split, str(each), seed=each) for each in range(first, first + n)]
+
+    def _given(self, value: object, method: str) -> list[object]:
+        """Return what a method of the adapter gave as a list. Raises BadInput when it is none."""
+        if not isinstance(value, Iterable) or isinstance(value, str):
+            raise BadInput(f"{quoted(self.name, SHOWN)}: its method '{method}' gave {type(value).__name__}, not a list")
+        return list(value)
 
     def _count(self, split: Split) -> int:
         name = f"n_{split}"
@@ -175,18 +184,35 @@ def open_skillopt(options: str) -> SkillOptEnvironment:
     Raises BadInput when the class cannot be imported, or does not take a setting.
     """
     where, _, rest = options.partition(",")
-    module, _, class_name = where.partition(":")
-    try:
-        made: object = getattr(import_module(module), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"{quoted(where)} cannot be imported ({error}): write skillopt:MODULE:CLASS") from error
-    if not inspect.isclass(made):
-        raise BadInput(f"{quoted(where)} is no class: write skillopt:MODULE:CLASS, an EnvAdapter")
+    made = _class_at(where)
     given = parse_options(rest)
     parameters = inspect.signature(made).parameters
     own = accepted(given, tuple(parameters), also=(*_COUNTS, "seed"))
     adapter = cast(Adapter, made(**{name: value for name, value in own.items() if name in parameters}))
     return SkillOptEnvironment(adapter, f"skillopt:{options}", given)
+
+
+def _class_at(where: str) -> type:
+    """Return the adapter's class of "MODULE:CLASS". Raises BadInput when it cannot be imported, or is none."""
+    module, _, class_name = where.partition(":")
+    if "/" in module or module.startswith(".") or module.endswith(".py"):
+        raise BadInput(
+            f"{quoted(where, SHOWN)} is a path: write skillopt:MODULE:CLASS, as Python imports it, and name the "
+            "module's folder in PYTHONPATH"
+        )
+    try:
+        made: object = getattr(import_module(module), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"{quoted(where, SHOWN)} cannot be imported ({error}): write skillopt:MODULE:CLASS; a module that is not "
+            "installed is found in the folders of PYTHONPATH"
+        ) from error
+    if not inspect.isclass(made):
+        raise BadInput(f"{quoted(where, SHOWN)} is no class: write skillopt:MODULE:CLASS, an EnvAdapter")
+    lacking = [name for name in _METHODS if not callable(getattr(made, name, None))]
+    if lacking:
+        raise BadInput(f"{quoted(where, SHOWN)} is no EnvAdapter of SkillOpt, it has no method '{lacking[0]}'")
+    return made
 
 
 def _episode(split: Split, item: object) -> Episode:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Environment
+from skillopt_mcp.environments.foreign import tasks_of
 from skillopt_mcp.environments.items import is_question, question_task
-from skillopt_mcp.environments.rows import read_rows, read_splits, split_named
+from skillopt_mcp.environments.rows import ALIASES, read_rows, read_splits, split_named
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.shapes import is_shape_only
 from skillopt_mcp.judges.specs import parse_judge
@@ -48,40 +48,69 @@ def add_tasks(
 def add_data_set(workspace: Workspace, skill: str, path: Path, plan: SplitPlan) -> TasksAdded:
     """Add the rows of a data set, tasks or questions, to the splits that the plan gives them.
 
-    Raises BadInput when the file or folder cannot be read; then nothing is added.
+    A bad row is rejected with its reason. Raises BadInput when the file or folder cannot be read as rows, or a row
+    contradicts its folder; then nothing is added.
     """
     if plan.mode == "ratio":
         return _added(workspace, skill, read_rows(path), plan)
-    rows = [_placed(row, split) for split, rows in read_splits(path).items() for row in rows]
+    rows = [_placed(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
     return _added(workspace, skill, rows, plan)
 
 
-def add_environment(workspace: Workspace, skill: str, environment: Environment) -> TasksAdded:
+class FromEnvironment(TasksAdded):
+    """What came of adding an environment's tasks: the digests of those in use, how many others the skill has in use,
+    and how many of the environment's were retired, and stay so.
+    """
+
+    digests: frozenset[str]
+    n_others: int
+    n_retired: int
+
+
+def add_environment(workspace: Workspace, skill: str, environment: Environment) -> FromEnvironment:
     """Add the tasks of an environment, each to its own split.
 
-    Raises BadInput when it has none, and when one cannot be used or is another than the stored one of its name: what a
-    run trained on would not be what the environment says.
+    Those that a person retired are left out. Raises BadInput when it has none, and when one cannot be used or is
+    another than the stored one of its name: what a run trained on would not be what the environment says.
     """
-    new = [replace(task, split=split) for split in SPLITS for task in environment.tasks(split)]
+    told = tasks_of(environment)
+    skill_id = workspace.skill(skill).id
+    retired = workspace.store.retirements.list_retired(skill_id)
+    gone = {task.digest for task in workspace.store.tasks.list_tasks(skill_id) if task.id in retired}
+    new = [task for task in told if task.digest not in gone]
     if not new:
-        raise BadInput(f"the environment '{environment.name}' has no tasks")
+        raise BadInput(f"all {len(told)} tasks of the environment '{environment.name}' were retired: give it others")
+    names = {task.name: task.digest for task in workspace.store.tasks.list_in_use(skill_id)}
+    taken = [n for n, task in enumerate(new) if names.get(task.name or "", task.digest) != task.digest]
+    if taken:
+        raise _unusable(environment, new[taken[0]], refusal(new[taken[0]], "name taken"), (len(taken), len(new)))
     added = _stored(workspace, skill, list(enumerate(new)), [], EQUAL_SHARES)
+    n_rejected = len(new) - added.added - added.duplicates
     for first in added.rejected[:1]:
-        raise BadInput(
-            f"{len(new) - added.added - added.duplicates} of {len(new)} tasks of the environment '{environment.name}' "
-            f"cannot be used, the first is '{new[first.index].name}': {first.reason}. Where it has changed, "
-            "train in a store of its own (--store), or retire the old tasks: skillopt-mcp tasks retire"
-        )
-    return added
+        raise _unusable(environment, new[first.index], first.reason, (n_rejected, len(new)))
+    digests = frozenset(task.digest for task in new)
+    n_others = sum(task.digest not in digests for task in workspace.store.tasks.list_in_use(skill_id))
+    return FromEnvironment(**added.model_dump(), digests=digests, n_others=n_others, n_retired=len(told) - len(new))
 
 
-def _placed(row: object, split: Split) -> object:
-    """Return a row with the split of its folder; one that names another is left to be rejected."""
+def _unusable(environment: Environment, first: NewTask, reason: str, counts: tuple[int, int]) -> BadInput:
+    return BadInput(
+        f"{counts[0]} of {counts[1]} tasks of the environment '{environment.name}' cannot be used, the first is "
+        f"'{first.name}': {reason}. Where it has changed, train in a store of its own (--store), or retire the old "
+        "tasks: skillopt-mcp tasks retire"
+    )
+
+
+def _placed(row: object, split: Split, n: int) -> object:
+    """Return a row with the split of its folder. Raises BadInput where it names another one."""
     if not isinstance(row, Mapping):
         return row
     own = row.get("split")
-    if own is not None and (not isinstance(own, str) or split_named(own) != split):
-        raise BadInput(f"a row in {split} says that its split is {quoted(str(own))}: put it where it belongs")
+    if own is not None and (not isinstance(own, str) or ALIASES.get(own) != split):
+        raise BadInput(
+            f"a row in {split} says that its split is {quoted(str(own))} (row {n}): put it where it belongs, or leave "
+            "its split out; nothing was added"
+        )
     return {**row, "split": split}
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from pydantic import Field, ValidationError
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
+from skillopt_mcp.backends.given import checked_backend
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.errors import BadInput
@@ -55,7 +56,9 @@ def train(
     caps: Caps = NO_CAPS,
     n_slots: int | None = None,
 ) -> Trained:
-    """Return the outcome of training a skill (its name, or the path of its folder) on its tasks and the environment's.
+    """Return the outcome of training a skill (its name, or the path of its folder) on the tasks of an environment.
+
+    Without one it is trained on all tasks that the store has for it; with one, on the tasks of that one alone.
 
     Backends are made ones, or BACKEND:MODEL; an environment that attempts its tasks itself needs no target. A callback
     hears of its stage each time that it begins; what it raises stops the run. `caps` bound what the run may use, over
@@ -65,16 +68,30 @@ def train(
     It blocks until it is done; within a running event loop (a notebook) it works in a thread. Of several optimizers
     that are compared, give each a store of its own: the promotion tests of one skill in one store share one error rate.
     """
+    if not isinstance(cast(object, caps), Caps):
+        raise BadInput(
+            f"the caps are of type {type(caps).__name__}: give skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=)"
+        )
     work = partial(
-        _train, skill, environment, _config(config), {"target": target, "optimizer": optimizer, "judge": judge},
+        _train, skill, environment, _config(config),
+        {
+            "target": checked_backend("target", target), "optimizer": checked_backend("optimizer", optimizer),
+            "judge": checked_backend("judge", judge),
+        },
         _notify(callbacks or {}), store, caps, n_slots,
     )  # fmt: skip
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_in_loop():
         return work()
     with ThreadPoolExecutor(1, thread_name_prefix="train") as thread:
         return thread.submit(copy_context().run, work).result()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _train(
@@ -90,9 +107,8 @@ def _train(
         place, target=target, optimizer=backends["optimizer"], judge=backends["judge"], caps=caps
     ) as workspace:
         tracked = workspace.skill(skill if isinstance(skill, str) else os.path.abspath(skill))
-        if given is not None:
-            add_environment(workspace, tracked.path, given)
-        run = go_on_or_start(workspace, tracked.path, settings)
+        only = add_environment(workspace, tracked.path, given).digests if given is not None else None
+        run = go_on_or_start(workspace, tracked.path, settings, only=only)
         result = replay(workspace, run, notify, n_slots=n_slots)
         steps = workspace.store.runs.list_steps(run.id)
         best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
@@ -116,6 +132,11 @@ def _target(target: Backend | str | None, given: Environment | None, spec: str |
 def _config(config: Config | Mapping[str, object] | None) -> Config:
     if isinstance(config, Config):
         return config
+    given: object = config
+    if not isinstance(given, Mapping | None):
+        raise BadInput(
+            f"the config is of type {type(given).__name__}: give a skillopt_mcp.Config, or a dict of its fields"
+        )
     try:
         return Config.model_validate(dict(config or {}))
     except ValidationError as error:
@@ -125,6 +146,9 @@ def _config(config: Config | Mapping[str, object] | None) -> Config:
 
 def _notify(callbacks: Mapping[StageName, Callback]) -> Notify:
     stages = get_args(StageName)
+    given: object = callbacks
+    if not isinstance(given, Mapping) or not all(map(callable, given.values())):
+        raise BadInput(f"the callbacks are to be functions by the name of their stage: {', '.join(stages)}")
     for name in callbacks:
         if name not in stages:
             near = difflib.get_close_matches(name, stages, n=1, cutoff=0.0)[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from skillopt_mcp.prompts.forms import UpdateMode
 from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
@@ -13,12 +15,17 @@ from skillopt_mcp.schedule import Schedule
 from skillopt_mcp.stages.reflect import NotesFrom
 
 ScheduleKind = Schedule | Literal["autonomous"]
+_BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
 # What a run did that was begun before its setting was there.
 _BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_buffer": False}
 
 
 class Config(BaseModel):
-    """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting."""
+    """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting.
+
+    Each field is also a flag of `skillopt-mcp replay` (--max-edits 6), and by its name a setting of `--set NAME=VALUE`
+    and of settings files, with or without a section before it; these take SkillOpt's names, too (train.num_epochs).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -37,7 +44,13 @@ class Config(BaseModel):
     update_mode: UpdateMode = Field(
         default="patch", description="Edits; one rewrite from suggestions; or a rewrite by every minibatch, merged"
     )
-    accumulation: int = Field(default=1, ge=1, le=1000, description="Batches per step, reflected on together")
+    accumulation: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Batches per step, reflected on together; where the last step of an epoch lacks some, "
+        "the epoch's first tasks are taken again",
+    )
     repeats: int = Field(default=1, ge=1, le=64, description="Rollouts per train task; mixed outcomes are contrasted")
     failure_only: bool = Field(default=False, description="Reflect on failures (and contrasts) alone")
     trajectory_chars: int = Field(
@@ -87,3 +100,27 @@ class Config(BaseModel):
         if self.min_edits > self.max_edits:
             raise ValueError(f"min_edits {self.min_edits} is above max_edits {self.max_edits}")
         return self
+
+
+def allowed(field: FieldInfo) -> str:
+    """Return the values that a field takes, in words: its choices, or its kind and its bounds."""
+    kind = field.annotation
+    if kind is bool:
+        return "true or false"
+    choices = [str(each) for part in get_args(kind) for each in (get_args(part) or (part,))]
+    if choices:
+        return ", ".join(choices)
+    bounds = {name: getattr(each, name) for each in field.metadata for name in _BOUNDS if hasattr(each, name)}
+    said = "a number" if kind is float else "a whole number"
+    return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
+
+
+def _told() -> str:
+    fields = Config.model_fields.items()
+    return "\n\n".join(
+        f"{name} = {field.default!r}  ({allowed(field)})\n    {field.description}." for name, field in fields
+    )
+
+
+# What help() shows of a class is its docstring: pydantic keeps the texts of the fields to itself.
+Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_told()}"

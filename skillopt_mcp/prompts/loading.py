@@ -58,7 +58,7 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
     """Return the shipped prompts, those in `overrides` (NAME.md) in their place.
 
     Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
-    uses a placeholder that nothing fills.
+    uses a placeholder that nothing fills, or lacks one that its replies are held to: the budget, the rules of its form.
     """
     found = _override_paths(overrides) if overrides is not None else {}
     paths = {name: found.get(name, _FOLDER / f"{name}.md") for name in (*NAMES, *_SHARED)}
@@ -69,7 +69,26 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
         if unknown:
             raise BadInput(f"prompt '{paths[name]}' uses {{{{{unknown[0]}}}}}; known: {', '.join(sorted(allowed))}")
     shared = {name: texts.pop(name).strip() for name in _SHARED}
-    return Prompts(**{name: _with_shared(text, shared) for name, text in texts.items()})
+    whole = {name: _with_shared(text, shared) for name, text in texts.items()}
+    for name in sorted(found.keys() & whole.keys()):
+        _check_lacking(found[name], texts[name], whole[name])
+    return Prompts(**whole)
+
+
+def _check_lacking(path: Path, text: str, whole: str) -> None:
+    """Raise BadInput when a person's prompt does not say what the shipped one of its name says by a placeholder."""
+    used, told = set(_PLACEHOLDER.findall(text)), set(_PLACEHOLDER.findall(whole))
+    for name in sorted(set(_PLACEHOLDER.findall(_read(_FOLDER / path.name)))):
+        if name.endswith("_rules") and name not in used:
+            raise BadInput(
+                f"prompt '{path}' lacks {{{{{name}}}}}, the rules that every reply is held to: put it in (a file "
+                f"'{name}.md' beside it says them in your words)"
+            )
+        if name in _KNOWN and name not in told:
+            raise BadInput(
+                f"prompt '{path}' lacks {{{{{name}}}}}, the most edits that a step allows: a reply with more loses the "
+                "rest, so put it in"
+            )
 
 
 def stored_prompts(text: str) -> Prompts:

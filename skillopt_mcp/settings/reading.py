@@ -158,8 +158,8 @@ def _flat(layer: Layer, section: str, key: str, said: str) -> str:
 def _nearest(section: str, flat: str) -> str:
     """Return the known setting that is most like an unknown one, as it is written in a file."""
     if flat in SECTION_OF:
-        return _structured(flat)
-    known = {name: _structured(name) for name in SECTION_OF} | {name: name for name in (*OWN, *Config.model_fields)}
+        return structured(flat)
+    known = {name: structured(name) for name in SECTION_OF} | {name: name for name in (*OWN, *Config.model_fields)}
     written = {inner: f"{place}.{inner}" for place, names in IN_SECTION.items() for inner in names}
     names = written | known
     here = [name for name, text in names.items() if section and text.startswith(f"{section}.")]
@@ -169,7 +169,8 @@ def _nearest(section: str, flat: str) -> str:
     return names[near[0]]
 
 
-def _structured(flat: str) -> str:
+def structured(flat: str) -> str:
+    """Return how SkillOpt writes one of its flat keys in a structured file: section.key."""
     section = SECTION_OF[flat]
     inner = next((name for name, other in IN_SECTION[section].items() if other == flat), flat)
     return f"{section}.{inner}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_mcp.documents.appendix import with_notes
+from skillopt_mcp.documents.appendix import notes_in, with_notes
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.rewriting import rewritten
 from skillopt_mcp.errors import BadInput
@@ -21,6 +21,7 @@ from skillopt_mcp.records.skills import SkillFiles
 
 REWRITTEN = "the whole text was rewritten"
 NOTED = "written into the appendix"
+NOTED_BEFORE = "the appendix says as much already, or is full of later notes"
 ONE_SHOT_CHARACTERS = 240_000
 
 
@@ -70,7 +71,10 @@ def rewrite_once(ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], dr
 
 
 def annotate(made: Update, notes: tuple[Edit, ...], most: int) -> Update:
-    """Return the update with notes in the appendix of its candidate, at most `most` there, the latest ones."""
+    """Return the update with notes in the appendix of its candidate, at most `most` there, the latest ones.
+
+    A note that says what another one says counts once.
+    """
     if not notes:
         return made
     applied, patch, reports = made.applied, made.patch, list(made.applied.reports)
@@ -78,9 +82,13 @@ def annotate(made: Update, notes: tuple[Edit, ...], most: int) -> Update:
         after = with_notes(applied.files, [note.content or "" for note in notes], most)
     except BadInput as error:
         return Update(applied, patch, (*made.unusable, f"appendix: {error}"))
-    reports += [
-        EditReport(len(reports) + i, note.op, note.path, "applied", detail=NOTED) for i, note in enumerate(notes)
-    ]
+    fresh = set(notes_in(after)) - set(notes_in(applied.files))
+    for n, note in enumerate(notes, len(reports)):
+        if note.content in fresh:
+            fresh.remove(note.content)
+            reports.append(EditReport(n, note.op, note.path, "applied", detail=NOTED))
+        else:
+            reports.append(EditReport(n, note.op, note.path, "unmatched", "no_change", NOTED_BEFORE))
     return Update(Applied(after, tuple(reports)), Patch((*patch.edits, *notes), patch.reasoning), made.unusable)
 
 

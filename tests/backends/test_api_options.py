@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from api_calls import ENVIRON
@@ -9,8 +10,9 @@ from loopback import KEY
 
 from skillopt_mcp.backends.api.anthropic import open_anthropic
 from skillopt_mcp.backends.api.openai import open_openai
-from skillopt_mcp.backends.registry import BACKENDS, open_backend
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.backends.names import BACKENDS
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.errors import BackendError, SkillOptError
 
 
 def test_importing_the_registry_imports_no_sdk() -> None:
@@ -104,3 +106,9 @@ def test_a_key_may_have_a_name_of_its_own_and_a_server_of_ones_own_may_need_none
     assert open_openai("m,base_url=http://models.example:8000/v1", {}).endpoint.secret.value == "none"
     assert open_openai("m,base_url=http://models.example/v1,plain_http=on", ENVIRON).name.endswith("plain_http=on")
     assert open_anthropic("m", {"ANTHROPIC_AUTH_TOKEN": "t"}).endpoint.secret.name == "ANTHROPIC_AUTH_TOKEN"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_backend_that_is_named_can_be_asked_for(name: str) -> None:
+    with suppress(SkillOptError):
+        assert open_backend(f"{name}:").name.startswith(name)

@@ -66,7 +66,7 @@ def found(result: Replayed) -> dict[str, object]:
 
 def spent_on(made: Workspace, run: Run) -> Counter[str]:
     scopes = made.store._pool.rows("select distinct scope from call")
-    rows = [row for (scope,) in scopes for row in made.store.calls.ledger(str(scope))]
+    rows = [row for (scope,) in scopes for row in made.store.ledger.list_rows(str(scope))]
     return Counter({role: sum(row.n_calls for row in rows if row.role == role) for role in ("target", "optimizer")})
 
 
@@ -78,7 +78,7 @@ def test_a_replay_by_batch_decides_as_the_scripted_one_does_and_asks_no_rollout_
         result = replay(made, run := begin(made))
         spent = spent_on(made, run)
         budget = made.store.budgets.get_spent(run.id)
-        rows = {row.role: row for row in made.store.calls.ledger(run.id)}
+        rows = {row.role: row for row in made.store.ledger.list_rows(run.id)}
         assert waiting_batches(made, run.id) == []
     assert found(result) == found(scripted)
     now = [each for each in vendor.requests if each.endswith(("/responses", "/completions", "/messages"))]

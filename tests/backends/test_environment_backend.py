@@ -34,7 +34,7 @@ class Maze:
 
     def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:
         assert (task.name, draw) == ("t", "run/val")
-        if isinstance(self.result, Exception):
+        if isinstance(self.result, BaseException):
             raise self.result
         return self.result  # type: ignore[return-value]
 
@@ -71,6 +71,44 @@ def test_an_attempt_without_a_score_is_missing_and_not_a_zero(result: object) ->
     with pytest.raises(BackendFault) as fault:
         asyncio.run(Rolling(Maze(result)).complete(CALL))
     assert fault.value.fault == "internal"
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (None, "it is of type NoneType, not skillopt_mcp.Rolled"),
+        ({"hard": 1}, "it is of type dict, not skillopt_mcp.Rolled"),
+        (Rolled(5, True, 1.0), "its answer is of type int, not a text"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, hint=None), "its hint is of type NoneType, not a text"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, messages=None), "its messages are no tuple of"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, messages=({"role": "user"},)), "its messages are no tuple of"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, messages=(Message("user", None),)), "its messages"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, usage=None), "its usage is of type NoneType"),  # type: ignore[arg-type]
+        (Rolled("a", 1, 1.0), "hard: Input should be a valid boolean"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_result_of_the_wrong_type_is_missing_with_its_reason_told(result: object, told: str) -> None:
+    with pytest.raises(BackendFault, match=r"^'env:maze' gave no result that can be used: ") as fault:
+        asyncio.run(Rolling(Maze(result)).complete(CALL))
+    assert told in fault.value.message
+
+
+def test_what_a_rollout_raises_is_told_with_its_place_and_an_exit_ends_nothing() -> None:
+    with pytest.raises(BackendFault, match=r"^'env:maze' failed: ValueError: no \(test_environment_backend.py, line "):
+        asyncio.run(Rolling(Maze(ValueError("no"))).complete(CALL))
+    for kind in (Maze, AwaitedMaze):
+        with pytest.raises(BackendFault, match=r"'env:maze' failed: SystemExit: 3"):
+            asyncio.run(Rolling(kind(SystemExit(3))).complete(CALL))
+
+
+def test_a_version_that_cannot_be_told_is_an_error() -> None:
+    class Lost(Maze):
+        @property
+        def version(self) -> str:  # type: ignore[override]
+            raise OSError("no disk")
+
+    with pytest.raises(BadInput, match='the environment "maze" cannot tell its version: OSError: no disk'):
+        Rolling(Lost(ROLLED))
 
 
 def test_its_identity_is_the_name_and_version_of_the_environment() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
-from skillopt_mcp.backends.registry import BACKENDS, open_backend
+from skillopt_mcp.backends.names import BACKENDS
+from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted, open_scripted
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout

@@ -9,8 +9,10 @@ from workshop import Place
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.tasks import add_data_set, add_tasks
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.tasks import SPLITS
+from skillopt_mcp.settings.splitting import split_plan
 
 JUDGE = {"kind": "exact", "expected": "7"}
 
@@ -131,6 +133,22 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_is_added(
         add_tasks(empty, str(place.skill), file=str(path))
     assert message in str(error.value)
     assert len(str(error.value)) < 500
+    assert empty.store.skills.list_skills() == []
+
+
+@pytest.mark.parametrize("split", ["val", "dev", 5])
+def test_a_row_that_contradicts_its_folder_of_splits_is_named_and_nothing_is_added(
+    place: Place, empty: Workspace, split: object
+) -> None:
+    folder = place.folder / "splits"
+    folder.mkdir()
+    for each in SPLITS:
+        (folder / f"{each}.json").write_text(json.dumps([{"question": f"{each}?", "answers": ["so"]}]))
+    (folder / "train.json").write_text(json.dumps([5, {"question": "train!", "answers": ["so"], "split": split}]))
+    with pytest.raises(
+        BadInput, match=rf'a row in train says that its split is "{split}" \(row 2\).*nothing was added'
+    ):
+        add_data_set(empty, str(place.skill), folder, split_plan("split_dir", None, None))
     assert empty.store.skills.list_skills() == []
 
 

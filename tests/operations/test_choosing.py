@@ -16,7 +16,8 @@ from skillopt_mcp.operations.choosing import chosen_tasks
 from skillopt_mcp.operations.estimating import estimate_run
 from skillopt_mcp.operations.replaying import go_on_or_start, start_run
 from skillopt_mcp.operations.results import Rejected
-from skillopt_mcp.operations.tasks import add_data_set, add_environment
+from skillopt_mcp.operations.retiring import retire_tasks
+from skillopt_mcp.operations.tasks import add_data_set, add_environment, add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.tasks import NewTask, Split, Task
@@ -101,6 +102,29 @@ def test_an_environment_brings_its_tasks_and_attempts_no_others(tagged: Workspac
     use(tagged, Rolling(Maze()))
     assert [each["maze"] for each in counted(tagged, Config()).values()] == [4, 4, 4]
     assert [each.total() for each in counted(tagged, Config()).values()] == [4, 4, 4]
+
+
+def test_what_a_person_retired_of_an_environment_is_left_out(tagged: Workspace) -> None:
+    maze = Maze()
+    add_environment(tagged, "ledger-clerk", maze)
+    retire_tasks(tagged, "ledger-clerk", ["train-0", "test-3"], "wrong keys")
+    use(tagged, Rolling(maze))
+    again = add_environment(tagged, "ledger-clerk", maze)
+    assert (again.n_retired, again.duplicates, len(again.digests)) == (2, 10, 10)
+    run = start_run(tagged, "ledger-clerk", Config(), only=again.digests)
+    assert len(run.tasks) == 10
+
+
+def test_an_environment_that_cannot_be_used_adds_nothing(tagged: Workspace) -> None:
+    class Changed(Maze):
+        def tasks(self, split: Split) -> list[NewTask]:
+            return [*super().tasks(split), replace(super().tasks(split)[0], prompt=f"another {split}", name="taken")]
+
+    add_tasks(tagged, "ledger-clerk", [{"prompt": "mine", "judge": {"kind": "exact", "expected": "1"}, "id": "taken"}])
+    before = tagged.store.tasks.list_tasks(1)
+    with pytest.raises(BadInput, match=r"3 of 15 tasks of the environment 'maze' cannot be used, .* is taken"):
+        add_environment(tagged, "ledger-clerk", Changed())
+    assert tagged.store.tasks.list_tasks(1) == before
 
 
 def test_an_environment_without_tasks_is_told(tagged: Workspace) -> None:

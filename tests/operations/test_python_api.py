@@ -21,6 +21,7 @@ from skillopt_mcp import (
     Message,
     NewTask,
     Progress,
+    Reply,
     Rolled,
     RolloutFailed,
     SkillFiles,
@@ -39,6 +40,7 @@ from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.training import StageName
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.records.tasks import Split
+from skillopt_mcp.splits import EQUAL_SHARES
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=60, slow_update=False, meta_skill=False)
 LESSON = "Greet in Latin."
@@ -96,6 +98,23 @@ def test_a_skill_is_trained_on_the_tasks_of_an_environment(place: Place, store: 
     assert (found.skill_path, found.store_path) == (str(place.skill), str(store))
     assert found.best_skill.startswith("---\nname: ledger-clerk")
     assert place.main.read_bytes() == before
+
+
+def test_a_run_on_an_environment_leaves_other_tasks_of_the_skill_out(place: Place, store: Path) -> None:
+    with place.open(store="api.db") as workspace:
+        other = NewTask("another", parse_judge({"kind": "exact", "expected": "x"}), "other", split="val")
+        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, [other], EQUAL_SHARES)
+
+    def trained(environment: Environment | None) -> set[str]:
+        found = train(place.skill, environment, CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store)
+        with place.open(store="api.db") as workspace:
+            skill_id = workspace.skill(str(place.skill)).id
+            by_id = {task.id: task.name for task in workspace.store.tasks.list_tasks(skill_id)}
+            return {by_id[task_id] for task_id in workspace.store.runs.get_run(found.run_id).tasks}
+
+    alone = trained(Ledgers())
+    assert (len(alone), "other" in alone) == (80, False)
+    assert trained(None) == {*alone, "other"}
 
 
 def test_an_environment_may_attempt_and_score_its_tasks_itself(place: Place, store: Path) -> None:
@@ -222,6 +241,14 @@ def optimizer_calls(optimizer: Scripted, found: object) -> int:
         ({"environment": Greeting(), "target": SIMULATION}, "attempts its tasks itself: leave out the target"),
         ({"config": {"epoch": 3}}, "config 'epoch': Extra inputs are not permitted"),
         ({"config": {"epochs": 0}}, "config 'epochs': Input should be greater than or equal to 1"),
+        ({"config": "mine.yaml"}, "the config is of type str: give a skillopt_mcp.Config, or a dict of its fields"),
+        ({"caps": {"usd": 2.0}}, "the caps are of type dict: give skillopt_mcp.Caps("),
+        ({"callbacks": [print]}, "the callbacks are to be functions by the name of their stage: baseline, rollout"),
+        ({"callbacks": {"rollout": None}}, "the callbacks are to be functions by the name of their stage"),
+        (
+            {"target": Scripted({}, name="mine"), "optimizer": SIMULATION, "caps": Caps(usd=1.0)},
+            "'mine' sets no limit to an answer, so no cap on tokens or money can hold: give it a method 'worst_case",
+        ),
         ({"callbacks": {"rolout": print}}, "no stage is called 'rolout': did you mean 'rollout'"),
         ({}, "no backend is set for the role 'target'"),
         ({"environment": Greeting()}, "no backend is set for the role 'optimizer'"),
@@ -231,6 +258,56 @@ def test_what_cannot_be_trained_is_told(place: Place, store: Path, arguments: di
     with pytest.raises(SkillOptError) as error:
         train(place.skill, store=store, **arguments)  # type: ignore[arg-type]
     assert message in str(error.value)
+
+
+class Answering:
+    """A backend of a program's own, which answers whatever it is told to."""
+
+    name = fingerprint = "mine"
+    deferred = False
+
+    def __init__(self, reply: object) -> None:
+        self.reply = reply
+
+    async def complete(self, call: Call) -> object:
+        return self.reply
+
+
+class Unasync(Answering):
+    def complete(self, call: Call) -> object:  # type: ignore[override]
+        return self.reply
+
+
+def lacking(name: str, value: object = None) -> object:
+    backend = Answering(Reply("x"))
+    setattr(backend, name, value)
+    return backend
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        (object(), "is of type object, which has no method 'complete': give 'BACKEND:MODEL', or an object with name,"),
+        (lambda call: Reply("x"), "is of type function, which has no method 'complete'"),
+        (Answering, "is the class Answering: give a backend made of it, Answering(...)"),
+        (lacking("complete"), "which has no method 'complete'"),
+        (lacking("name", 5), 'whose name is "5", not a text'),
+        (lacking("fingerprint"), 'whose fingerprint is "None", not a text'),
+        (lacking("deferred"), "which has no 'deferred': write deferred = False"),
+        (Unasync(Reply("x")), "'complete' of the backend \"mine\" is not async: write 'async def complete'"),
+        (Answering("x"), "'complete' of the backend \"mine\" gave str, not a Reply: return skillopt_mcp.Reply(text"),
+        (Answering(None), "gave NoneType, not a Reply"),
+        (Answering(Reply(5)), 'the reply of the backend "mine" has a text of type int'),  # type: ignore[arg-type]
+        (Answering(Reply("x", usage=None)), "has a usage of type NoneType"),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.parametrize("role", ["target", "optimizer"])
+def test_what_is_no_backend_is_told(place: Place, store: Path, role: str, backend: object, message: str) -> None:
+    backends = {"target": SIMULATION, "optimizer": SIMULATION} | {role: backend}
+    with pytest.raises(SkillOptError) as error:
+        train(place.skill, Ledgers(), CONFIG, store=store, **backends)  # type: ignore[arg-type]
+    assert message in str(error.value)
+    assert role in str(error.value) or "mine" in str(error.value)
 
 
 def test_the_reference_environment_is_named_in_a_word(place: Place, store: Path) -> None:

@@ -18,7 +18,7 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting import describe_run
+from skillopt_mcp.operations.inspecting_runs import describe_run
 from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config

@@ -102,12 +102,21 @@ def test_overriding_the_edit_rules_changes_every_prompt_that_has_them(tmp_path: 
         assert "Only {{budget}} appends." in text
 
 
+def test_the_budget_may_come_with_the_rules_and_earlier_steps_may_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "edit_rules.md").write_text("At most {{budget}}.")
+    (tmp_path / "analyst_failure.md").write_text("Read them. {{edit_rules}}")
+    assert load_prompts(tmp_path).analyst_failure == "Read them. At most {{budget}}."
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
         ("ranking.md", b"x", "did you mean 'rank.md'"),
         ("rank.md", b"{{bugdet}}", r"\{\{bugdet\}\}; known: budget, earlier_steps"),
         ("edit_rules.md", b"{{edit_rules}}", r"\{\{edit_rules\}\}; known: budget"),
+        ("rank.md", b"Pick some.", r"lacks \{\{budget\}\}, the most edits that a step allows"),
+        ("merge_final.md", b"Merge them.", r"lacks \{\{edit_rules\}\}, the rules that every reply is held to"),
+        ("rewrite.md", b"Write it. {{budget}}", r"lacks \{\{rewrite_rules\}\}.*'rewrite_rules.md' beside it"),
         ("rank.md", b" \n", "is empty"),
         ("rank.md", b"\xff\xfe", "is not UTF-8"),
         ("rank.md", b"x" * 300_000, "is longer than"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pydoc
 from pathlib import Path
 
 import pytest
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.config import Config, allowed
 from skillopt_mcp.settings.files import load_settings
 from skillopt_mcp.settings.settling import LIMITS, Settings
 from skillopt_mcp.settings.skillopt_names import FIELDS, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
@@ -165,6 +166,16 @@ def test_every_field_of_the_config_can_be_set_by_its_own_name() -> None:
     defaults = Config()
     for name in Config.model_fields:
         assert load(f"{name}={getattr(defaults, name)}").config == defaults
+
+
+def test_help_of_the_config_tells_every_field_with_its_default_and_its_values() -> None:
+    told = pydoc.plain(pydoc.render_doc(Config))
+    for name, field in Config.model_fields.items():
+        assert f"{name} = {field.default!r}  ({allowed(field)})" in told
+        assert f"    {field.description}." in told
+    assert "max_edits = 4  (a whole number from 1 to 64)" in told
+    assert "alpha = 0.05  (a number above 0 and below 1)" in told
+    assert "gate = 'strict'  (strict, fresh, paired_se, no_regression)" in told
 
 
 def test_every_key_of_skillopt_has_a_place() -> None:

@@ -12,7 +12,7 @@ from skillopt_mcp.documents.appendix import notes_in
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.edits import Edit, EditReport, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.stages.update import NOTED, REWRITTEN, annotate, rewrite_once, update
+from skillopt_mcp.stages.update import NOTED, NOTED_BEFORE, REWRITTEN, annotate, rewrite_once, update
 
 FRONT = "---\nname: clerk\ndescription: Counts.\n---\n"
 REGION = "<!-- SLOW_UPDATE_START -->\nkept\n<!-- SLOW_UPDATE_END -->\n"
@@ -97,6 +97,16 @@ def test_notes_go_into_the_appendix_of_the_same_candidate_and_keep_their_sources
     assert noted.applied.files.main.startswith(made.applied.files.main)
     assert noted.patch.edits == (adds("- more", "trial:1"), adds("Mind the rule.", "trial:2"))
     assert noted.applied.reports[1] == EditReport(1, "append", MAIN_FILE, "applied", detail=NOTED)
+
+
+def test_a_note_that_is_there_already_or_comes_twice_counts_once() -> None:
+    made = update(MemoryAsk(silent), SKILL, Patch(()), ONE)
+    first = annotate(made, (adds("Mind the rule."), adds("Mind the rule."), adds("Check the sum.")), most=5)
+    assert [report.status for report in first.applied.reports] == ["applied", "unmatched", "applied"]
+    again = annotate(update(MemoryAsk(silent), first.applied.files, Patch(()), ONE), (adds("Check the sum."),), most=5)
+    [report] = again.applied.reports
+    assert (report.status, report.reason, report.detail) == ("unmatched", "no_change", NOTED_BEFORE)
+    assert notes_in(again.applied.files) == notes_in(first.applied.files) == ("Mind the rule.", "Check the sum.")
 
 
 def test_notes_that_cannot_be_written_leave_the_candidate_as_it_was() -> None:

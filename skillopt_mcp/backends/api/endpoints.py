@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from skillopt_mcp.backends.api.options import ApiOptions
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import BackendError, Unset
 
 NO_KEY = "none"
 # As vendors make them; in what a server says of a key nothing else looks like this.
@@ -90,7 +90,7 @@ def _secret(options: ApiOptions, names: tuple[str, ...], environ: Mapping[str, s
             )
         return Secret(name, value)
     if needed or options.key_env:
-        raise BackendError(
+        raise Unset(
             f"'{options.provider}:{options.model}' needs a key: set {' or '.join(candidates)} in the environment"
         )
     return Secret(candidates[0], NO_KEY)

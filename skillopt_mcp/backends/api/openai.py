@@ -30,7 +30,7 @@ from skillopt_mcp.backends.api.openai_wire import (
 from skillopt_mcp.backends.api.options import ApiOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import Unset
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 HOME = "https://api.openai.com/v1"
@@ -186,7 +186,7 @@ def _open_azure(options: OpenAIOptions, environ: Mapping[str, str]) -> OpenAIBac
     version = options.api_version or environ.get("OPENAI_API_VERSION")
     if not base_url or not version:
         missing = "AZURE_OPENAI_ENDPOINT (or base_url=)" if not base_url else "OPENAI_API_VERSION (or api_version=)"
-        raise BackendError(f"'openai:{options.model},azure=on' is not configured: set {missing}")
+        raise Unset(f"'openai:{options.model},azure=on' is not configured: set {missing}")
     options = options.model_copy(update={"base_url": base_url, "api_version": version})
     endpoint = find_endpoint(options, base_url, (_AZURE_TOKEN, "AZURE_OPENAI_API_KEY"), environ)
     return OpenAIBackend(options, endpoint, find_price(options, endpoint.host, environ))

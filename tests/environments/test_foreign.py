@@ -1,0 +1,173 @@
+"""Foreign: what an environment's own code raises or gives wrongly is one error that says what and where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+from skillopt_mcp.environments.base import Environment
+from skillopt_mcp.environments.foreign import foreign, tasks_of
+from skillopt_mcp.environments.registry import checked, open_environment
+from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.records.judging import Exact
+from skillopt_mcp.records.tasks import SPLITS, NewTask
+
+TASK = NewTask("why?", parse_judge({"kind": "exact", "expected": "so"}), "q1", tags=("why",))
+
+
+def environment(tasks: Callable[[str], object]) -> Environment:
+    return cast(Environment, SimpleNamespace(name="mine", version="1", task_types=(), tasks=tasks))
+
+
+def broken(*_: object) -> object:
+    raise RuntimeError("no\n  data")
+
+
+def leaving(*_: object) -> object:
+    raise SystemExit(3)
+
+
+def halting(*_: object) -> Iterator[NewTask]:
+    yield TASK
+    raise KeyError("gone")
+
+
+def test_what_is_raised_is_told_on_one_line_with_its_place() -> None:
+    line = broken.__code__.co_firstlineno + 1
+    told = f"it failed: RuntimeError: no data \\(test_foreign.py, line {line}\\); correct that, and try again"
+    with pytest.raises(BadInput, match=f"^{told}$"), foreign("it failed"):
+        broken()
+    with pytest.raises(NotFound, match="mine"), foreign("it failed"):
+        raise NotFound("mine")
+    with pytest.raises(KeyboardInterrupt), foreign("it failed"):
+        raise KeyboardInterrupt
+
+
+def test_each_task_gets_the_split_that_it_was_asked_for() -> None:
+    given = environment(lambda split: (each for each in [TASK, replace(TASK, split=split)]))
+    assert [task.split for task in tasks_of(given)] == [split for split in SPLITS for _ in range(2)]
+
+
+def test_tasks_of_an_environment_that_rolls_out_are_scored_by_itself() -> None:
+    judge = parse_judge({"kind": "environment", "name": "mine"})
+    given = SimpleNamespace(name="mine", version="1", task_types=(), rollout=broken, tasks=lambda _: [TASK])
+    told = r"train task 1 \"q1\": its judge is to be \{'kind': 'environment', 'name': 'mine'\}"
+    with pytest.raises(BadInput, match=told):
+        tasks_of(cast(Environment, given))
+    given.tasks = lambda _: [replace(TASK, judge=judge)]
+    assert {task.judge for task in tasks_of(cast(Environment, given))} == {judge}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (broken, "the environment 'mine' gave no train tasks: RuntimeError: no data (test_foreign.py, line "),
+        (leaving, "gave no train tasks: SystemExit: 3"),
+        (halting, "gave no train tasks: KeyError: 'gone'"),
+        (lambda split: None, "gave None for the split 'train': its method 'tasks' is to return a list of"),
+        (lambda split: "text", "gave of type str for the split 'train'"),
+        (lambda split: [], "the environment 'mine' has no tasks"),
+        (lambda split: [TASK] if split != "val" else [], "the environment 'mine' has no val tasks: a run learns from"),
+        (lambda split: [TASK, {"prompt": "x"}], "the environment 'mine', train task 2: it is of type dict: give"),
+        (lambda split: [replace(TASK, prompt=" ")], 'train task 1 "q1": its prompt is to be a text of 1 to'),
+        (lambda split: [replace(TASK, prompt=5)], "its prompt is to be a text"),
+        (lambda split: [replace(TASK, judge={"kind": "exact"})], "its judge is of type dict: make it with"),
+        (lambda split: [replace(TASK, judge=Exact(kind="exact", expected=[]))], "exact judge:"),
+        (lambda split: [replace(TASK, name=7)], "its name is to be a text"),
+        (lambda split: [replace(TASK, split="dev")], "its split is \"dev\": tasks('train') is to give the train tasks"),
+        (lambda split: [replace(TASK, split="val")], "its split is \"val\": tasks('train')"),
+        (lambda split: [replace(TASK, tags="why")], "its tags are to be a tuple of str"),
+        (lambda split: [replace(TASK, files=("a.txt",))], "its files are to be a tuple of TaskFile"),
+    ],
+)
+def test_what_is_no_task_is_named(tasks: Callable[[str], object], message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        tasks_of(environment(tasks))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+class Mine:
+    name, version, task_types = "mine", "1", ()
+
+    def tasks(self, split: str) -> list[NewTask]:
+        return []
+
+
+class Nameless(Mine):
+    name = ""
+
+
+class Unnamed(Mine):
+    name = property(broken)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Mine, '"Mine" is a class: give an environment made of it, Mine(...)'),
+        (Nameless(), 'the name of "Nameless" is to be a text that is not empty'),
+        (Unnamed(), '"Unnamed" cannot tell its name: RuntimeError: no data'),
+    ],
+)
+def test_what_is_no_environment_is_told(value: object, message: str) -> None:
+    assert checked(Mine()).name == "mine"
+    with pytest.raises(BadInput) as error:
+        checked(value)
+    assert message in str(error.value)
+
+
+class Adapter:
+    """A SkillOpt adapter with whatever a test puts in the place of its parts."""
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+
+    def setup(self, cfg: dict[str, object]) -> None: ...
+
+    def get_dataloader(self) -> object:
+        return None
+
+    def get_task_types(self) -> object:
+        return ["t"]
+
+    def rollout(self, *_: object) -> object:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"__init__": broken}, "cannot be opened: RuntimeError: no data"),
+        ({"__init__": leaving}, "cannot be opened: SystemExit: 3"),
+        ({"setup": broken}, "gave no train tasks: RuntimeError: no data"),
+        ({"setup": None}, "adapters:Made\" is no EnvAdapter of SkillOpt, it has no method 'setup'"),
+        ({"get_dataloader": broken}, "gave no train tasks: RuntimeError: no data"),
+        ({"get_dataloader": lambda _: SimpleNamespace(get_split_items=lambda _: None)}, "gave NoneType, not a list"),
+        ({"get_task_types": lambda _: None}, "its method 'get_task_types' gave NoneType, not a list"),
+        ({}, "gave no train tasks: AttributeError: 'Made' object has no attribute 'build_train_env'"),
+    ],
+)
+def test_an_adapter_that_fails_is_named(
+    monkeypatch: pytest.MonkeyPatch, parts: dict[str, object], message: str
+) -> None:
+    module = ModuleType("adapters")
+    built = {f"build_{kind}_env": lambda *_, **__: [{"id": "a"}] for kind in ("train", "eval")}
+    module.Made = type("Made", (Adapter,), built | parts if parts else {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "adapters", module)
+    with pytest.raises(BadInput) as error:
+        tasks_of(open_environment("skillopt:adapters:Made,n_train=1,n_val=1,n_test=1"))
+    assert message in str(error.value)
+    assert "adapters:Made" in str(error.value)
+
+
+@pytest.mark.parametrize("where", ["./adapters.py:Made", "some/adapters:Made", "adapters.py:Made", ".adapters:Made"])
+def test_a_path_is_no_module(where: str) -> None:
+    with pytest.raises(BadInput, match=r"is a path: write skillopt:MODULE:CLASS, as Python imports it.*PYTHONPATH"):
+        open_environment(f"skillopt:{where}")
