@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import stat
+import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,6 +25,17 @@ from skillopt_mcp.store.migrating import migration_files
 _LIBRARIES = ("mcp", "pydantic", "sqlite-utils")
 _SDKS = ("openai", "anthropic")
 _HOSTS = ("claude", "codex")
+_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+_TRIED = bytes(4096)
+_NO_SKILL = (
+    "no skill lies in any skill root: write one (for instance ~/.claude/skills/NAME/SKILL.md), or register the folder "
+    "of yours: skillopt-mcp skills add-root PATH"
+)
+_NOBODY = (
+    f"nobody was found who could do the work: {' and '.join(_HOSTS)} are not on the PATH, no key of a vendor is set "
+    f"({', '.join(_KEYS)}), and no --backend was named; an agent that starts 'skillopt-mcp serve' itself needs none "
+    "of them"
+)
 
 
 class StoreState(BaseModel):
@@ -48,7 +60,8 @@ class Root(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """Everything a report of a fault should say; `problems` are what needs a person.
+    """Everything a report of a fault should say; `problems` are what needs a person, `lacking` what is no fault, but
+    may be needed before anything can be trained.
 
     `checked` tells of each backend that was named what is wrong with it, None when it answers; `roots_unread` says why
     the roots that a person registered are not among `roots`, where they could not be read.
@@ -67,6 +80,7 @@ class Diagnosis(BaseModel):
     roots: list[Root]
     roots_unread: str = ""
     problems: list[str]
+    lacking: list[str]
 
 
 def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
@@ -80,6 +94,10 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     roots = [Root(path=str(root), n_skills=len(find_skill_folders([root]))) for root in places]
     checked = {spec: check_backend(spec) for spec in specs}
     problems += [problem for problem in checked.values() if problem]
+    hosts = {name: shutil.which(name) for name in _HOSTS}
+    lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
+    if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
+        lacking.append(_NOBODY)
     return Diagnosis(
         versions={"skillopt-mcp": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
@@ -90,11 +108,17 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
         store=store,
         backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
         checked=checked,
-        hosts={name: shutil.which(name) for name in _HOSTS},
+        hosts=hosts,
         roots=roots,
         roots_unread=unread,
         problems=problems,
+        lacking=lacking,
     )
+
+
+def _has_skills(workspace: Workspace, store: StoreState) -> bool:
+    """Return whether a skill is tracked, which may lie in no root."""
+    return store.exists and bool(workspace.store.skills.list_skills())
 
 
 def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
@@ -104,6 +128,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
     try:
         state = state.model_copy(update={"exists": _is_there(path)})
         driver.refuse_network_file_system(path)
+        problems += _unwritable(path, exists=state.exists)
         if not state.exists:
             return state, ""
         mode, folder_mode = (_mode(place) for place in (path, path.parent))
@@ -130,6 +155,22 @@ def _is_there(path: Path) -> bool:
         ) from error
 
 
+def _unwritable(path: Path, *, exists: bool) -> list[str]:
+    """Return why the store could not be written there, or nothing; what is tried leaves nothing behind."""
+    instead = "or name a store elsewhere with --store or SKILLOPT_STORE"
+    folder = path.parent
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as tried:
+            tried.write(_TRIED)
+    except OSError as error:
+        return [f"the folder '{folder}' of the store cannot be written ({error.strerror}): mend that, {instead}"]
+    if exists and not os.access(path, os.W_OK):
+        return [f"the store '{path}' cannot be written: chmod 600 it, {instead}"]
+    return []
+
+
 def _pragmas(path: Path) -> dict[str, object]:
     connection = driver.connect(path)
     try:
@@ -148,4 +189,4 @@ def _mode(path: Path) -> str:
 
 def _host_roots() -> list[Path]:
     """Return the existing roots of the hosts, which need no store to name them."""
-    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if root.is_dir()]
+    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import re
 
-from skillopt_mcp.calls.spending import told_failures
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.operations.advising import next_step
 from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.inspecting_runs import describe_run
 from skillopt_mcp.operations.inspecting_tests import described_test, tested_candidate
-from skillopt_mcp.operations.listing_runs import scopes_of
+from skillopt_mcp.operations.leasing import told_leases
+from skillopt_mcp.operations.listing_runs import way_on
 from skillopt_mcp.operations.live_changes import UNPROVEN
 from skillopt_mcp.operations.names import id_meant, known
 from skillopt_mcp.operations.paging import page_end, page_start
 from skillopt_mcp.operations.results import Inspected
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.budgets import NO_CAPS
-from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import short
 
 _CANDIDATE = re.compile("c-[0-9a-f]{12}")
@@ -55,6 +54,8 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
 def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
     if kind == "candidate":
         return next_step(workspace, workspace.store.candidates.get_candidate(id), consent)
+    if kind == "run":
+        return way_on(workspace, workspace.store.runs.get_run(id))
     candidate = tested_candidate(workspace, id) if kind == "test" else None
     return next_step(workspace, candidate, consent) if candidate else ""
 
@@ -96,7 +97,9 @@ def _candidate(workspace: Workspace, id: str) -> str:
         f"base {short(candidate.base_version)} -> version {short(candidate.version_id)}",
         f"verdict: {f'{decision.verdict} ({decision.reason})' if decision else 'none yet'}",
         *(
-            f"promotion test {test.id}: test {test.j} of the skill"
+            "; ".join(
+                filter(None, (f"promotion test {test.id}: test {test.j} of the skill", told_leases(workspace, test.id)))
+            )
             for test in store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
         ),
         f"reasoning: {candidate.reasoning or '-'}",
@@ -111,55 +114,10 @@ def _candidate(workspace: Workspace, id: str) -> str:
     return "\n".join([*lines, "", unified_diff(base, new, skill.name)])
 
 
-def describe_run(workspace: Workspace, id: str) -> str:
-    """Return a run as text: its state, its step table, and what it used per role and stage."""
-    store = workspace.store
-    run = store.runs.get_run(id)
-    lines = [
-        f"run {id}: {run.status}; base {short(run.base_version)}; target {run.target}; optimizer {run.optimizer}"
-        f"{f'; judge {run.judge}' if run.judge else ''}",
-        f"config: {run.config}",
-        f"{len(run.tasks)} tasks, {len(run.sessions)} recorded trajectories",
-        *_budget(workspace, run),
-        "",
-        "step epoch budget edits train  candidate current best   verdict",
-        *(_step(step) for step in store.runs.list_steps(id)),
-        "",
-        "role      stage       calls missing failed repeated tokens_in    cached tokens_out usd",
-    ]
-    for row in store.calls.ledger(id):
-        usd = "?" if row.usd is None else f"{row.usd:.4f}"
-        lines.append(
-            f"{row.role:<9} {row.stage:<11} {row.n_calls:>5} {row.n_missing:>7} {row.n_failed:>6} {row.n_repeated:>8} "
-            f"{row.tokens_in:>9} {row.tokens_cached:>9} {row.tokens_out:>10} {usd}"
-        )
-    return "\n".join(lines)
-
-
-def _budget(workspace: Workspace, run: Run) -> list[str]:
-    """Return a run's caps with what was charged to them, and how sends failed, where there is such."""
-    store = workspace.store
-    spent, failures = store.budgets.get_spent(run.id), store.calls.failures(scopes_of(workspace, run))
-    used = f"{spent.calls:,} sends, {spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
-    lines = [f"caps: {run.caps.options}; used {used}"] if run.caps != NO_CAPS else []
-    return [*lines, told_failures(failures)] if failures.n else lines
-
-
-def _step(step: StepRecord) -> str:
-    candidate = "     -" if step.candidate is None else f"{step.candidate:6.3f}"
-    train = f"{step.train.hard:5.3f}" if step.train.n else "    -"
-    notes = "".join(f"\n     {note}" for note in (*step.unmatched, *step.unusable))
-    kind = {"step": "", "slow": "slow update: ", "meta": "meta note: "}[step.kind]
-    return (
-        f"{step.n:>4} {step.epoch:>5} {step.budget:>6} {step.n_applied:>5} {train}  {candidate}    "
-        f"{step.current:5.3f}   {step.best:5.3f}  {kind}{step.verdict}{notes}"
-    )
-
-
 def _trajectory(workspace: Workspace, id: str) -> str:
     number = id.partition(":")[2]
     plain = number.isascii() and number.isdecimal() and len(number) < 19
-    found = workspace.store.tasks.get_trajectory(int(number)) if plain else None
+    found = workspace.store.trajectories.get_trajectory(int(number)) if plain else None
     if found is None:
         raise NotFound(f"the store has no {quoted(id)}: ids of trajectories come from record_trajectory")
     skill_id, trajectory = found
@@ -200,7 +158,7 @@ def _unproven(workspace: Workspace, skill_id: int, version: str) -> str:
 
 
 def _retired(workspace: Workspace, skill_id: int) -> str:
-    n = len(workspace.store.tasks.list_retired(skill_id))
+    n = len(workspace.store.retirements.list_retired(skill_id))
     return f"; {n} more are retired" if n else ""
 
 
@@ -221,7 +179,7 @@ def _skill(workspace: Workspace, name: str) -> str:
     for candidate in store.candidates.list_candidates(skill.id)[-20:]:
         decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
         lines.append(f"candidate {candidate.id}: {decision.verdict if decision else 'not evaluated'}")
-    unscored = store.tasks.list_unscored(skill.id, UNSCORED_SHOWN)
+    unscored = store.trajectories.list_unscored(skill.id, UNSCORED_SHOWN)
     if unscored:
         ids = ", ".join(f"trajectory:{each}" for each in unscored)
         lines.append(f"without a score (record_trajectory with such an id as task says how it ended): {ids}")

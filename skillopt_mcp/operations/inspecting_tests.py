@@ -13,6 +13,7 @@ from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.judging import is_host_run
+from skillopt_mcp.operations.leasing import told_leases
 from skillopt_mcp.operations.results import Arm
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.sampling import described
@@ -97,6 +98,7 @@ def described_test(workspace: Workspace, id: str) -> str:
             f"asked: {test.claim}",
             f"pairs so far: {test.pairs_done}{missing}; base {_mean(test.base)}, candidate {_mean(test.candidate)}",
             f"answered by: {test.backend}{simulated}",
+            *filter(None, [told_leases(workspace, test.id)]),
         ]
     )
 

@@ -60,7 +60,7 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
     trouble = workspace.trouble(skill)
     skill = store.skills.get_skill(skill.id)
     counts = store.tasks.count_tasks(skill.id)
-    total, new = store.tasks.count_trajectories(skill.id)
+    total, new = store.trajectories.count_trajectories(skill.id)
     closed = rolled_back(store.promotions.list_promotions(skill.id))
     candidates = [each for each in store.candidates.list_candidates(skill.id) if each.version_id not in closed]
     current = [each for each in candidates if each.base_version == skill.live_version]
@@ -84,12 +84,31 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
 
 def _advice(accepted: list[Candidate], undecided: list[Candidate], n_new: int, n_tasks: int) -> str:
     if accepted:
-        return f"promote_skill {accepted[-1].id}"
+        return _promotion_of(_next_of(accepted))
     if undecided:
-        return f"evaluate_candidate {undecided[-1].id}" if n_tasks else "add_tasks, then evaluate the candidate"
+        return _evaluation_of(_next_of(undecided)) if n_tasks else "add_tasks, then evaluate the candidate"
     if n_new >= ENOUGH_TO_PROPOSE:
         return "propose_edits"
     return "record_trajectory" if n_tasks else "add_tasks"
+
+
+def _next_of(candidates: list[Candidate]) -> Candidate:
+    """Return the newest candidate that the guard does not hold, or the newest where it holds all of them."""
+    return next((each for each in reversed(candidates) if not each.findings), candidates[-1])
+
+
+def _promotion_of(candidate: Candidate) -> str:
+    if not candidate.findings:
+        return f"promote_skill {candidate.id}"
+    return (
+        f"a person has to look at {candidate.id} before it can be promoted: it was accepted, and the guard holds it "
+        f"(skillopt-mcp promote {candidate.id}, or skillopt-mcp approve {candidate.id} and then promote_skill)"
+    )
+
+
+def _evaluation_of(candidate: Candidate) -> str:
+    held = "; the guard holds it: promoting it takes a person's look" if candidate.findings else ""
+    return f"evaluate_candidate {candidate.id}{held}"
 
 
 def _verdict(workspace: Workspace, candidate: Candidate) -> str:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import math
+import shlex
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.operations.leasing import told_leases
 from skillopt_mcp.operations.results import Replayed, Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import Cost
-from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.runs import Run, RunKind
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.ledger import LedgerRow
 
 
 class RunRow(BaseModel):
-    """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish."""
+    """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish.
+
+    `n_calls`, `n_failed`, `tokens` and `usd` are of the run and of the promotion test that it came to, together;
+    `n_test_calls`, `test_tokens` and `test_usd` of that test alone, whoever asked for its pairs. `work` tells what a
+    host has in hand.
+    """
 
     model_config = ConfigDict(frozen=True)
     id: str
     skill: str
+    kind: RunKind
     status: str
     started_at: str
     n_steps: int
@@ -32,6 +45,10 @@ class RunRow(BaseModel):
     n_failed: int
     tokens: int
     usd: float | None
+    n_test_calls: int
+    test_tokens: int
+    test_usd: float | None
+    work: str
     target: str
     optimizer: str
 
@@ -58,28 +75,70 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
 def _next_step(workspace: Workspace, started: list[tuple[RunRow, Run]]) -> str:
     if not started:
         return "No run yet: skillopt-mcp replay SKILL"
-    for row, run in started:
-        if run.status != "finished":
-            need = workspace.store.budgets.get_spent(run.id).plus(*Cost())
-            return f"skillopt-mcp replay {row.skill} --resume {run.caps.raised_for(need).options}".rstrip()
-    return f"skillopt-mcp show {started[0][0].id}"
+    ways = (way_on(workspace, run) for _, run in started)
+    return next(filter(None, ways), f"skillopt-mcp show {started[0][0].id}")
+
+
+def way_on(workspace: Workspace, run: Run) -> str:
+    """Return how to go on with a run; empty when it is over, or nothing goes on with it any more."""
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    if run.kind == "replay":
+        if run.status == "finished":
+            return ""
+        need = workspace.store.budgets.get_spent(run.id).plus(*Cost())
+        name = shlex.quote(skill.name)
+        return f"skillopt-mcp replay {name} --resume {run.caps.raised_for(need).options}".rstrip()
+    if run.status != "running" or run.base_version != skill.live_version:
+        return ""
+    if not any(map(is_host, (run.target, run.optimizer, run.judge))):
+        return f"{run.id} goes on where it began, in a session of an agent: propose_edits for '{skill.name}'"
+    work = told_leases(workspace, run.id)
+    return (
+        f"{run.id} is in the hands of an agent that the server serves, and goes on there: submit_work with job_id "
+        f"{run.id}{f'; {work}' if work else ''}"
+    )
+
+
+def tests_of(workspace: Workspace, run: Run) -> list[str]:
+    """Return the promotion tests that a run came to: one, or none."""
+    return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
 
 
 def scopes_of(workspace: Workspace, run: Run) -> list[str]:
     """Return what the calls of a run are kept under: the run, and the promotion test that it came to."""
-    return [run.id, *(test_id for test_id, _ in workspace.store.runs.list_finishes(run.id))]
+    return [run.id, *tests_of(workspace, run)]
+
+
+def together(rows: Sequence[LedgerRow]) -> LedgerRow:
+    """Return the sum of ledger rows; its price is unknown where one of theirs is."""
+    prices = [row.usd for row in rows if row.usd is not None]
+    return LedgerRow(
+        role="",
+        stage="",
+        n_calls=sum(row.n_calls for row in rows),
+        n_missing=sum(row.n_missing for row in rows),
+        n_repeated=sum(row.n_repeated for row in rows),
+        tokens_in=sum(row.tokens_in for row in rows),
+        tokens_out=sum(row.tokens_out for row in rows),
+        usd=math.fsum(prices) if len(prices) == len(rows) else None,
+        latency_ms=math.fsum(row.latency_ms for row in rows),
+        tokens_cached=sum(row.tokens_cached for row in rows),
+        n_failed=sum(row.n_failed for row in rows),
+    )
 
 
 def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
     store = workspace.store
     steps = store.runs.list_steps(run.id)
-    ledger = store.calls.ledger(run.id)
-    prices = [row.usd for row in ledger]
-    result = Replayed.model_validate_json(run.result) if run.result else None
+    tests = [row for test_id in tests_of(workspace, run) for row in store.ledger.list_rows(test_id)]
+    test, both = together(tests), together([*store.ledger.list_rows(run.id), *tests])
+    # A proposal ends in another kind of result, and has no verdict.
+    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
     last = steps[-1] if steps else None
     return RunRow(
         id=run.id,
         skill=skill,
+        kind=run.kind,
         status=run.status,
         started_at=started_at,
         n_steps=len(steps),
@@ -90,10 +149,14 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         verdict=result.verdict if result else None,
         test_before=result.test_before if result else None,
         test_after=result.test_after if result else None,
-        n_calls=result.n_calls if result else sum(row.n_calls for row in ledger),
+        n_calls=both.n_calls,
         n_failed=store.calls.failures(scopes_of(workspace, run)).n,
-        tokens=sum(row.tokens_in + row.tokens_out for row in ledger),
-        usd=None if None in prices else sum(price for price in prices if price is not None),
+        tokens=both.tokens_in + both.tokens_out,
+        usd=both.usd,
+        n_test_calls=test.n_calls,
+        test_tokens=test.tokens_in + test.tokens_out,
+        test_usd=test.usd,
+        work=told_leases(workspace, run.id),
         target=run.target,
         optimizer=run.optimizer,
     )

@@ -197,7 +197,7 @@ def test_a_task_that_an_agent_gave_up_is_missing_and_no_other_agent_gets_a_secon
     leases = host.store.leases.list_of(standing.job_id)
     [given_up] = [lease for lease in leases if lease.id == item.work_id]
     assert [lease.id for lease in leases if lease.call_id == given_up.call_id] == [item.work_id]
-    assert sum(row.n_missing for row in host.store.calls.ledger(standing.job_id)) == 1
+    assert sum(row.n_missing for row in host.store.ledger.list_rows(standing.job_id)) == 1
     assert len(others) == 3
 
 
@@ -427,7 +427,7 @@ def test_work_that_was_given_up_takes_no_answer_any_more(place: Place, host: Wor
     assert statuses(submit_work(host, [{**item, "reply": "1.00"}], room=Room(items=0))) == ["duplicate"]
     [lease] = [lease for lease in host.store.leases.list_of(standing.job_id) if lease.id == item["work_id"]]
     assert lease.state == "failed"
-    assert sum(row.n_missing for row in host.store.calls.ledger(standing.job_id)) == 1
+    assert sum(row.n_missing for row in host.store.ledger.list_rows(standing.job_id)) == 1
 
 
 def test_giving_up_what_was_answered_or_withdrawn_changes_nothing_and_says_so(place: Place, host: Workspace) -> None:
@@ -569,7 +569,7 @@ def test_work_that_cannot_be_laid_out_is_missing_and_does_not_stop_the_rest(plac
         replies = [{**each, "reply": "yes"} for each in ids(standing)]
         standing = submit_work(host, replies, standing.job_id, Room(items=16))
     assert standing.status == "done"
-    assert any(row.n_missing for row in host.store.calls.ledger(standing.job_id))
+    assert any(row.n_missing for row in host.store.ledger.list_rows(standing.job_id))
 
 
 def test_a_disk_that_is_full_stops_the_job_and_counts_against_nobody(
@@ -587,7 +587,7 @@ def test_a_disk_that_is_full_stops_the_job_and_counts_against_nobody(
         patch.setattr(Path, "write_bytes", full)
         stopped = submit_work(host, [], job)
     assert (stopped.status, "No space left" in stopped.reason) == ("stopped", True)
-    assert not any(row.n_missing for row in host.store.calls.ledger(job))
+    assert not any(row.n_missing for row in host.store.ledger.list_rows(job))
     assert submit_work(host, [], job).work
 
 

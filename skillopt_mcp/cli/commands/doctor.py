@@ -47,7 +47,10 @@ def _lines(found: Diagnosis) -> list[str]:
         lines.append(f"Skill roots that you registered: not read, for the store was not ({found.roots_unread}).")
     elif not found.roots:
         lines.append("Skill roots: none found. Register one with: skillopt-mcp skills add-root PATH")
-    if not found.problems:
+    if found.lacking and not found.problems:
+        lines.append("Nothing is broken. What may be needed before a skill can be trained:")
+        lines += [f"  - {each}" for each in found.lacking]
+    elif not found.problems:
         lines.append("All is well.")
     return lines
 

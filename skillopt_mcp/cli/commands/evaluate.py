@@ -9,7 +9,7 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.operations.batching import told_of, waiting_for
 from skillopt_mcp.operations.consolidating import accompanied
@@ -77,29 +77,35 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     try:
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             result = evaluate_candidate(workspace, options.candidate, None, watch.notify, rule)
-    except KeyboardInterrupt:
-        if options.json:
-            terminal.emit({"candidate_id": options.candidate, "status": "stopped"})
-        waiting = waiting_for(workspace, options.candidate)
-        vendor = f"; {told_of(waiting)}" if waiting else ""
-        terminal.note(f"Interrupted; the pairs so far are kept, and the same command goes on with them{vendor}.")
-        return INTERRUPTED
-    except Stopped as stopped:
-        if options.json:
-            shown = {"candidate_id": options.candidate, "status": "stopped", "reason": str(stopped)}
-            terminal.emit(shown)
-        terminal.note(f"error: {stopped}")
-        return EXPECTED
+    except (KeyboardInterrupt, Stopped) as stop:
+        return _broken_off(workspace, options, stop if isinstance(stop, Stopped) else None)
     skill_id = workspace.store.candidates.get_candidate(options.candidate).skill_id
     result = advised(workspace, skill_id, result)
     if options.json:
         terminal.emit(result)
     else:
-        _say(result)
+        _say(result, options)
     return 0
 
 
-def _say(result: Evaluated) -> None:
+def _broken_off(workspace: Workspace, options: Options, stopped: Stopped | None) -> int:
+    """Return the exit code of a test that did not come to its end, told why and how to go on."""
+    higher = stopped.higher if isinstance(stopped, CapReached) else ""
+    if options.json:
+        shown = {"candidate_id": options.candidate, "status": "stopped", "verdict": None}
+        reason = str(stopped) if stopped else "interrupted; the pairs so far are kept"
+        more = f", under a higher cap: {higher}" if higher else ""
+        terminal.emit(shown | {"reason": reason, "next_step": f"the same command goes on with the pairs so far{more}"})
+    if stopped:
+        terminal.note(f"error: {stopped}")
+        return EXPECTED
+    waiting = waiting_for(workspace, options.candidate)
+    vendor = f"; {told_of(waiting)}" if waiting else ""
+    terminal.note(f"Interrupted; the pairs so far are kept, and the same command goes on with them{vendor}.")
+    return INTERRUPTED
+
+
+def _say(result: Evaluated, options: Options) -> None:
     verdict = (result.verdict or result.status).upper()
     more = (
         f", about {result.pairs_expected} more expected"
@@ -110,7 +116,7 @@ def _say(result: Evaluated) -> None:
         f"Verdict: {verdict}. Live {_mean(result.base)}, candidate {_mean(result.candidate)} "
         f"after {result.pairs_done} pairs{more}, {result.claim}; {result.reason.rstrip('.')}."
     )
-    terminal.say(f"Next: {terminal.spoken(result.next_step)}")
+    terminal.say(f"Next: {terminal.advice(result.next_step, options)}")
 
 
 def _mean(arm: Arm) -> str:

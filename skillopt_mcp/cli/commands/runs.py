@@ -9,6 +9,8 @@ from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.listing_runs import RunRow, list_runs
 from skillopt_mcp.operations.workspace import Workspace
 
+_TOGETHER = "calls, failed, tokens and usd: of a run and its promotion test together; 'show RUN' tells them apart"
+
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
@@ -40,7 +42,10 @@ def run(options: Options) -> int:
             "target",
         )
         terminal.say_table(columns, [_cells(row) for row in found.runs])
-    terminal.note(f"Next: {found.next_step}" if found.runs else found.next_step)
+        if any(row.n_test_calls for row in found.runs):
+            terminal.note(_TOGETHER)
+    advice = terminal.advice(found.next_step, options)
+    terminal.note(f"Next: {advice}" if found.runs else advice)
     return 0
 
 
@@ -49,7 +54,7 @@ def _cells(row: RunRow) -> tuple[str, ...]:
         row.id,
         row.skill,
         row.started_at[:16].replace("T", " "),
-        row.status,
+        row.status if row.kind == "replay" else f"{row.status} (proposal)",
         str(row.n_steps),
         "-" if row.best is None else f"{row.best:.3f}",
         row.verdict or "-",

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.operations.diagnosing import diagnose
+from skillopt_mcp.operations.workspace import Workspace
+
+
+def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Workspace(tmp_path / "file" / "inner" / "store.db") as workspace:
+        [problem] = diagnose(workspace).problems
+    assert problem.startswith(f"the folder '{tmp_path / 'file'}' of the store cannot be written (Not a directory): ")
+    assert problem.endswith("or name a store elsewhere with --store or SKILLOPT_STORE")
+
+
+def test_looking_whether_a_store_can_be_made_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
+    with Workspace(tmp_path / "new" / "store.db") as workspace:
+        assert diagnose(workspace).problems == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_written_any_more_is_a_problem(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with Workspace(path) as workspace:
+        assert workspace.store
+    # The rights of a file do not bind every user that tests run as.
+    monkeypatch.setattr(os, "access", lambda place, mode: (place, mode) != (path, os.W_OK))
+    with Workspace(path) as workspace:
+        [problem] = diagnose(workspace).problems
+    assert problem.startswith(f"the store '{path}' cannot be written: chmod 600 it")
+
+
+def test_a_tracked_skill_outside_of_every_root_is_one_that_can_be_trained(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "SKILL.md").write_text("# Mine\n")
+    with Workspace(tmp_path / "store.db") as workspace:
+        assert any("no skill lies in any" in each for each in diagnose(workspace).lacking)
+        workspace.skill(str(tmp_path / "mine"))
+        assert not any("no skill lies in any" in each for each in diagnose(workspace).lacking)
+
+
+def test_the_key_of_a_vendor_is_somebody_who_could_do_the_work(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    with Workspace(tmp_path / "store.db") as workspace:
+        assert any("nobody was found" in each for each in diagnose(workspace).lacking)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        assert not any("nobody was found" in each for each in diagnose(workspace).lacking)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hostwork import Clock, begun, driven
+from workshop import SEED, Place
+
+from benchmarks.host_agent import Agent
+from skillopt_mcp.operations.handing_out import Room
+from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.listing_runs import list_runs
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+
+SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)
+OUT = "1 piece of work is out until 2027-01-15 08:15 UTC, and handed out again after that"
+
+
+@pytest.fixture
+def proposal(place: Place, host: Workspace) -> Proposed:
+    """Return a proposal whose one piece of work is in the hands of a host."""
+    for n in range(6):
+        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
+        record_trajectory(host, str(place.skill), recording)
+    standing = propose_from_evidence(host, str(place.skill))
+    assert (standing.status, len(standing.work)) == ("work", 1)
+    return standing
+
+
+def test_what_a_host_drives_goes_on_by_its_work_and_not_by_replay(host: Workspace, proposal: Proposed) -> None:
+    listed = list_runs(host)
+    [row] = listed.runs
+    assert (row.id, row.kind, row.status, row.work) == (proposal.job_id, "proposal", "running", OUT)
+    way = f"{row.id} is in the hands of an agent that the server serves, and goes on there: submit_work with job_id"
+    assert listed.next_step == f"{way} {row.id}; {OUT}"
+    shown = inspect(host, row.id)
+    assert OUT in shown.text.splitlines()
+    assert shown.next_step == listed.next_step
+
+
+def test_work_that_was_abandoned_is_told_as_overdue_until_it_comes_back(
+    host: Workspace, clock: Clock, proposal: Proposed
+) -> None:
+    clock.now += 3600
+    overdue = "work was out until 2027-01-15 08:15 UTC and did not come back: whoever asks for work gets it anew"
+    assert list_runs(host).runs[0].work == overdue
+    again = submit_work(host, [], proposal.job_id)
+    assert list_runs(host).runs[0].work == OUT.replace("08:15", "09:15")
+    Agent(SEED).do(again.work[0].folder)
+    submit_work(host, [{"work_id": again.work[0].work_id}])
+    assert list_runs(host).runs[0].work == ""
+
+
+def test_a_proposal_that_has_ended_is_listed_with_the_runs(host: Workspace, proposal: Proposed) -> None:
+    agent = Agent(SEED)
+    agent.do(proposal.work[0].folder)
+    done = driven(host, agent, submit_work(host, [{"work_id": proposal.work[0].work_id}])).proposed
+    assert done
+    listed = list_runs(host)
+    [row] = listed.runs
+    assert (row.status, row.verdict, row.n_calls, row.n_test_calls) == ("finished", None, 1, 0)
+    assert listed.next_step == f"skillopt-mcp show {row.id}"
+    shown = inspect(host, row.id)
+    assert f"outcome: {done.status}; candidate {done.candidate_id}" in shown.text.splitlines()
+    assert shown.next_step == ""
+
+
+def test_nothing_goes_on_with_a_proposal_for_a_version_that_is_live_no_more(
+    place: Place, host: Workspace, proposal: Proposed
+) -> None:
+    place.main.write_text("# Mine\n")
+    host.skill("ledger-clerk")
+    assert list_runs(host).next_step == f"skillopt-mcp show {proposal.job_id}"
+
+
+def test_a_run_that_stopped_goes_on_by_replay(workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", SMALL)
+    assert list_runs(workspace).next_step == "skillopt-mcp replay ledger-clerk --resume"
+    assert inspect(workspace, run.id).next_step == "skillopt-mcp replay ledger-clerk --resume"
+
+
+def test_a_run_and_its_promotion_test_are_told_apart_and_together(workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", SMALL)
+    result = replay(workspace, run)
+    [row] = list_runs(workspace).runs
+    assert result.candidate_id
+    assert (row.n_calls, row.tokens) == (result.n_calls, result.tokens_in + result.tokens_out)
+    own = sum(each.n_calls for each in workspace.store.ledger.list_rows(run.id))
+    assert 0 < row.n_test_calls == row.n_calls - own
+    assert 0 < row.test_tokens < row.tokens
+    [(test_id, _)] = workspace.store.runs.list_finishes(run.id)
+    lines = inspect(workspace, run.id).text.splitlines()
+    calls = {line[:21].strip(): int(line[21:27]) for line in lines if line.startswith(("the run ", "test t", "both "))}
+    assert calls == {"the run": own, f"test {test_id}": row.n_test_calls, "both together": row.n_calls}
+    assert f"outcome: {result.verdict}; candidate {result.candidate_id}; {result.reason}" in lines
+
+
+def test_the_tables_of_a_run_fit_eighty_columns(workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", SMALL)
+    replay(workspace, run)
+    text = inspect(workspace, run.id).text
+    tables = text[text.index("\nstep epoch") : text.index("\nboth together")]
+    assert {"optimizer reflect", "target    rollout"} <= {line[:21].rstrip() for line in tables.splitlines()}
+    assert max(map(len, tables.splitlines())) <= 80
+
+
+def test_work_on_a_promotion_test_is_told_with_the_test_and_its_candidate(place: Place, host: Workspace) -> None:
+    candidate = place.propose(host)
+    standing = begun(host, candidate)
+    told = f"{len(standing.work)} pieces of work are out until 2027-01-15 08:15 UTC, and handed out again after that"
+    assert told in inspect(host, standing.job_id).text.splitlines()
+    assert (
+        f"promotion test {standing.job_id}: test 1 of the skill; {told}" in inspect(host, candidate).text.splitlines()
+    )
+    submit_work(host, [{"work_id": item.work_id, "failed": "no time"} for item in standing.work], room=Room(0))
+    assert "work" not in inspect(host, standing.job_id).text
