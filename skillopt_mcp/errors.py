@@ -12,6 +12,7 @@
     |   |-- Outage                most of the last calls to a backend failed, or it asked to be left alone for long
     |   `-- TurnedDown            a backend turned down a call of a run that has begun; it is a BackendError too
     |-- BackendError              a backend that cannot be used at all: unknown, not configured, not authorised
+    |   `-- Unset                 the environment does not say what it needs: a key, an address
     `-- StoreError                the store cannot be opened, read or written
         |-- NewerStore            written by a newer release
         `-- UnsafeStore           on a network file system, or damaged
@@ -69,6 +70,10 @@ class Outage(Stopped):
 
 class BackendError(SkillOptError):
     """A backend cannot be used at all; asking again will not help."""
+
+
+class Unset(BackendError):
+    """A variable of the environment that a backend needs is not set."""
 
 
 class TurnedDown(Stopped, BackendError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, Field
@@ -23,6 +24,7 @@ from skillopt_mcp.records.skills import short
 GAINS = (0.08, 0.16, 0.30)
 DEFAULT_PAIRS = 40
 _SMALL_POWER = 0.2
+_LARGE_SHARE = 0.5
 
 
 class GainRow(BaseModel):
@@ -82,9 +84,10 @@ def calibrate(
     asked = rule or ConfirmRule()
     evidence = evidence_of(workspace.backends_for(tasks))
     asked = replace(asked, alpha=upcoming_alpha(store, tracked.id, evidence, asked.alpha))
-    rows = [row for row in store.calls.ledger(contest.name) if row.role == "target"]
+    rows = [row for row in store.ledger.list_rows(contest.name) if row.role == "target"]
     n_calls = max(1, sum(row.n_calls for row in rows))
     prices = [row.usd for row in rows]
+    gains = [_row(found, each, asked) for each in ((gain,) if gain else GAINS) if each <= found.failure_rate]
     return Calibrated(
         skill=tracked.name,
         version=short(tracked.live_version),
@@ -98,8 +101,8 @@ def calibrate(
         alpha=round(asked.alpha, 6),
         max_pairs=asked.max_pairs,
         smallest_gain=detectable(found, asked),
-        gains=[_row(found, each, asked) for each in ((gain,) if gain else GAINS) if each <= found.failure_rate],
-        reason=outlook(found, asked) or "a promotion test can tell useful gains apart on these tasks",
+        gains=gains,
+        reason=conclusion(found, asked, gain, gains),
         next_step=_next_step(found, asked),
     )
 
@@ -139,6 +142,12 @@ def outlook(calibration: Calibration, rule: ConfirmRule) -> str:
     return ""
 
 
+def conclusion(calibration: Calibration, rule: ConfirmRule, gain: float | None, rows: Sequence[GainRow]) -> str:
+    """Return what follows from what was measured: for the gain that was asked about, and for a promotion test."""
+    follows = outlook(calibration, rule) or _found(calibration, rule)
+    return follows if gain is None else f"{_asked_about(calibration, gain, rows)}; {follows}"
+
+
 @functools.lru_cache(maxsize=256)
 def detectable(calibration: Calibration, rule: ConfirmRule) -> float | None:
     """Return the smallest gain that four of five tests accept, rounded up to hundredths, None when there is none."""
@@ -154,6 +163,26 @@ def _power(calibration: Calibration, gain: float, rule: ConfirmRule) -> float:
 def _row(calibration: Calibration, gain: float, rule: ConfirmRule) -> GainRow:
     power = predicted_power(calibration, gain, rule).power
     return GainRow(gain=gain, power=round(power, 3), pairs=pairs_for(calibration, gain, rule))
+
+
+def _asked_about(calibration: Calibration, gain: float, rows: Sequence[GainRow]) -> str:
+    if not rows:
+        return (
+            f"a gain of {gain:.2f} is not possible: the live version fails {calibration.failure_rate:.1%} of these "
+            "tasks, and no candidate can gain more"
+        )
+    return f"a gain of {gain:.2f} is accepted by {rows[0].power:.0%} of the tests"
+
+
+def _found(calibration: Calibration, rule: ConfirmRule) -> str:
+    """Return which gains a promotion test finds, where it finds some."""
+    room, least = calibration.failure_rate, detectable(calibration, rule) or 0.0
+    share = min(1.0, least / room)
+    only = "only large gains show" if share > _LARGE_SHARE else "gains show"
+    return (
+        f"{only}: four of five tests of up to {rule.max_pairs} pairs accept a candidate that fixes {share:.0%} of what "
+        f"the live version fails here, which is {least:.2f} of {room:.2f}; of smaller gains more stay undecided"
+    )
 
 
 def _next_step(calibration: Calibration, rule: ConfirmRule) -> str:

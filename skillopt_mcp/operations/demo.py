@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_mcp.backends.catalogue import PLACEBOS
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.errors import BadInput
@@ -67,6 +68,12 @@ class Demonstrated(Result):
     steps: list[StepRow]
     n_calls: int
     diff: str
+
+    @property
+    def fillers(self) -> list[str]:
+        """Return the lines that the training added and that say nothing: the simulated optimizer writes such, too."""
+        added = (line[1:].removeprefix("- ") for line in self.diff.splitlines() if line.startswith("+"))
+        return [line for line in added if line in PLACEBOS]
 
 
 def prepare_demo(folder: Path, world: str, seed: int) -> DemoPlace:

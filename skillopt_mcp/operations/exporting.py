@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.inspecting import describe_run
+from skillopt_mcp.operations.inspecting_runs import describe_run
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.runs import Run, StepRecord

@@ -10,11 +10,12 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from skillopt_mcp.errors import BadInput, SkillOptError
+from skillopt_mcp.operations.finding import main_path
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.sessions import lines_of, session_id
-from skillopt_mcp.operations.workspace import Workspace, main_path
+from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.transcripts.attempts import Attempt, attempts
 from skillopt_mcp.transcripts.dialects import is_told
@@ -104,7 +105,7 @@ class Harvest:
         return "These attempts have no score yet. Look at one with 'skillopt-mcp show trajectory:N'."
 
     def _keep(self, path: Path, session: str, attempt: Attempt, skill: Skill) -> None:
-        if attempt.index in self._workspace.store.tasks.list_positions(skill.id, session):
+        if attempt.index in self._workspace.store.trajectories.list_positions(skill.id, session):
             self._known += 1
             return
         if not self._dry_run:

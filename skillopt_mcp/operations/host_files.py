@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,16 +17,18 @@ from skillopt_mcp.livefiles import replace_files
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 _BACKUP = "skillopt-backup"
+_STAMP = re.compile(rf"\d{{8}}-\d{{6}}-\d{{6}}\.{_BACKUP}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file before and after, None where there is none; `path` is resolved."""
+    """One file before and after, None where there is none; `path` is resolved. What is `shipped` needs no backup."""
 
     path: Path
     before: bytes | None
     after: bytes | None
     runs: bool = False
+    shipped: bool = False
 
     @property
     def diff(self) -> str:
@@ -37,7 +42,7 @@ class Change:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            backup = _backed_up(self.path, self.before) if self.before is not None else None
+            backup = None if self.before is None or self.shipped else _backed_up(self.path, self.before)
         except OSError as error:
             raise Refused(
                 f"'{self.path.parent}' cannot be written ({error.strerror}): check its permissions"
@@ -75,7 +80,7 @@ def undone(named: Path, text: str, redo: Callable[[str], str], undo: Callable[[s
 
     Where nothing else has changed since, that is the backup, byte for byte; otherwise `undo` takes the change out.
     """
-    for backup in _backups(Path(os.path.realpath(named))):
+    for backup in backups_of(Path(os.path.realpath(named))):
         try:
             old = backup.read_bytes().decode()
             if redo(old) == text:
@@ -85,9 +90,34 @@ def undone(named: Path, text: str, redo: Callable[[str], str], undo: Callable[[s
     return None if redo("") == text else undo(text)
 
 
-def _backups(path: Path) -> list[Path]:
-    """Return the backups of a file, the newest first."""
-    return sorted(path.parent.glob(f"{_stem(path)}.*.{_BACKUP}"), reverse=True)
+def backups_of(path: Path) -> list[Path]:
+    """Return the backups of a file, the newest first; `path` is resolved."""
+    found = path.parent.glob(f"{glob.escape(_stem(path))}.*.{_BACKUP}")
+    stamped = len(_stem(path)) + 1
+    return sorted((each for each in found if _STAMP.match(each.name, stamped)), reverse=True)
+
+
+def backups_holding(path: Path, content: bytes) -> list[Path]:
+    """Return those backups of a file that hold this content."""
+    return [backup for backup in backups_of(path) if _content(backup) == content]
+
+
+def clear(backups: Iterable[Path], folders: Iterable[Path]) -> None:
+    """Remove backups, and those of the folders that are empty; what cannot be removed, or is a link, stays."""
+    for backup in backups:
+        with suppress(OSError):
+            backup.unlink()
+    for folder in folders:
+        with suppress(OSError):
+            if not folder.is_symlink():
+                folder.rmdir()
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _backed_up(path: Path, content: bytes) -> Path:

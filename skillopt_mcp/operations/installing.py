@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel
 
+from skillopt_mcp.backends.registry import lacking
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.entries import (
     hook_command,
@@ -22,8 +23,8 @@ from skillopt_mcp.installing.entries import (
     without_server,
 )
 from skillopt_mcp.installing.hosts import HOOKED, Places, Scope, Surroundings, host_environment, places
-from skillopt_mcp.operations.capturing import EVENTS
-from skillopt_mcp.operations.host_files import Change, planned, undone
+from skillopt_mcp.operations.hooking import EVENTS
+from skillopt_mcp.operations.host_files import Change, backups_holding, backups_of, clear, planned, undone
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.starting import list_tools
 
@@ -55,10 +56,15 @@ class Request:
 
 @dataclass(slots=True)
 class Plan:
-    """The changes to make, and what a person should know of what is left as it is."""
+    """The changes to make, and what a person should know of what is left as it is.
+
+    After them go the `obsolete` backups, which hold what is restored, and those of `folders` that are empty then.
+    """
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    obsolete: list[Path] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
 
     def add(self, change: Change | None) -> None:
         """Add a change, if there is one."""
@@ -107,16 +113,26 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
     """Return what uninstalling would change; nothing is written. Raises BadInput as `plan_install` does."""
     where = _places(request, around)
     plan = Plan()
-    plan.add(planned(where.config, lambda text: _without_server(where, text)))
+    _restore(plan, planned(where.config, lambda text: _without_server(where, text)))
     if where.hooks:
         hooks = planned(where.hooks, lambda text: _without_hooks(where, text))
         if request.hooks:
-            plan.add(hooks)
+            _restore(plan, hooks)
         elif hooks:
             plan.notes.append(f"The hooks in '{where.hooks}' stay: take them out with --hooks.")
     for source, target in _shipped(request, where):
         _withdraw(plan, source.read_bytes(), target)
+    plan.folders += _emptied(plan, where, around)
     return plan
+
+
+def check_backends(specs: Mapping[str, str]) -> list[str]:
+    """Return a note on each backend, by its option, that lacks a key here; nobody is asked anything.
+
+    Raises BackendError when the server could never use one of them.
+    """
+    missing = {option: lacking(spec) for option, spec in specs.items()}
+    return [f"{option}: {what}, where this host sets it for the server." for option, what in missing.items() if what]
 
 
 def check_server(request: Request, around: Surroundings) -> list[str]:
@@ -130,11 +146,17 @@ def apply_plan(plan: Plan) -> list[Changed]:
     written = []
     for change in plan.changes:
         backup = change.write()
-        if change.after is None and change.path.parent.name == SKILL:
-            _remove_empty(change.path.parent)
         kept = str(backup) if backup else None
         written.append(Changed(path=str(change.path), diff=change.diff, backup=kept, removed=change.after is None))
+    clear(plan.obsolete, plan.folders)
     return written
+
+
+def left_behind(request: Request, around: Surroundings) -> list[str]:
+    """Return the backups that lie beside the files of a host: what install and uninstall found there and changed."""
+    where = _places(request, around)
+    named = [path for path in (where.config, where.hooks) if path]
+    return [str(backup) for path in named for backup in backups_of(Path(os.path.realpath(path)))]
 
 
 def advice(request: Request) -> str:
@@ -207,11 +229,25 @@ def _withdraw(plan: Plan, content: bytes, target: Path) -> None:
     if not path.exists():
         return
     if path.read_bytes() == content:
-        plan.add(Change(path, content, None))
+        plan.add(Change(path, content, None, shipped=True))
     else:
         plan.notes.append(f"'{path}' was trained or edited: it stays. Remove it yourself if it is not needed.")
 
 
-def _remove_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
-        folder.rmdir()
+def _restore(plan: Plan, change: Change | None) -> None:
+    """Add a change that takes out what install put in; the backup of what is there again has served."""
+    plan.add(change)
+    if change and change.after is not None:
+        plan.obsolete += backups_holding(change.path, change.after)
+
+
+def _emptied(plan: Plan, where: Places, around: Surroundings) -> list[Path]:
+    """Return the folders that install makes for what it ships, the inner ones first, where that is withdrawn."""
+    withdrawn = {change.path for change in plan.changes if change.shipped}
+    found: dict[Path, None] = {}
+    for shipped, folder in ((where.skills, SKILL), (where.agents, "")):
+        if shipped and any(path.is_relative_to(os.path.realpath(shipped)) for path in withdrawn):
+            found |= dict.fromkeys([shipped / folder, shipped])
+    # A folder of a host's own, such as .agents, and none that the person named.
+    outer = {shipped.parent for shipped in found if shipped.parent.parent in (around.home, around.project)}
+    return [*found, *sorted(outer - found.keys())]

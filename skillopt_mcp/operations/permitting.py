@@ -35,10 +35,10 @@ def add_root(workspace: Workspace, path: str) -> Path:
     return root
 
 
-def permit(workspace: Workspace, skill: str, *, simulated: bool) -> Skill:
+def permit(workspace: Workspace, skill: str, *, simulated: bool, given_by: str = PERSON) -> Skill:
     """Keep a standing permission to promote a skill's accepted candidates; with `simulated`, on a simulation too."""
     tracked = workspace.skill(skill)
-    workspace.store.skills.grant_permission(tracked.id, PERSON, simulated=simulated)
+    workspace.store.skills.grant_permission(tracked.id, given_by, simulated=simulated)
     return tracked
 
 

@@ -11,7 +11,8 @@ from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.limits import MIB
 from skillopt_mcp.records.calls import TOOL_CALL, Message
 from skillopt_mcp.transcripts.dialects import Dialect, Said, dialect_of
-from skillopt_mcp.transcripts.uses import Use, is_own_work, marks, uses_in
+from skillopt_mcp.transcripts.marks import marks
+from skillopt_mcp.transcripts.uses import Use, is_own_work, uses_in
 
 PART_BYTES = MIB
 """How much of the beginning, and of the end, of a turn is kept; what lies between is left out."""

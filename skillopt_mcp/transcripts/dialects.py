@@ -15,6 +15,10 @@ from skillopt_mcp.backends.agents.telling import Event, Told, parsed
 _BY_THE_HOST = re.compile(r"\s*(?:<(?!command-)[a-z][a-z0-9_-]*>|Caveat: |# AGENTS\.md instructions)")
 _COMMAND = re.compile(r"<command-name>/?([^<]+)</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>", re.DOTALL)
+# However the JSON is spaced. What all of a pattern begins with is searched for as fast as plain bytes are.
+_MESSAGE = re.compile(rb'"type"\s*:\s*"(?:assistant|user)"')
+_BY_THE_USER = re.compile(rb'"type"\s*:\s*"user"')
+_RESULT = re.compile(rb'"type"\s*:\s*"tool_result"')
 _INTERRUPTED = "[Request interrupted by user"
 
 
@@ -61,11 +65,11 @@ class Claude:
 
     def keeps(self, line: bytes) -> bool:
         """Return whether the line is a message of the user or the assistant."""
-        return b'"type":"assistant"' in line or b'"type":"user"' in line
+        return _MESSAGE.search(line) is not None
 
     def said(self, line: bytes) -> Said | None:
         """Return what a person typed."""
-        if b'"type":"user"' not in line or b'"type":"tool_result"' in line:
+        if not _BY_THE_USER.search(line) or _RESULT.search(line):
             return None
         row = parsed(line.decode("utf-8", "replace"), _ClaudeLine)
         if row is None or row.meta or row.summary:

@@ -13,8 +13,6 @@ from skillopt_mcp.backends.work import ORDER
 from skillopt_mcp.records.calls import TOOL_CALL, Message
 from skillopt_mcp.records.skills import MAIN_FILE
 
-# Searched one by one: a pattern of alternatives takes ten times as long.
-_MARKS = (b"SKILL.md", b'"name":"Skill"', b"Base directory for this skill", b"<command-name>")
 _BASE = re.compile(r"Base directory for this skill: ([^\\\"]+)")
 _COMMAND = re.compile(r"<command-name>/?([^<\\]+)</command-name>")
 _INJECTED = re.compile(r"<skill>\\n<name>[^<]*</name>\\n<path>([^<]+)</path>")
@@ -27,11 +25,6 @@ class Use(NamedTuple):
 
     name: str = ""
     path: str = ""
-
-
-def marks(line: bytes) -> bool:
-    """Return whether a line may show that a skill was opened; cheap, and sometimes wrong in saying yes."""
-    return any(mark in line for mark in _MARKS)
 
 
 def uses_in(raw: Sequence[str], messages: Iterable[Message]) -> Iterator[Use]:

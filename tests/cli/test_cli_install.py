@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,12 +46,27 @@ def test_install_keeps_the_store_and_the_backends_that_were_named(cli: Cli, home
     assert not store.exists()
 
 
+def test_a_backend_that_does_not_exist_is_refused_before_anything_is_written(cli: Cli, home: Path) -> None:
+    done = cli("install", "codex", "--yes", "--json", "--target", "NONSENSE")
+    assert done.returncode == 1
+    assert parsed_error(done).startswith("unknown backend 'NONSENSE' in 'NONSENSE'; use one of: simulated, ")
+    assert not (home / ".codex").exists()
+    served = cli("serve", "--judge", "NONSENSE")
+    assert (served.returncode, served.stdout) == (1, "")
+    assert served.stderr.startswith("error: unknown backend 'NONSENSE'")
+
+
+def parsed_error(done: subprocess.CompletedProcess[str]) -> str:
+    return str(json.loads(done.stdout)["error"])
+
+
 def test_uninstall_says_what_it_removed_and_what_it_wrote(cli: Cli, home: Path) -> None:
     (home / ".claude.json").write_text('{"theme": "dark"}')
     assert cli("install", "claude-code", "--hooks", "--yes").returncode == 0
     done = cli("uninstall", "claude-code", "--hooks", "--yes")
     assert f"Written: {home / '.claude.json'} (backup" in done.stdout
     assert f"Removed: {home / '.claude/settings.json'} (backup" in done.stdout
+    assert f"Backups stay; remove them once all is well: {home / '.claude.json'}." in done.stderr
 
 
 def test_uninstall_of_what_is_not_there_changes_nothing(cli: Cli) -> None:
@@ -78,6 +94,19 @@ def test_a_hook_records_and_says_nothing_to_its_host(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert "Close March" in cli("show", "trajectory:1", store=place.store_path).stdout
     assert parsed(cli("harvest", session, "--json", store=place.store_path))["known"] == 1
+
+
+def test_a_hook_of_a_session_without_a_skill_loads_next_to_nothing(tmp_path: Path) -> None:
+    store, session = tmp_path / "s.db", tmp_path / "s.jsonl"
+    store.touch()
+    session.write_bytes(claude_user("Hello"))
+    code = (
+        f"import sys; from skillopt_mcp.cli.main import main; main(['--store', {str(store)!r}, 'capture']); "
+        "print([name for name in ('pydantic', 'sqlite_utils', 'asyncio') if name in sys.modules])"
+    )
+    told = json.dumps({"transcript_path": str(session), "hook_event_name": "Stop"})
+    done = subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_a_hook_never_fails_its_host(make_place: Callable[..., Place], tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def installed(place: Path, host: str) -> None:
 
 def prepared(place: Path, skills: str) -> Path:
     skill = prepare(place, skills)
-    command(place, "skills", "permit", str(skill.parent))
+    command(place, "skills", "permit", str(skill.parent), "--yes")
     return skill
 
 

@@ -101,7 +101,7 @@ def training(place: Path, skill: Path) -> Script:
 def test_a_host_trains_a_skill_from_the_first_record_to_the_changed_file(host: Host, tmp_path: Path) -> None:
     skill = prepare(tmp_path, host.skills)
     before = skill.read_bytes()
-    command(tmp_path, "skills", "permit", str(skill.parent), "--simulated")
+    command(tmp_path, "skills", "permit", str(skill.parent), "--simulated", "--yes")
     server = [PROGRAM, "serve", "--store", str(tmp_path / "store.db"), "--target", f"simulated:honest,seed={SEED}"]
     session = host.run(os.environ[host.variable], tmp_path, server, training(tmp_path, skill))
     assert session.exit_code == 0, session.stderr

@@ -12,11 +12,12 @@ from workshop import LESSONS, PLACEBO, Place, as_if_real, right_when_taught, use
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, SkillOptError
+from skillopt_mcp.gates.calibration import Calibration
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.gates.recompute import recomputed
-from skillopt_mcp.operations.calibrating import calibrate
+from skillopt_mcp.operations.calibrating import GainRow, calibrate, conclusion, detectable, outlook
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
 from skillopt_mcp.operations.evaluating import evaluate_candidate
@@ -78,6 +79,7 @@ def test_calibration_tells_flips_failures_costs_and_what_a_gain_takes(place: Pla
     (row,) = found.gains
     assert row.pairs is not None
     assert (row.gain, row.pairs > 100, 0.3 < row.power < 1) == (0.16, True, True)
+    assert found.reason.startswith(f"a gain of 0.16 is accepted by {row.power:.0%} of the tests; ")
     assert (found.alpha, found.usd_per_rollout) == (pytest.approx(0.0304, abs=1e-4), None)
     again = calibrate(workspace, "ledger-clerk", 100, gain=0.16)
     assert (again, target.n_calls) == (found, 200)
@@ -85,6 +87,25 @@ def test_calibration_tells_flips_failures_costs_and_what_a_gain_takes(place: Pla
     decision = workspace.store.decisions.latest(1, "calibrate", version, version)
     assert decision is not None
     assert recomputed(decision.gate, decision.inputs) == decision.verdict == "measured"
+
+
+@pytest.mark.parametrize(("failing", "begins"), [(0.9, "gains show: "), (0.5, "only large gains show: ")])
+def test_a_calibration_concludes_what_follows_from_its_numbers(failing: float, begins: str) -> None:
+    found, rule = Calibration(100, 0.0, failing), ConfirmRule(max_pairs=30)
+    least = detectable(found, rule)
+    assert least is not None
+    said = conclusion(found, rule, None, [])
+    assert said.startswith(f"{begins}four of five tests of up to 30 pairs accept a candidate that fixes ")
+    assert f"{least / failing:.0%} of what the live version fails here, which is {least:.2f} of {failing:.2f}" in said
+
+
+def test_a_gain_that_was_asked_about_is_answered_where_it_is_not_possible_too() -> None:
+    found, rule = Calibration(100, 0.1, 0.35), ConfirmRule(max_pairs=3)
+    cannot = conclusion(found, rule, 0.8, [])
+    assert cannot.startswith("a gain of 0.80 is not possible: the live version fails 35.0% of these tasks, and no cand")
+    assert cannot.endswith(f"; {outlook(found, rule)}")
+    can = conclusion(found, rule, 0.3, [GainRow(gain=0.3, power=0.42, pairs=None)])
+    assert can.startswith("a gain of 0.30 is accepted by 42% of the tests; ")
 
 
 def test_where_nothing_fails_an_evaluation_says_that_it_cannot_succeed(place: Place, workspace: Workspace) -> None:

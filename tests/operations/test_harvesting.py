@@ -10,8 +10,9 @@ import zstandard
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.capturing import HookEvent, capture, parse_event
+from skillopt_mcp.operations.capturing import capture
 from skillopt_mcp.operations.harvesting import Harvested, harvest
+from skillopt_mcp.operations.hooking import HookEvent, may_record, parse_event
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.sessions import LINE_BYTES, session_files, session_folders, session_id
 from skillopt_mcp.operations.workspace import Workspace
@@ -49,7 +50,7 @@ def written(place: Place, lines: Iterable[bytes], name: str = f"{SESSION}.jsonl"
 
 
 def trajectory(workspace: Workspace, n: int) -> Trajectory:
-    found = workspace.store.tasks.get_trajectory(n)
+    found = workspace.store.trajectories.get_trajectory(n)
     assert found
     return found[1]
 
@@ -74,7 +75,7 @@ def test_a_dry_run_counts_and_stores_nothing(tracked: Workspace, place: Place) -
     path = written(place, used(place))
     found = harvest(tracked, [path], dry_run=True)
     assert (counted(found), found.skills) == ((1, 0, 0), {"ledger-clerk": 1})
-    assert tracked.store.tasks.count_trajectories(1) == (0, 0)
+    assert tracked.store.trajectories.count_trajectories(1) == (0, 0)
 
 
 def test_sessions_of_codex_are_read_plain_and_packed(tracked: Workspace, place: Place) -> None:
@@ -156,7 +157,7 @@ def test_an_attempt_at_a_held_out_task_never_reaches_reflection(tracked: Workspa
     [task] = [task for task in tracked.store.tasks.list_tasks(1) if task.split == "test"][:1]
     harvest(tracked, [written(place, used(place, task.prompt))])
     assert trajectory(tracked, 1).prompt == task.prompt
-    assert tracked.store.tasks.recent_trajectories(1, 10) == []
+    assert tracked.store.trajectories.recent_trajectories(1, 10) == []
     assert tracked.store.tasks.is_held_out(1, task.prompt)
 
 
@@ -198,6 +199,23 @@ def test_at_the_end_the_sub_agents_sessions_are_read_too(tracked: Workspace, pla
     assert counted(ended) == (1, 0, 0)
 
 
+def test_a_session_without_a_mark_of_a_skill_is_not_worth_recording(tracked: Workspace, place: Place) -> None:
+    assert tracked.store.skills.list_skills()
+    path = written(place, [claude_user("Delegate"), claude_said("done")])
+    stopped, ended = HookEvent(str(path), "", "Stop"), HookEvent(str(path), "", "SessionEnd")
+    written(place, used(place), f"{SESSION}/subagents/agent-1.jsonl")
+    assert [may_record(place.store_path, event) for event in (stopped, ended)] == [False, True]
+    written(place, used(place))
+    assert may_record(place.store_path, stopped)
+    assert not may_record(place.folder / "no-store.db", stopped)
+
+
+def test_a_store_that_is_no_database_is_told_of_whatever_the_session_holds(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(b"no database")
+    (tmp_path / "s.jsonl").write_bytes(claude_user("Hello"))
+    assert may_record(tmp_path / "s.db", HookEvent(str(tmp_path / "s.jsonl")))
+
+
 def test_without_a_store_a_hook_makes_none(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(claude_user("Hello"))
@@ -205,7 +223,7 @@ def test_without_a_store_a_hook_makes_none(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["s.jsonl"]
 
 
-@pytest.mark.parametrize("text", [b"", b"null", b"[]", b"\xff", b'{"transcript_path": 1}'])
+@pytest.mark.parametrize("text", [b"", b"null", b"[]", b"\xff", b'{"transcript_path": 1}', b'{"cwd": 0}'])
 def test_what_is_no_event_of_a_hook_is_refused(text: bytes) -> None:
     with pytest.raises(BadInput, match="no event of a hook"):
         parse_event(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadInput, Refused, Stale
+from skillopt_mcp.errors import BackendError, BadInput, Refused, Stale
 from skillopt_mcp.installing.hosts import HOSTS, Surroundings
 from skillopt_mcp.limits import MIB
 from skillopt_mcp.operations.installing import (
@@ -16,7 +16,9 @@ from skillopt_mcp.operations.installing import (
     SKILL,
     Request,
     apply_plan,
+    check_backends,
     check_server,
+    left_behind,
     plan_install,
     plan_uninstall,
 )
@@ -182,3 +184,58 @@ def test_a_server_that_does_not_work_is_refused_with_what_it_said(around: Surrou
         check_server(asked(arguments=("serve", "--nonsense")), around)
     with pytest.raises(Refused, match="cannot be started"):
         check_server(asked(command="/nowhere/skillopt-mcp"), around)
+
+
+@pytest.mark.parametrize("spec", ["NONSENSE", "simulated:nonsense", "openai:gpt-5,nonsense=1", "claude-code"])
+def test_a_backend_that_could_never_be_used_is_refused(spec: str) -> None:
+    with pytest.raises(BackendError, match=spec.partition(":")[0]):
+        check_backends({"--target": spec})
+
+
+def test_a_backend_that_lacks_its_key_here_is_noted_for_its_host_may_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert check_backends({"--target": "simulated:honest", "--judge": "openai:gpt-5"}) == [
+        "--judge: 'openai:gpt-5' needs a key: set OPENAI_API_KEY in the environment, where this host sets it for the "
+        "server."
+    ]
+
+
+def named(around: Surroundings) -> set[str]:
+    """Return all files and folders; of backups, only of what they are."""
+    return {str(path.relative_to(around.home)).split(".2")[0] for path in around.home.rglob("*")}
+
+
+def test_folders_that_install_made_go_when_nothing_else_is_in_them(around: Surroundings) -> None:
+    (around.home / ".claude.json").write_text("{}")
+    request = asked(skill=True)
+    install(around, request)
+    uninstall(around, request)
+    assert named(around) == {".claude.json"}
+
+
+def test_folders_in_which_something_lies_stay_and_so_do_links(around: Surroundings) -> None:
+    (around.home / ".claude/skills/mine").mkdir(parents=True)
+    (around.home / "dotfiles").mkdir()
+    (around.home / ".claude/agents").symlink_to(around.home / "dotfiles")
+    request = asked(skill=True)
+    install(around, request)
+    uninstall(around, request)
+    kept = {".claude", ".claude/skills", ".claude/skills/mine", ".claude/agents", "dotfiles"}
+    assert named(around) == {*kept, ".claude.json"}
+
+
+def test_the_backup_of_what_is_restored_goes_and_every_other_one_is_told(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text('{"numStartups": 7}')
+    before = config.with_name(".claude.json.20010101-000000-000000.skillopt-backup")
+    theirs = config.with_name(".claude.json.mine.skillopt-backup")
+    for path, content in ((before, "{}"), (theirs, '{"numStartups": 7}')):
+        path.write_text(content)
+    [installed] = apply_plan(plan_install(asked(), around))
+    [removed] = apply_plan(plan_uninstall(asked(), around))
+    assert installed.backup
+    assert removed.backup
+    assert not Path(installed.backup).exists()
+    assert left_behind(asked(), around) == [removed.backup, str(before)]
+    assert theirs.exists()

@@ -19,7 +19,9 @@ DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
 
 
 def n_stored(workspace: Workspace) -> int:
-    return sum(workspace.store.tasks.count_trajectories(skill.id)[0] for skill in workspace.store.skills.list_skills())
+    return sum(
+        workspace.store.trajectories.count_trajectories(skill.id)[0] for skill in workspace.store.skills.list_skills()
+    )
 
 
 def old(folder: Path) -> None:
@@ -48,7 +50,7 @@ def test_a_skill_is_named_by_its_name_its_folder_its_file_or_a_link_to_it(place:
             record_trajectory(workspace, name, DONE)
         (skill,) = workspace.store.skills.list_skills()
         assert (skill.name, skill.path) == ("ledger-clerk", str(place.skill))
-        assert workspace.store.tasks.count_trajectories(skill.id) == (6, 6)
+        assert workspace.store.trajectories.count_trajectories(skill.id) == (6, 6)
 
 
 def test_home_and_the_project_are_where_names_are_looked_for(place: Place, home: Path) -> None:
@@ -266,10 +268,10 @@ def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Works
     assert (scored.trajectory_id, scored.duplicate) == (captured.trajectory_id, False)
     again = record_trajectory(workspace, skill, Recording(task=captured.trajectory_id, hard=True))
     assert again.duplicate
-    found = workspace.store.tasks.get_trajectory(1)
+    found = workspace.store.trajectories.get_trajectory(1)
     assert found
     assert (found[1].hard, found[1].hint) == (False, "no, 4\nrounded early")
-    assert workspace.store.tasks.recent_trajectories(found[0], 5) == [1]
+    assert workspace.store.trajectories.recent_trajectories(found[0], 5) == [1]
     assert captured.trajectory_id not in inspect(workspace, "ledger-clerk").text
     with pytest.raises(NotFound, match="has no trajectory:99"):
         record_trajectory(workspace, skill, Recording(task="trajectory:99", hard=True))

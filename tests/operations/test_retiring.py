@@ -233,14 +233,14 @@ def test_an_unknown_id_retires_none_of_those_named_beside_it(workspace: Workspac
         retire_tasks(workspace, SKILL, [wrong.name, "nope"])
     with pytest.raises(BadInput, match="501 characters, 500 are allowed"):
         retire_tasks(workspace, SKILL, [wrong.name], "x" * (REASON_CHARACTERS + 1))
-    assert workspace.store.tasks.list_retired(1) == {}
+    assert workspace.store.retirements.list_retired(1) == {}
 
 
 def test_a_reason_holds_no_secret(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     retire_tasks(workspace, SKILL, [wrong.name], f"it held {secret}")
-    assert secret not in workspace.store.tasks.list_retired(1)[wrong.id].reason
+    assert secret not in workspace.store.retirements.list_retired(1)[wrong.id].reason
 
 
 def test_a_history_carries_retired_tasks_and_their_successors(place: Place, workspace: Workspace) -> None:
@@ -253,7 +253,7 @@ def test_a_history_carries_retired_tasks_and_their_successors(place: Place, work
     other.skill(str(place.skill))
     got = import_history(other, file)
     assert (got.status, got.tasks, got.conflicts) == ("imported", 91, [])
-    assert [each[:3] for each in other.store.tasks.list_retired(1).values()] == [
+    assert [each[:3] for each in other.store.retirements.list_retired(1).values()] == [
         (wrong.name, "val", "the key was wrong")
     ]
     assert {task.digest for task in other.store.tasks.list_in_use(1)} == {
@@ -276,7 +276,7 @@ def test_an_import_neither_retires_a_task_nor_brings_one_back(place: Place, work
     [conflict] = import_history(other, after).conflicts
     assert conflict == f"task '{wrong.name}': it is in use here, retired in the file"
     import_history(other, after, keep_mine=True)
-    assert other.store.tasks.list_retired(1) == {}
+    assert other.store.retirements.list_retired(1) == {}
     [conflict] = import_history(workspace, before).conflicts
     assert conflict == f"task '{wrong.name}': it is retired here, in use in the file"
 

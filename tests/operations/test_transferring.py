@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,49 @@ def test_a_history_arrives_whole_and_a_second_time_brings_nothing(place: Place, 
 
 def test_what_comes_back_to_where_it_came_from_is_known(place: Place, workspace: Workspace, sent: Path) -> None:
     assert import_history(workspace, sent).status == "nothing_new"
+
+
+def test_the_rule_of_a_promotion_test_goes_with_it(
+    place: Place, workspace: Workspace, other: Workspace, sent: Path
+) -> None:
+    import_history(other, sent)
+    skill = other.skill(str(place.skill))
+    [test] = [told for told in other.store.room(Histories).list_archived(skill.id) if told.what == "test"]
+    mine = workspace.store.decisions.find_confirmation(str(test.content["id"]))
+    assert mine is not None
+    assert test.content["rule"] == mine.rule is not None
+    [told] = [line for line in history(other, str(place.skill)).imported if " decision confirm accept " in line]
+    assert re.search(r" \(better: [0-9]+ pairs, at an error rate of 0\.0[0-9]+\)$", told)
+
+
+def without_rules(row: dict[str, object]) -> dict[str, object]:
+    content = row.get("content")
+    if row.get("what") == "test" and isinstance(content, dict):
+        return {**row, "content": {name: value for name, value in content.items() if name != "rule"}}
+    return row
+
+
+def test_a_history_of_a_release_that_told_no_rule_is_read_and_known_where_it_came_from(
+    place: Place, workspace: Workspace, other: Workspace, sent: Path, tmp_path: Path
+) -> None:
+    earlier = write(tmp_path / "earlier", [without_rules(row) for row in rows_of(sent)])
+    assert earlier.read_bytes() != sent.read_bytes()
+    assert import_history(workspace, earlier).status == "nothing_new"
+    assert import_history(other, earlier).status == "imported"
+    assert verify_store(other.store.path).problems == []
+
+
+def test_a_told_verdict_whose_rule_is_not_known_here_is_shown_without_it(
+    place: Place, other: Workspace, sent: Path, tmp_path: Path
+) -> None:
+    rows = rows_of(sent)
+    for row in rows:
+        content = row.get("content")
+        if row.get("what") == "decision" and isinstance(content, dict):
+            content["inputs"] = '{"rule": "of a later release"}'
+    import_history(other, write(tmp_path / "later", rows))
+    [told] = [line for line in history(other, str(place.skill)).imported if " decision confirm " in line]
+    assert re.search(r" accept [0-9a-f]{12} -> [0-9a-f]{12}$", told)
 
 
 def test_an_imported_verdict_promotes_nothing(place: Place, other: Workspace, sent: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterator
 
@@ -52,6 +53,18 @@ def test_a_turn_of_claude_code_in_which_a_skill_was_opened_is_an_attempt() -> No
         reaction="Thanks",
         uses=(CLERK_USE,),
     )
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (" ,", " :"), ("\t,\t", "\t:\t")])
+def test_a_session_is_the_same_however_its_json_is_spaced(separators: tuple[str, str]) -> None:
+    told = joined(
+        claude_user("Close March"), claude_call("Skill", {"skill": "clerk"}, "Launching"), claude_said("42."),
+        claude_user([{"type": "tool_result", "tool_use_id": "t", "content": "x"}, {"type": "text", "text": "aside"}]),
+        claude_user("Thanks"), codex_meta(),
+    )  # fmt: skip
+    spaced = [json.dumps(json.loads(each), separators=separators).encode() + b"\n" for each in told]
+    assert read(spaced) == read(told)
+    assert [found.reaction for found in read(told)] == ["Thanks"]
 
 
 def test_a_turn_of_codex_in_which_a_skill_was_read_is_an_attempt() -> None:

@@ -6,9 +6,10 @@ import sys
 from dataclasses import dataclass
 
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.streams import results
 from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.limits import MIB
-from skillopt_mcp.operations.capturing import capture, parse_event
+from skillopt_mcp.operations.hooking import may_record, parse_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +19,23 @@ class Options(Invocation):
 
 def run(options: Options) -> int:
     """Return 0, whatever happened: a host takes other codes for a wish to stop it."""
+    problems, shown = [], "{}"
+    # A host reads what a hook prints as instructions to itself, so all that is said goes to stderr.
     try:
-        # A host reads what a hook prints as instructions to itself, so all that is said goes to stderr.
-        found = capture(options.store_path, parse_event(sys.stdin.buffer.read(MIB)))
+        event = parse_event(sys.stdin.buffer.read(MIB))
+        if may_record(options.store_path, event):
+            # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
+            from skillopt_mcp.operations.capturing import capture  # noqa: PLC0415
+
+            if found := capture(options.store_path, event):
+                problems, shown = found.problems, found.model_dump_json()
     except (SkillOptError, OSError) as error:
         _note(str(error))
         return 0
-    for problem in found.problems if found else ():
+    for problem in problems:
         _note(f"{problem.path}: {problem.reason}")
     if options.json:
-        sys.stdout.write((found.model_dump_json() if found else "{}") + "\n")
+        results().write(f"{shown}\n")
     return 0
 
 

@@ -82,6 +82,12 @@ def _say_verdict(outcome: Demonstrated) -> None:
         changed = "What the training changed" if outcome.promoted else "What the training would have changed"
         terminal.say(f"\n{changed} (simulated)", style="bold")
         terminal.say_diff(outcome.diff)
+        if outcome.fillers:
+            terminal.say(
+                f"\n{len(outcome.fillers)} of these lines are filler, such as '{outcome.fillers[0]}': like a real "
+                "optimizer the simulated one also writes what neither helps nor harms, and the edits of a step stay or "
+                "go together."
+            )
     terminal.say("\nVerdict on held-out test tasks (simulated)", style="bold")
     if outcome.verdict is None:
         terminal.say(f"none: {outcome.reason}.")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.installation import Installation, surroundings, would_be
-from skillopt_mcp.operations.installing import Installed, Status, advice, check_server, plan_install
+from skillopt_mcp.operations.installing import Installed, Status, advice, check_backends, check_server, plan_install
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +19,18 @@ class Options(Installation):
     judge: str | None = None
 
     @property
-    def backends(self) -> tuple[str, ...]:
-        """Return the options of the server that name its backends."""
+    def backends(self) -> dict[str, str]:
+        """Return the backends that were named, by the option of the server that names them."""
         given = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
-        return tuple(word for flag, value in given.items() if value for word in (flag, value))
+        return {option: spec for option, spec in given.items() if spec}
 
 
 def run(options: Options) -> int:
     """Return 0 when the host has what was asked for (or would have, with --dry-run), 1 when the person said no."""
-    request, around = options.request(options.backends), surroundings()
+    request, around = options.request(tuple(chain(*options.backends.items()))), surroundings()
+    lacking = check_backends(options.backends)
     plan = plan_install(request, around)
+    plan.notes += lacking
     tools = check_server(request, around)
     if not options.json:
         terminal.note(f"Started as {request.host} will start it, the server told {len(tools)} tools.")

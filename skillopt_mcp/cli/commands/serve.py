@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from skillopt_mcp.backends.names import backend_name
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.server.lifecycle import serve
@@ -36,6 +37,9 @@ def run(options: Options) -> int:
         raise BadInput("serve speaks JSON-RPC on stdout: leave out '--json'")
     if not 0 < options.lease_minutes <= MOST_MINUTES:
         raise BadInput(f"--lease-minutes {options.lease_minutes:g} is not possible: use up to {MOST_MINUTES}, above 0")
+    for spec in (options.target, options.optimizer, options.judge):
+        if spec:
+            backend_name(spec)
     setup = Setup(
         options.store_path, options.target, options.optimizer, options.judge, options.require_approval,
         options.lease_minutes, options.max_calls, options.max_tokens, options.max_usd, options.max_minutes,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.listing import list_skills
 from skillopt_mcp.operations.moving import forget_skill, move_skill
 from skillopt_mcp.operations.permitting import add_root, permit, revoke
@@ -22,27 +23,20 @@ class Options(Invocation):
     name: str = ""
     to: str = ""
     simulated: bool = False
+    yes: bool = False
 
 
 def run(options: Options) -> int:
-    """Return 0 when it was done."""
+    """Return 0 when it was done, 1 when the person did not permit it."""
     with Workspace(options.store_path) as workspace:
         if options.action is None:
-            _list(workspace, as_json=options.json)
+            _list(workspace, options)
         elif options.action == "add-root":
             terminal.require_person("skills add-root")
             root = add_root(workspace, options.name)
             _done({"root": str(root)}, f"Skills inside {root} may be promoted now.", options)
         elif options.action == "permit":
-            terminal.require_person("skills permit")
-            skill = permit(workspace, options.name, simulated=options.simulated)
-            what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
-            text = (
-                f"An agent may promote {what} of {skill.name} without asking from now on, where they are "
-                "small edits of the text and the guard found nothing.\n"
-                f"Take it back with: skillopt-mcp skills revoke {skill.name}"
-            )
-            _done({"skill": skill.name, "permitted": True, "simulated": options.simulated}, text, options)
+            return _permit(workspace, options)
         elif options.action == "move":
             terminal.require_person("skills move")
             moved = move_skill(workspace, options.name, options.to)
@@ -59,30 +53,45 @@ def run(options: Options) -> int:
     return 0
 
 
+def _permit(workspace: Workspace, options: Options) -> int:
+    terminal.require_person("skills permit")
+    name = workspace.skill(options.name).name
+    what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
+    covered = f"promote {what} of {name} without asking from now on, where they are small edits of the text"
+    if not terminal.agreed(f"May an agent {covered}?", yes=options.yes, ask=not options.json):
+        terminal.note("Nothing was permitted.")
+        return 1
+    agreed = Consent.COMMAND if options.yes and not terminal.is_interactive() else Consent.PERSON
+    permit(workspace, options.name, simulated=options.simulated, given_by=agreed.value)
+    text = f"An agent may {covered} and the guard found nothing.\nTake it back with: skillopt-mcp skills revoke {name}"
+    _done({"skill": name, "permitted": True, "simulated": options.simulated}, text, options)
+    return 0
+
+
 def _done(value: dict[str, object], text: str, options: Options) -> None:
     if options.json:
         terminal.emit(value)
     else:
-        terminal.say(text)
+        terminal.say(options.on_store(text))
 
 
-def _list(workspace: Workspace, *, as_json: bool) -> None:
+def _list(workspace: Workspace, options: Options) -> None:
     page = list_skills(workspace)
     rows = list(page.skills)
     while page.cursor:
         page = list_skills(workspace, page.cursor)
         rows += page.skills
-    if as_json:
+    if options.json:
         terminal.emit({"skills": [row.model_dump(mode="json") for row in rows]})
         return
     for row in rows:
-        _say(row)
+        _say(row, options)
     if not rows:
         terminal.say("No skill was found. Give the path of a skill folder once, and it is known from then on:")
         terminal.say("  skillopt-mcp show PATH/TO/SKILL")
 
 
-def _say(row: SkillRow) -> None:
+def _say(row: SkillRow, options: Options) -> None:
     if not row.tracked:
         terminal.say(f"{row.name}  (not tracked yet)")
         terminal.say(f"    {row.path}", style="dim")
@@ -95,5 +104,5 @@ def _say(row: SkillRow) -> None:
     )
     terminal.say(f"    {row.path}", style="dim")
     tasks_of = f"skillopt-mcp tasks add {shlex.quote(row.name)} FILE"
-    step = terminal.spoken(row.next_step).replace("skillopt-mcp tasks add", tasks_of)
+    step = terminal.advice(row.next_step.replace("add_tasks", tasks_of), options)
     terminal.say(f"    next: {step}", style="dim")

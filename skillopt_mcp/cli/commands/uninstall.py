@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli.installation import Installation, surroundings, would_be
-from skillopt_mcp.operations.installing import Installed, plan_uninstall
+from skillopt_mcp.operations.installing import Installed, left_behind, plan_uninstall
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ def run(options: Options) -> int:
     around = surroundings()
     plan = plan_uninstall(request, around)
     written = options.carry_out(plan, lambda: plan_uninstall(request, around))
+    backups = [] if written is None else left_behind(request, around)
     return options.report(
         Installed(
             status="unchanged" if not plan.changes else "shown" if written is None else "uninstalled",
@@ -27,5 +28,6 @@ def run(options: Options) -> int:
             files=would_be(plan) if written is None else written,
             tools=[],
             notes=plan.notes,
+            next_step=f"Backups stay; remove them once all is well: {', '.join(backups)}" if backups else "",
         )
     )

@@ -1,0 +1,68 @@
+"""Hooking: what a host's hook tells of a session, and whether that may be worth recording; light, for hosts wait."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.sessions import companions, lines_of
+from skillopt_mcp.transcripts.marks import marks
+
+END = "SessionEnd"
+EVENTS = ("Stop", END)
+"""The events of Claude Code and Codex on which a session is read."""
+_STORE = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """What a hook is told on its standard input; what it is not told is empty."""
+
+    transcript_path: str = ""
+    cwd: str = ""
+    hook_event_name: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the session is over."""
+        return self.hook_event_name == END
+
+
+def parse_event(text: bytes) -> HookEvent:
+    """Return what the hook was told. Raises BadInput when it is not an event of a hook."""
+    try:
+        # Not by pydantic, which takes longer to import than all that a hook mostly does.
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        told = None
+    values = [told.get(name) for name in HookEvent.__slots__] if isinstance(told, dict) else []
+    if not values or not all(value is None or isinstance(value, str) for value in values):
+        raise BadInput("standard input holds no event of a hook: a host runs this command, see --help")
+    return HookEvent(*(value or "" for value in values))
+
+
+def transcripts_of(event: HookEvent) -> list[Path]:
+    """Return the transcripts that an event is about: that of the session, at its end those of its sub-agents, too."""
+    path = Path(os.path.expanduser(event.transcript_path))
+    if not event.transcript_path or not path.is_file():
+        return []
+    return [path, *(companions(path) if event.has_ended else ())]
+
+
+def may_record(store_path: Path, event: HookEvent) -> bool:
+    """Return whether a skill may have been opened in what an event is about, or the store is none and has to say so.
+
+    Raises BadInput or OSError when a transcript cannot be read.
+    """
+    transcripts = transcripts_of(event) if store_path.exists() else []
+    if transcripts and not _is_database(store_path):
+        return True
+    return any(any(map(marks, lines_of(path, lambda _: None))) for path in transcripts)
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_STORE)) in (_STORE, b"")
