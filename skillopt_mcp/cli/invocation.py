@@ -11,7 +11,8 @@ from pathlib import Path
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.store.locations import ENVIRONMENT, store_path
 
-_ROLLBACK = re.compile(r"skillopt-mcp rollback [^\s;]+(?: [0-9a-f]{12}\b)?(?: --over-edit)?")
+# The demo has a store of its own.
+_COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])(?!demo\b)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,11 @@ class Invocation:
         return store_path(self.store, os.environ)
 
     def on_store(self, text: str) -> str:
-        """Return a text with the store, where it was named, behind each command that rolls back."""
+        """Return a text whose commands name the store, where it was named: they are copied."""
         if not self.store:
             return text
-        named = f" --store {shlex.quote(self.store)}"
-        return _ROLLBACK.sub(lambda command: command[0] + named, text)
+        named = f"skillopt-mcp --store {shlex.quote(self.store)} "
+        return _COMMAND.sub(lambda _: named, text)
 
     def require_store(self) -> None:
         """Raise NotFound when somebody named the store and no file is there; the user's own may come into being yet."""

@@ -12,8 +12,9 @@ from contextlib import suppress
 from importlib import import_module
 from keyword import iskeyword
 
+from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.cli.parsing import COMMANDS, WrongUsage, needs_store, parse
-from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output
+from skillopt_mcp.cli.streams import Unwritable, drop_output, open_streams, output, results_apart
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import SkillOptError
 
@@ -39,19 +40,22 @@ def _run(arguments: Sequence[str]) -> int:
     """Return the exit code of one command, whose errors are told here."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in own
+    options: Invocation | None = None
     try:
         command, values = parse(arguments)
         # Only the command that was asked for is imported: `serve` must start in a moment.
         module = import_module(module_name(command))
         options = module.Options(**values)
+        assert isinstance(options, Invocation)
         if needs_store(command, values):
             options.require_store()
-        return int(module.run(options))
+        with results_apart():
+            return int(module.run(options))
     except WrongUsage as wrong:
         _tell_json(str(wrong), as_json=as_json)
         raise SystemExit(USAGE) from None
     except SkillOptError as error:
-        return _failed(str(error), as_json=as_json)
+        return _failed(options.on_store(str(error)) if options else str(error), as_json=as_json)
     except UnicodeEncodeError as error:
         if error.encoding.startswith("utf"):
             raise

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.retiring import Retired, Retiring, retire_tasks, review_retirement
 from skillopt_mcp.operations.workspace import Workspace
 
 
-def retire(workspace: Workspace, skill: str, ids: Sequence[str], reason: str, *, yes: bool, as_json: bool) -> int:
+def retire(workspace: Workspace, skill: str, ids: Sequence[str], reason: str, options: Invocation, *, yes: bool) -> int:
     """Return 0 when these tasks are retired, 1 when the person did not agree. Raises Refused in an agent's shell."""
     terminal.require_person("tasks retire")
     review = review_retirement(workspace, skill, ids)
-    if review.rows and not as_json:
+    if review.rows and not options.json:
         _show(review)
     if review.rows and not terminal.agreed(
-        f"Retire {len(review.rows)} tasks of {review.skill} for good?", yes=yes, ask=not as_json
+        f"Retire {len(review.rows)} tasks of {review.skill} for good?", yes=yes, ask=not options.json
     ):
         terminal.note("Nothing was changed.")
         return 1
-    _told(retire_tasks(workspace, skill, ids, reason), as_json=as_json)
+    _told(retire_tasks(workspace, skill, ids, reason), options)
     return 0
 
 
@@ -37,8 +38,8 @@ def _show(review: Retiring) -> None:
         terminal.note(f"note: {each} is under way and keeps these tasks.")
 
 
-def _told(result: Retired, *, as_json: bool) -> None:
-    if as_json:
+def _told(result: Retired, options: Invocation) -> None:
+    if options.json:
         terminal.emit(result)
         return
     splits = result.splits
@@ -46,4 +47,4 @@ def _told(result: Retired, *, as_json: bool) -> None:
         f"{len(result.retired)} tasks retired, {len(result.already)} were before; {result.skill} has {splits.train} "
         f"train, {splits.val} val and {splits.test} test tasks."
     )
-    terminal.note(terminal.spoken(result.next_step))
+    terminal.note(terminal.advice(result.next_step, options))

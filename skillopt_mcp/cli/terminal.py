@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
-from skillopt_mcp.cli.streams import output
+from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.characters import escaped
 from skillopt_mcp.errors import Refused
@@ -52,14 +53,14 @@ def stderr() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
+    stream = sys.stderr if stderr else results()
     width = None if stream.isatty() else _WIDE
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
 def is_interactive() -> bool:
     """Return whether a person sits at both ends: what they are shown and what they answer."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return sys.stdin.isatty() and results().isatty()
 
 
 def require_person(command: str) -> None:
@@ -76,7 +77,7 @@ def emit(value: BaseModel | Mapping[str, object]) -> None:
     """Print one JSON object."""
     shown = value.model_dump(mode="json") if isinstance(value, BaseModel) else dict(value)
     with output():
-        sys.stdout.write(json.dumps(shown, ensure_ascii=True) + "\n")
+        results().write(json.dumps(shown, ensure_ascii=True) + "\n")
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -93,8 +94,8 @@ def say_command(command: str) -> None:
 def say_raw(text: str) -> None:
     """Print text as it is and in UTF-8, for a file or another program, whatever the terminal can spell."""
     with output():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())
+        results().flush()
+        results().buffer.write(text.encode())
 
 
 def note(text: str) -> None:
@@ -103,9 +104,11 @@ def note(text: str) -> None:
 
 
 def _print(console: Console, text: str, style: str = "") -> None:
-    # On a terminal lines break between words; what is piped keeps its lines.
+    # On a terminal lines break between words; what is piped keeps its lines, and so does a command, which is copied.
     with output():
-        console.print(Text(escaped(text), style=style), soft_wrap=not console.is_terminal)
+        for line in escaped(text).split("\n"):
+            is_kept = not console.is_terminal or "skillopt-mcp " in line
+            console.print(Text(line, style=style), soft_wrap=is_kept)
 
 
 def say_diff(diff: str) -> None:
@@ -131,11 +134,11 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], n_long: int
             console.print(Text(line), soft_wrap=True)
 
 
-def spoken(text: str) -> str:
-    """Return an operation's advice in the words of this command line."""
+def advice(text: str, options: Invocation) -> str:
+    """Return an operation's advice in the words of this command line, on the store that was named."""
     for pattern, words in _SPOKEN:
         text = re.sub(pattern, words, text)
-    return text
+    return options.on_store(text)
 
 
 def agreed(question: str, *, yes: bool, ask: bool = True) -> bool:

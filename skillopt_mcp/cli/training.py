@@ -157,6 +157,7 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     permit = actions.add_parser("permit", help="let an agent promote small, clean, accepted edits without asking")
     permit.add_argument("name", metavar="SKILL")
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
+    yes(permit)
     revoke = actions.add_parser("revoke", help="take that permission back")
     revoke.add_argument("name", metavar="SKILL")
     move = actions.add_parser("move", help="say that a skill's folder was renamed or moved: its history goes with it")

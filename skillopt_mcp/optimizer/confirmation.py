@@ -59,7 +59,7 @@ def open_test(
     base, candidate = arms
     held = held_out(tasks)
     if not held:
-        raise BadInput("the skill has no held-out task (val or test): add tasks with add_tasks or 'tasks import'")
+        raise BadInput("the skill has no held-out task (val or test): add tasks with add_tasks or 'tasks add'")
     skill_id = held[0].skill_id
     name = hashlib.sha256(f"{skill_id}:{base.digest}:{candidate.digest}:{backend}".encode()).hexdigest()
     new = ConfirmationRow(f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, (), rule.claim)

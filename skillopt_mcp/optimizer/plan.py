@@ -48,7 +48,7 @@ def check_splits(plan: Plan) -> None:
     """Raise BadInput when a plan has nothing to train on, or nothing to choose by."""
     for split, tasks in (("train", plan.train), ("val", plan.val)):
         if not tasks:
-            raise BadInput(f"the skill has no {split} task: add tasks with add_tasks or 'skillopt-mcp tasks import'")
+            raise BadInput(f"the skill has no {split} task: add tasks with add_tasks or 'skillopt-mcp tasks add'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ def test_a_run_stops_at_its_cap_and_is_resumed_under_a_higher_one(cli, make_plac
     assert again.returncode == 1
     told = json.loads(again.stdout)
     assert told["status"] == "stopped"
+    assert told["verdict"] is None
     assert "the cap of 31 calls" in told["reason"]
     assert "--resume --max-calls 62 --store" in told["next_step"]
     kept = cli("replay", "ledger-clerk", "--resume", "--max-usd", "1", store=place.store_path)
@@ -158,6 +159,10 @@ def test_a_promotion_test_stops_at_its_cap(cli, make_place) -> None:
     done = cli("evaluate", candidate, *flags, "--json", store=place.store_path)
     assert done.returncode == 1
     assert json.loads(done.stdout)["status"] == "stopped"
+    told = json.loads(done.stdout)
+    assert (told["candidate_id"], told["verdict"]) == (candidate, None)
+    assert "the cap of 1 calls (--max-calls) is reached" in told["reason"]
+    assert told["next_step"] == "the same command goes on with the pairs so far, under a higher cap: --max-calls 2"
 
 
 def test_a_cap_without_a_known_price_is_refused_before_anything_is_sent(cli, make_place) -> None:

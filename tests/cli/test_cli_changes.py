@@ -41,7 +41,7 @@ def test_a_promotion_needs_a_yes_and_rollback_restores_the_bytes(cli, make_place
     assert undone["next_step"].endswith(f"rollback_skill with skill ledger-clerk and version {again[-1]}.")
     redone = cli(*again, "--yes", store=place.store_path)
     assert (redone.returncode, place.main.read_bytes()) == (0, after)
-    assert f"Undo: skillopt-mcp rollback ledger-clerk {rows[0]['version']}" in redone.stdout
+    assert f"Undo: {place.program} rollback ledger-clerk {rows[0]['version']}" in redone.stdout
 
 
 def test_an_evaluation_says_what_it_stands_on_and_what_comes_next(cli, make_place) -> None:
@@ -54,7 +54,7 @@ def test_an_evaluation_says_what_it_stands_on_and_what_comes_next(cli, make_plac
     again = parsed(cli("evaluate", candidate, "--target", TARGET, "--json", store=place.store_path))
     assert again["verdict"] == "accept"
     assert f"after {again['pairs_done']} pairs" in done.stdout
-    assert f"skillopt-mcp promote {candidate}" in done.stdout
+    assert f"{place.program} promote {candidate}" in done.stdout
 
 
 def test_evidence_of_a_simulation_promotes_only_where_the_person_says_so(cli, make_place) -> None:
@@ -72,7 +72,7 @@ def test_a_candidate_without_a_verdict_is_refused_without_a_question(cli, make_p
     code, screen = at_a_terminal(place, "promote", candidate, answer="y")
     assert code == 1
     assert "[y/N]" not in screen
-    assert f"skillopt-mcp evaluate {candidate}" in " ".join(screen.split())
+    assert f"{place.program} evaluate {candidate}" in " ".join(screen.split())
 
 
 @pytest.mark.parametrize(("answer", "changes"), [("n", False), ("", False), ("y", True)])
@@ -125,7 +125,7 @@ def test_a_rollback_that_would_undo_an_edit_is_stale_before_anything_is_asked(ma
     assert (code, "[y/N]" in screen, place.main.read_bytes()) == (1, False, mine)
     screen = " ".join(screen.split())
     assert screen.startswith("error: stale: the live file is version ")
-    assert f"a person types at a terminal: skillopt-mcp rollback ledger-clerk {first[:12]} --over-edit" in screen
+    assert f"a person types at a terminal: {place.program} rollback ledger-clerk {first[:12]} --over-edit" in screen
     command = ["--store", str(place.store_path), "rollback", "ledger-clerk", first, "--over-edit"]
     for blind in (["--yes"], ["--json"], []):
         assert (main([*command, *blind]), place.main.read_bytes()) == (1, mine)
@@ -154,7 +154,7 @@ def test_a_replay_ends_with_a_command_that_promotes(cli, make_place) -> None:
     place = make_place()
     done = cli("replay", "ledger-clerk", *BACKENDS, "--epochs", 4, "--batch", 5, store=place.store_path)
     advice = done.stdout.splitlines()[-1].split()
-    assert advice[:3] == ["Next:", "skillopt-mcp", "promote"], done.stdout
-    assert cli(*advice[2:], "--yes", store=place.store_path).returncode == 0
+    assert advice[:5] == ["Next:", *place.program.split(), "promote"], done.stdout
+    assert cli(*advice[2:], "--yes").returncode == 0, "it says all that it takes"
     diff = parsed(cli("diff", "ledger-clerk", "--json", store=place.store_path))["diff"]
     assert diff.startswith("--- a/ledger-clerk/SKILL.md\n+++ b/ledger-clerk/SKILL.md\n@@")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from console import parsed
 
+from skillopt_mcp.backends.catalogue import PLACEBOS
 from skillopt_mcp.backends.world import make_skill
 
 
@@ -31,6 +32,9 @@ def test_every_part_of_the_demo_says_that_it_is_a_simulation(cli, tmp_path: Path
     commands = [line.split()[:2] for line in parts[-1].splitlines()[1:]]
     assert commands == [["skillopt-mcp", "skills"], ["skillopt-mcp", "tasks"], ["skillopt-mcp", "install"]]
     assert "\x1b" not in done.stdout + done.stderr
+    added = [line[1:].removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("+")]
+    fillers = [line for line in added if line in PLACEBOS]
+    assert f"\n\n{len(fillers)} of these lines are filler, such as '{fillers[0]}': " in done.stdout
 
 
 def test_where_no_edit_helps_the_file_stays(cli, tmp_path: Path) -> None:

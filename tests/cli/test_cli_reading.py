@@ -32,7 +32,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
     store, candidate, run = demo["store_path"], demo["candidate_id"], demo["run_id"]
     keys = {
         ("skills",): {"skills"},
-        ("skills", "permit", "ledger-clerk", "--simulated"): {"skill", "permitted", "simulated"},
+        ("skills", "permit", "ledger-clerk", "--simulated", "--yes"): {"skill", "permitted", "simulated"},
         ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
         ("show", candidate): {"id", "kind", "text", "next_step"},
         ("show", run): {"id", "kind", "text", "next_step"},
@@ -67,7 +67,8 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_tells(cli, demo,
     shown = cli("show", id, store=store)
     assert (shown.returncode, shown.stderr) == (0, told.stderr)
     assert shown.stdout.startswith(f"promotion test {id} of skill 'ledger-clerk', candidate {candidate}\nbase ")
-    assert shown.stderr == "Next: Nothing: it is what is live. To undo it: skillopt-mcp rollback ledger-clerk\n"
+    again = f"skillopt-mcp --store {store} rollback ledger-clerk"
+    assert shown.stderr == f"Next: Nothing: it is what is live. To undo it: {again}\n"
     assert main(["--store", store, "show", id, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert (found["kind"], found["text"]) == ("test", shown.stdout.removesuffix("\n"))
@@ -157,6 +158,21 @@ def test_the_doctor_makes_no_store_and_finds_what_is_there(cli, home) -> None:
     assert "not made yet" in cli("doctor").stdout
 
 
+def test_the_doctor_does_not_say_that_all_is_well_where_nothing_can_be_used(cli, home, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    done = cli("doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "All is well" not in done.stdout
+    [skill, nobody] = done.stdout.partition("What may be needed before a skill can be trained:\n")[2].splitlines()
+    assert skill.startswith("  - no skill lies in any skill root: ")
+    assert nobody.startswith("  - nobody was found who could do the work: ")
+    (home / ".claude" / "skills" / "one").mkdir(parents=True)
+    (home / ".claude" / "skills" / "one" / "SKILL.md").write_text("# One\n")
+    found = parsed(cli("doctor", "--backend", "simulated:honest", "--json"))
+    assert (found["lacking"], found["problems"]) == ([], [])
+    assert cli("doctor", "--backend", "simulated:honest").stdout.endswith("All is well.\n")
+
+
 def test_the_doctor_says_what_is_wrong_with_a_store(cli, demo) -> None:
     connection = driver.connect(demo["store_path"])
     connection.execute("pragma user_version = 999")
@@ -208,8 +224,9 @@ def test_where_skills_are_is_for_a_person_to_say(make_place, monkeypatch, capsys
 
 
 def test_a_skill_without_tasks_names_the_whole_command_that_adds_some(cli, make_place) -> None:
-    listed = cli("skills", store=make_place(n_tasks=0).store_path)
-    assert "next: skillopt-mcp tasks add ledger-clerk FILE\n" in listed.stdout
+    place = make_place(n_tasks=0)
+    listed = cli("skills", store=place.store_path)
+    assert f"next: {place.program} tasks add ledger-clerk FILE\n" in listed.stdout
 
 
 def test_a_version_is_written_as_files(cli, make_place, tmp_path) -> None:
@@ -356,5 +373,6 @@ def test_a_store_that_is_read_only_is_told_so(cli, tmp_path) -> None:
 
 
 def test_the_next_step_of_a_skill_with_tasks_is_a_command_of_a_terminal(cli, make_place) -> None:
-    listed = cli("skills", store=make_place().store_path)
-    assert "next: skillopt-mcp replay, or record_trajectory by your agent\n" in listed.stdout
+    place = make_place()
+    listed = cli("skills", store=place.store_path)
+    assert f"next: {place.program} replay, or record_trajectory by your agent\n" in listed.stdout

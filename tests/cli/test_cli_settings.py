@@ -42,7 +42,7 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
 
 def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:
     place = make_place()
-    assert cli("runs", store=place.store_path).stderr == "No run yet: skillopt-mcp replay SKILL\n"
+    assert cli("runs", store=place.store_path).stderr == f"No run yet: {place.program} replay SKILL\n"
     run_id = parsed(
         cli("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", *QUIET, "--json", store=place.store_path)
     )["run_id"]
@@ -63,7 +63,8 @@ def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:
         "target",
     ]
     assert row.split()[:2] == [str(run_id), "ledger-clerk"]
-    assert done.stderr == f"Next: skillopt-mcp show {run_id}\n"
+    both = "calls, failed, tokens and usd: of a run and its promotion test together; 'show RUN' tells them apart"
+    assert done.stderr == f"{both}\nNext: {place.program} show {run_id}\n"
     table = cli("show", run_id, store=place.store_path).stdout
     assert "step epoch budget edits train" in table
     assert "calls missing failed repeated" in table
@@ -130,6 +131,11 @@ def test_the_tasks_of_an_environment_are_added_once(cli, make_place, tmp_path: P
     done = cli(*arguments, store=place.store_path)
     assert done.returncode == 0, done.stderr
     assert f"3 tasks of 'qa:{data}' added, 0 there already." in done.stderr
+    alone = (
+        f"note: the run takes the tasks of 'qa:{data}' alone, not 30 others of the skill; without --env it takes all"
+    )
+    assert alone in done.stderr
+    assert "Steps: 1 (epochs 1, train tasks 1," in done.stderr
     assert "0 tasks of" in cli(*arguments, store=place.store_path).stderr
     assert parsed(cli("tasks", "list", "ledger-clerk", "--json", store=place.store_path))["splits"]["test"] == 11
 

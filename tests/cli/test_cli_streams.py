@@ -10,6 +10,7 @@ import sys
 from errno import ENOSPC
 from io import BufferedWriter, BytesIO, RawIOBase, TextIOWrapper
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from console import SCRIPT, Place
@@ -64,6 +65,63 @@ def shell(place: Place, line: str, **environ: str) -> subprocess.CompletedProces
         env={**_ENVIRON, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         encoding="utf-8", check=False,
     )  # fmt: skip
+
+
+class Talkative:
+    """An adapter that prints whatever it does."""
+
+    def __init__(self) -> None:
+        print("made")
+
+    def setup(self, cfg: dict[str, object]) -> None:
+        print("set up")
+
+    def get_dataloader(self) -> object:
+        print("looked up")
+        return None
+
+    def get_task_types(self) -> list[str]:
+        print("typed")
+        return ["talk"]
+
+    def build_train_env(self, batch_size: int, seed: int) -> object:
+        return [{"id": f"train-{n}", "question": f"{n}?"} for n in range(batch_size)]
+
+    def build_eval_env(self, env_num: int, split: str, seed: int) -> object:
+        return [{"id": f"{split}-{n}", "question": f"{split} {n}?"} for n in range(env_num)]
+
+    def rollout(self, env: list[dict[str, object]], skill_content: str, out_dir: str) -> object:
+        print("rolled out", flush=True)
+        taught = "Latin" in skill_content
+        return [{"id": env[0]["id"], "hard": int(taught), "soft": float(taught), "response": "x"}]
+
+
+def test_what_an_environment_prints_never_comes_between_the_results(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = ModuleType("talking")
+    module.Talkative = Talkative  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "talking", module)
+    patch = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "Greet in Latin."}]})
+    (tmp_path / "replies.json").write_text(json.dumps({"reflect": [patch]}))
+    spec = "skillopt:talking:Talkative,n_train=4,n_val=4,n_test=4"
+    store = ["--store", str(place.store_path), "--json"]
+
+    def told(code: int, *arguments: str) -> dict[str, object]:
+        assert main([*arguments, *store]) == code
+        said = capsys.readouterr()
+        assert any(word in said.err for word in ("set up", "rolled out"))
+        found = json.loads(said.out)
+        assert isinstance(found, dict)
+        return found
+
+    skill, optimizer = str(place.skill_path), f"scripted:{tmp_path / 'replies.json'}"
+    quick = ["--set", "epochs=1", "--set", "max_pairs=20", "--yes"]
+    begun = ["replay", skill, "--env", spec, "--optimizer", optimizer, *quick, "--max-calls", "8"]
+    assert told(1, *begun)["status"] == "stopped"
+    done = told(0, "replay", skill, "--resume", "--max-calls", "500", "--yes")
+    assert done["verdict"] == "accept"
+    told(0, "evaluate", str(done["candidate_id"]), "--target", f"env:{spec}", "--yes")
 
 
 @pytest.mark.parametrize(

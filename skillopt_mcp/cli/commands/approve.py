@@ -41,7 +41,7 @@ def _approve(workspace: Workspace, options: Options) -> int:
         terminal.say("It is approved already: the agent may promote it.")
         return 0
     if not isinstance(standing, Lacking):
-        terminal.note(f"error: {standing.status}: {standing.reason}. {terminal.spoken(standing.next_step)}")
+        terminal.note(f"error: {standing.status}: {standing.reason}. {terminal.advice(standing.next_step, options)}")
         return 1
     if review.simulated and not options.simulated:
         raise Refused(

@@ -44,11 +44,11 @@ def run(options: Options) -> int:
     if options.json:
         terminal.emit(result)
     else:
-        _say(result, label)
+        _say(result, label, options)
     return 0
 
 
-def _say(result: Calibrated, label: str) -> None:
+def _say(result: Calibrated, label: str, options: Options) -> None:
     usd = "" if result.usd_per_rollout is None else f", ${result.usd_per_rollout:.4f}"
     terminal.say(
         f"{result.skill}@{result.version} against itself, {result.n_pairs} pairs on {result.n_tasks} held-out tasks: "
@@ -68,4 +68,4 @@ def _say(result: Calibrated, label: str) -> None:
     terminal.say(f"{result.reason[0].upper()}{result.reason[1:]}.")
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
-    terminal.say(f"Next: {terminal.spoken(result.next_step)}")
+    terminal.say(f"Next: {terminal.advice(result.next_step, options)}")

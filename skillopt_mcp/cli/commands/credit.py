@@ -52,5 +52,5 @@ def run(options: Options) -> int:
         ("edit", "adds", "pairs", "verdict", "what it is"),
         [(str(row.index), f"{row.gain:+.3f}", str(row.n_pairs), row.verdict, row.edit) for row in result.rows],
     )
-    terminal.say(f"Next: {terminal.spoken(result.next_step)}")
+    terminal.say(f"Next: {terminal.advice(result.next_step, options)}")
     return 0

@@ -39,11 +39,11 @@ def run(options: Options) -> int:
     if options.json:
         terminal.emit(found)
     else:
-        _say(found)
+        _say(found, options)
     return 1 if found.n_problems else 0
 
 
-def _say(found: Harvested) -> None:
+def _say(found: Harvested, options: Options) -> None:
     would = "would be recorded" if found.dry_run else "recorded"
     terminal.say(
         f"{found.recorded:,} attempts {would}, {found.known:,} known before "
@@ -56,4 +56,4 @@ def _say(found: Harvested) -> None:
     if found.n_problems > len(found.problems):
         terminal.note(f"error: and {found.n_problems - len(found.problems):,} more could not be used")
     if found.next_step:
-        terminal.note(terminal.spoken(found.next_step))
+        terminal.note(terminal.advice(found.next_step, options))

@@ -33,5 +33,5 @@ def run(options: Options) -> int:
         terminal.say(f"retired: {line}")
     for line in found.imported:
         terminal.say(f"imported (of another store, nothing here rests on it): {line}", style="dim")
-    terminal.note(options.on_store(terminal.spoken(found.next_step)))
+    terminal.note(terminal.advice(found.next_step, options))
     return 0

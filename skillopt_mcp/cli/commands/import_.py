@@ -38,5 +38,5 @@ def run(options: Options) -> int:
             f"{got.skill}: {got.versions} versions, {got.tasks} tasks, {got.trajectories} attempts, {got.candidates} "
             f"candidates and {got.told} lines of history were new."
         )
-    terminal.say(terminal.spoken(got.next_step))
+    terminal.say(terminal.advice(got.next_step, options))
     return 1 if got.status == "conflicts" else 0

@@ -95,6 +95,6 @@ def say_outcome(result: Promoted, options: Invocation) -> int:
         version = "" if result.status == "promoted" else f" {result.previous_version}"
         terminal.say_command(options.on_store(f"Undo: skillopt-mcp rollback {result.skill}{version}"))
     if not changed:
-        advice = f" {terminal.spoken(result.next_step)}" if result.next_step else ""
+        advice = f" {terminal.advice(result.next_step, options)}" if result.next_step else ""
         terminal.note(f"error: {result.status}: {result.reason}.{advice}")
     return 0 if changed else 1

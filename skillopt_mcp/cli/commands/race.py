@@ -51,7 +51,7 @@ def run(options: Options) -> int:
     )
     if result.rewrite_id:
         terminal.say(f"The one-shot rewrite is kept as {result.rewrite_id}.")
-    terminal.say(f"{result.laps} laps. Next: {terminal.spoken(result.next_step)}")
+    terminal.say(f"{result.laps} laps. Next: {terminal.advice(result.next_step, options)}")
     return 0
 
 

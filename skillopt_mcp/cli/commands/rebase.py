@@ -33,7 +33,7 @@ def run(options: Options) -> int:
     for finding in result.findings:
         terminal.say(f"GUARD: {finding}", style="bold red")
     if result.candidate_id is None:
-        terminal.note(f"error: {terminal.spoken(result.next_step)}")
+        terminal.note(f"error: {terminal.advice(result.next_step, options)}")
         return 1
-    terminal.say(f"Candidate {result.candidate_id} of {result.skill}. {terminal.spoken(result.next_step)}")
+    terminal.say(f"Candidate {result.candidate_id} of {result.skill}. {terminal.advice(result.next_step, options)}")
     return 0

@@ -12,7 +12,7 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated
-from skillopt_mcp.cli.preparing import Prepared, Sources, foreign_output, prepare
+from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
 from skillopt_mcp.cli.resuming import asked_roles, is_real, may_go_on
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
@@ -192,13 +192,14 @@ def _new(options: Options) -> int:
 
 def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | None:
     """Return a new run, or None when the person does not want to spend what it may take."""
+    config, only = ready.config, None
     if ready.environment:
-        with foreign_output():
-            added = add_environment(workspace, options.skill, ready.environment)
+        added = add_environment(workspace, options.skill, ready.environment)
+        only = added.digests
         if not options.json:
-            terminal.note(f"{added.added} tasks of '{ready.environment.name}' added, {added.duplicates} there already.")
-    config = ready.config
-    estimate = estimate_run(workspace, options.skill, config)
+            for note in added_notes(ready.environment.name, added):
+                terminal.note(note)
+    estimate = estimate_run(workspace, options.skill, config, only)
     asked: tuple[Role, ...] = ("target", "optimizer", "judge") if estimate.judge_calls else ("target", "optimizer")
     real = is_real(workspace, asked)
     if estimate.n_train and estimate.n_val:
@@ -211,7 +212,7 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
                 terminal.note(foreseen(forecast(workspace, estimate.calls, ready.slots)))
         if real and not terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json):
             return None
-    return start_run(workspace, options.skill, config, ready.prompts)
+    return start_run(workspace, options.skill, config, ready.prompts, only)
 
 
 def _told(estimate: Estimate, config: Config) -> str:
@@ -227,13 +228,12 @@ def _told(estimate: Estimate, config: Config) -> str:
 
 
 def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> int:
-    with foreign_output():
-        simulated = is_simulated(workspace.backend("target").fingerprint)
+    simulated = is_simulated(workspace.backend("target").fingerprint)
     label = f"SIMULATION ({begun.target})" if simulated else ""
     if not options.json:
         terminal.note(f"Run {begun.id} {'goes on' if options.resume else 'begins'}. {label}".rstrip())
     try:
-        with Watch("SIMULATION" if label else "", silent=options.json) as watch, foreign_output():
+        with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             result = replay(workspace, begun, watch.notify, watch.on_reply, way.slots)
     except (KeyboardInterrupt, Stopped) as stop:
         _export(workspace, begun, way)
@@ -243,7 +243,7 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
     if options.json:
         terminal.emit(result)
     else:
-        _say(result, label)
+        _say(result, label, options)
     return 0
 
 
@@ -262,8 +262,9 @@ def _broken_off(workspace: Workspace, begun: Run, options: Options, way: _Way, s
     reason = str(stopped) if stopped else "nothing that was answered is lost"
     waiting = waiting_batches(workspace, begun.id)
     if options.json:
-        shown = {"run_id": begun.id, "status": "stopped", "n_steps": n_steps, "reason": reason, "next_step": resume}
-        terminal.emit(shown | {"at_vendor": [batch.vendor_id or batch.id for batch in waiting]})
+        shown = {"run_id": begun.id, "status": "stopped", "verdict": None, "n_steps": n_steps, "reason": reason}
+        at_vendor = [batch.vendor_id or batch.id for batch in waiting]
+        terminal.emit(shown | {"next_step": resume, "at_vendor": at_vendor})
     how = "Stopped" if stopped else "Interrupted"
     terminal.note(f"{how} after {n_steps} finished steps; {reason.rstrip('.')}. Go on with:\n  {resume}")
     if waiting:
@@ -287,15 +288,15 @@ def _again(options: Options, way: _Way, stopped: Stopped | None) -> list[str]:
     return [*higher, *slots, *out, *batch]
 
 
-def _say(result: Replayed, label: str) -> None:
+def _say(result: Replayed, label: str, options: Options) -> None:
     spent = "price unknown" if result.usd is None else f"${result.usd:.2f}"
     terminal.say(
         f"Run {result.run_id} finished: {len(result.steps)} steps, {result.n_calls:,} calls, "
         f"{result.tokens_in + result.tokens_out:,} tokens, {spent}."
     )
     say_verdict(result, label)
-    advice = f"{result.next_step} --simulated" if result.verdict == "accept" and label else result.next_step
-    terminal.say(f"Next: {advice}")
+    step = f"{result.next_step} --simulated" if result.verdict == "accept" and label else result.next_step
+    terminal.say(f"Next: {terminal.advice(step, options)}")
 
 
 def say_verdict(result: Replayed, label: str) -> None:

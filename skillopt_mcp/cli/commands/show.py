@@ -27,7 +27,7 @@ def run(options: Options) -> int:
     """Return 0 when it was found."""
     with Workspace(options.store_path) as workspace:
         if options.out:
-            return _export(workspace, options.id, Path(options.out).expanduser(), as_json=options.json)
+            return _export(workspace, Path(options.out).expanduser(), options)
         page = inspect(workspace, options.id, consent=Consent.PERSON)
         texts = [page.text]
         while page.cursor:
@@ -45,15 +45,15 @@ def run(options: Options) -> int:
     else:
         terminal.say(text)
     if page.next_step:
-        terminal.note(f"Next: {terminal.spoken(page.next_step)}")
+        terminal.note(f"Next: {terminal.advice(page.next_step, options)}")
     return 0
 
 
-def _export(workspace: Workspace, id: str, folder: Path, *, as_json: bool) -> int:
-    if version := version_named(known(id)):
-        return _export_version(workspace, *version, folder, as_json=as_json)
-    done = export_run(workspace, id, folder)
-    if as_json:
+def _export(workspace: Workspace, folder: Path, options: Options) -> int:
+    if version := version_named(known(options.id)):
+        return _export_version(workspace, *version, folder, options)
+    done = export_run(workspace, options.id, folder)
+    if options.json:
         terminal.emit(done)
     else:
         terminal.say(
@@ -62,11 +62,11 @@ def _export(workspace: Workspace, id: str, folder: Path, *, as_json: bool) -> in
     return 0
 
 
-def _export_version(workspace: Workspace, name: str, version: str, folder: Path, *, as_json: bool) -> int:
+def _export_version(workspace: Workspace, name: str, version: str, folder: Path, options: Options) -> int:
     done = export_version(workspace, name, version, folder)
-    if as_json:
+    if options.json:
         terminal.emit(done)
     else:
         terminal.say(f"Version {done.version} of {done.skill}, files in {done.folder}: {done.n_files}.")
-        terminal.note(done.next_step)
+        terminal.note(terminal.advice(done.next_step, options))
     return 0

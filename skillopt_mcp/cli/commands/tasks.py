@@ -23,7 +23,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import SPLITS, Task
 from skillopt_mcp.settings.splitting import split_plan
-from skillopt_mcp.store.tasks import Retirement
+from skillopt_mcp.store.retirements import Retirement
 
 STDIN = "-"
 
@@ -56,11 +56,11 @@ def run(options: Options) -> int:
             return _rotate(workspace, options)
         if options.action == "retire":
             given = (options.skill, options.ids, options.reason)
-            return retire(workspace, *given, yes=options.yes, as_json=options.json)
+            return retire(workspace, *given, options, yes=options.yes)
         skill = workspace.kept(options.skill)
-        stored = workspace.store.tasks
-        tasks = stored.list_tasks(skill.id) if options.retired else stored.list_in_use(skill.id)
-        retired = stored.list_retired(skill.id)
+        store = workspace.store
+        tasks = store.tasks.list_tasks(skill.id) if options.retired else store.tasks.list_in_use(skill.id)
+        retired = store.retirements.list_retired(skill.id)
     if options.action == "export":
         _export(skill.name, tasks, options)
     else:
@@ -82,7 +82,7 @@ def _add(workspace: Workspace, options: Options) -> int:
         terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
     for warning in result.warnings:
         terminal.note(f"warning: {warning}.")
-    terminal.note(terminal.spoken(result.next_step))
+    terminal.note(terminal.advice(result.next_step, options))
     return 1 if result.rejected else 0
 
 
@@ -130,7 +130,7 @@ def _rotate(workspace: Workspace, options: Options) -> int:
         f"{len(result.rotated)} tasks moved from test into train; {result.skill} has {splits.train} train, "
         f"{splits.val} val and {splits.test} test tasks."
     )
-    terminal.note(terminal.spoken(result.next_step))
+    terminal.note(terminal.advice(result.next_step, options))
     return 0
 
 
