@@ -54,6 +54,5 @@ class Exposures:
 def expose_asked(connection: Connection, skill_id: int, prompt: str, session: str) -> None:
     """Note within the caller's transaction that a session knows the tasks of a skill that ask this."""
     asked = connection.execute(_NEWLY_KNOWN, [skill_id, prompt, session]).fetchall()
-    connection.executemany(
-        "insert into exposure(task_id, session) values (?, ?)", [(each[0], session) for each in asked]
-    )
+    for [task_id] in asked:
+        connection.execute("insert into exposure(task_id, session) values (?, ?)", [task_id, session])

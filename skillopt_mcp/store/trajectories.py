@@ -181,7 +181,9 @@ class Trajectories:
         known = self._counted.get(skill_id)
         if known is None or known.n_seen != n_seen:
             known = _Counted(n_seen, n_seen, 0)
-        [n_more] = connection.execute(_N_AFTER, [skill_id, known.last_id, _MOST_COUNTED]).fetchone()
+            [n_more] = connection.execute(_N_NEW, [skill_id, _MOST_COUNTED]).fetchone()
+        else:  # few: what others recorded since this process did last
+            [n_more] = connection.execute(_N_AFTER, [skill_id, known.last_id]).fetchone()
         named = connection.execute("select prompt from task where skill_id = ? and name = ?", [skill_id, task_name])
         [prompt] = named.fetchone() or [None]
         return n_seen, min(known.n + n_more, _MOST_COUNTED), prompt
@@ -198,7 +200,7 @@ _N_NEW = (
     "select count(*) from (select 1 from trajectory"
     " where skill_id = ?1 and id > (select n_seen from skill where id = ?1) limit ?2)"
 )
-_N_AFTER = "select count(*) from (select 1 from trajectory where skill_id = ? and id > ? limit ?)"
+_N_AFTER = "select count(*) from trajectory where skill_id = ? and id > ?"
 
 
 def _trajectory(row: Row) -> Trajectory:
