@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code of one command. Raises SystemExit (2, or 0 after --help) as argparse does."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_streams()
+    if sys.platform == "win32":
+        return _failed("Windows is not supported, its files cannot be changed safely enough: use WSL", as_json=False)
     try:
         return _run(arguments)
     except BrokenPipeError:

@@ -27,6 +27,14 @@ LEAST = {
 }  # fmt: skip
 
 
+def test_where_it_cannot_work_it_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(["skills"]) == 1
+    assert capsys.readouterr().err.startswith("error: Windows is not supported")
+
+
 def test_no_command_shows_the_help_as_wrong_usage(cli) -> None:
     done = cli()
     assert (done.returncode, done.stdout) == (2, "")
