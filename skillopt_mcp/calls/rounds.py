@@ -217,6 +217,10 @@ class Round:
             sent.outcome = await sent.lane.backend.complete(sent.item.call)
         except BackendFault as fault:
             sent.outcome = fault
+        except asyncio.CancelledError:
+            if sent.task and sent.task.cancelling():
+                raise
+            sent.outcome = BackendFault("internal", "the backend cancelled its own work")
         finally:
             sent.latency_s = self._loop.time() - started
             self._landed.append(sent)

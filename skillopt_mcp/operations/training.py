@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -16,9 +17,10 @@ from pydantic import Field, ValidationError
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.given import checked_backend
+from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, Stopped
 from skillopt_mcp.operations.replaying import go_on_or_start, replay
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.tasks import add_environment
@@ -26,7 +28,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Notify, Progress
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
-from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.store.locations import store_path
 
 StageName = Literal[
@@ -65,15 +67,17 @@ def train(
     all calls that go on with it; `n_slots` calls are under way at once. A call with the same arguments goes on with a
     run that was stopped. Nothing is written to the skill's folder: that takes a promotion.
 
-    It blocks until it is done; within a running event loop (a notebook) it works in a thread. Of several optimizers
-    that are compared, give each a store of its own: the promotion tests of one skill in one store share one error rate.
+    It blocks until it is done; within a running event loop (a notebook) it works in a thread, which Ctrl-C stops at its
+    next reply. Of several optimizers that are compared, give each a store of its own: the promotion tests of one skill
+    in one store share one error rate.
     """
     if not isinstance(cast(object, caps), Caps):
         raise BadInput(
             f"the caps are of type {type(caps).__name__}: give skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=)"
         )
+    stop = threading.Event()
     work = partial(
-        _train, skill, environment, _config(config),
+        _train, stop, skill, environment, _config(config),
         {
             "target": checked_backend("target", target), "optimizer": checked_backend("optimizer", optimizer),
             "judge": checked_backend("judge", judge),
@@ -83,7 +87,12 @@ def train(
     if not _is_in_loop():
         return work()
     with ThreadPoolExecutor(1, thread_name_prefix="train") as thread:
-        return thread.submit(copy_context().run, work).result()
+        try:
+            return thread.submit(copy_context().run, work).result()
+        except BaseException:
+            # Ctrl-C comes to this thread alone: the one that works stops at its next reply, and is waited for.
+            stop.set()
+            raise
 
 
 def _is_in_loop() -> bool:
@@ -95,7 +104,7 @@ def _is_in_loop() -> bool:
 
 
 def _train(
-    skill: str | os.PathLike[str], environment: Environment | str | None, settings: Config,
+    stop: threading.Event, skill: str | os.PathLike[str], environment: Environment | str | None, settings: Config,
     backends: Mapping[Role, Backend | str | None], notify: Notify, store: str | os.PathLike[str] | None, caps: Caps,
     n_slots: int | None,
 ) -> Trained:  # fmt: skip
@@ -109,7 +118,7 @@ def _train(
         tracked = workspace.skill(skill if isinstance(skill, str) else os.path.abspath(skill))
         only = add_environment(workspace, tracked.path, given).digests if given is not None else None
         run = go_on_or_start(workspace, tracked.path, settings, only=only)
-        result = replay(workspace, run, notify, n_slots=n_slots)
+        result = replay(workspace, run, notify, _unless(stop), n_slots=n_slots)
         steps = workspace.store.runs.list_steps(run.id)
         best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
         return Trained(
@@ -118,6 +127,16 @@ def _train(
             skill_path=tracked.path,
             store_path=str(place),
         )
+
+
+def _unless(stop: threading.Event) -> OnReply:
+    """Return what ends a run at its next reply once `stop` is set."""
+
+    def heard(_: Call, __: Reply) -> None:
+        if stop.is_set():
+            raise Stopped("interrupted: the same call goes on where it stopped")
+
+    return heard
 
 
 def _target(target: Backend | str | None, given: Environment | None, spec: str | None) -> Backend | str | None:

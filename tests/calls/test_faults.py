@@ -166,6 +166,20 @@ def test_a_bug_of_a_backend_surfaces_and_what_came_in_is_kept(store: Store) -> N
     assert [row.n_repeated for row in store.ledger.list_rows("r-1")] == [1]
 
 
+def test_a_backend_that_cancels_its_own_work_leaves_a_missing_reply_and_holds_nobody_up(store: Store) -> None:
+    calls = rollouts(3)
+
+    def answer(call: Call) -> Answer:
+        if prompt(call) == prompt(calls[1]):
+            raise asyncio.CancelledError
+        return "42"
+
+    with Asker(store, {"target": Scripted(answer)}, "r-1") as ask:
+        replies = ask(calls)
+    assert [reply.fault for reply in replies] == [None, "internal", None]
+    assert replies[1].text == "the backend cancelled its own work"
+
+
 def test_the_faults_of_one_call_do_not_hold_up_the_others(store: Store) -> None:
     order: list[str] = []
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -38,9 +40,10 @@ from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.training import StageName
-from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.records.calls import Call, Question, Usage
 from skillopt_mcp.records.tasks import Split
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.store.opening import Store
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=60, slow_update=False, meta_skill=False)
 LESSON = "Greet in Latin."
@@ -168,6 +171,40 @@ def test_within_a_running_loop_it_trains_all_the_same(place: Place, store: Path)
         return train(place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store).status
 
     assert asyncio.run(cell()) == "finished"
+
+
+def test_ctrl_c_within_a_running_loop_stops_the_training_and_the_same_call_goes_on(place: Place, store: Path) -> None:
+    class Counting:
+        name = fingerprint = "counting"
+        deferred = False
+        n = 0
+
+        async def complete(self, call: Call) -> Reply:
+            self.n += 1
+            if self.n == 30:
+                os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.001)
+            return Reply("0", usage=Usage(1, 1, 0.0))
+
+    target = Counting()
+
+    async def cell() -> str:
+        optimizer = Scripted(lambda _: PATCH)
+        return train(place.skill, Ledgers(), CONFIG, target=target, optimizer=optimizer, store=store, n_slots=2).status
+
+    loop = asyncio.new_event_loop()  # as notebooks run theirs: asyncio.run would keep Ctrl-C to itself
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(cell())
+        n_stopped = target.n
+        assert loop.run_until_complete(cell()) == "finished"
+    finally:
+        loop.close()
+    with Store(store) as kept:
+        [run] = kept.runs.list_runs(1)
+        rollouts = [row.n_calls for row in kept.ledger.list_rows(run.id) if row.role == "target"]
+    assert n_stopped < 40 < sum(rollouts), "it stopped at once"
+    assert target.n <= sum(rollouts) + 2, "and what was answered was not asked again, but for what was under way"
 
 
 def test_caps_bound_a_training_and_more_lets_it_go_on(place: Place, store: Path) -> None:

@@ -22,6 +22,7 @@ from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.optimizer import confirmation
 from skillopt_mcp.optimizer.arms import LOST
 from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing, upcoming_alpha
@@ -329,6 +330,15 @@ def test_simulations_take_no_share_of_the_error_rate_of_tests_with_real_models(b
     assert opened(0, "a") == (3, pytest.approx(alpha_for(1, 0.05)))
     assert opened(1, "b judged by c") == (4, pytest.approx(alpha_for(2, 0.05))), "real models share one"
     assert opened(2, backend) == (5, pytest.approx(alpha_for(3, 0.05)))
+
+
+@pytest.mark.parametrize("origin", ["simulated:x", "scripted", "Simulated:x", "SCRIPTED", "a-simulated", "llama", "*"])
+@pytest.mark.parametrize("judged_by", ["", " judged by simulated:y", " judged by Scripted-llama", " judged by b"])
+def test_the_store_takes_for_a_simulation_what_is_one(bench: Bench, origin: str, judged_by: str) -> None:
+    backend = origin + judged_by
+    open_test(bench.store, arms(bench), bench.tasks, backend, RULE)
+    n_simulated, n_real = (bench.store.decisions.staked(bench.skill.id, each)[0] for each in ("scripted", "llama"))
+    assert (n_simulated, n_real) == ((1, 0) if is_simulated(backend) else (0, 1))
 
 
 def test_what_a_rejected_simulation_left_unspent_goes_to_simulations_alone(bench: Bench) -> None:
