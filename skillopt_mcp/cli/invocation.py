@@ -8,11 +8,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillopt_mcp.cli.parsing import COMMANDS
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.store.locations import ENVIRONMENT, store_path
 
 # The demo has a store of its own.
-_COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])(?!demo\b)")
+_COMMAND = re.compile(rf"\bskillopt-mcp (?=(?:{'|'.join(name for name in COMMANDS if name != 'demo')})\b)")
 
 
 @dataclass(frozen=True, slots=True)

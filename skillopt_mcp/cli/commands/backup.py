@@ -24,5 +24,5 @@ def run(options: Options) -> int:
         terminal.emit(made)
         return 0
     terminal.say(f"{made.file}: {made.n_bytes:,} bytes, {made.n_events:,} events.")
-    terminal.say(made.next_step)
+    terminal.say(terminal.advice(made.next_step, options))
     return 0

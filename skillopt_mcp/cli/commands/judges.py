@@ -55,7 +55,7 @@ def run(options: Options) -> int:
             remove_command(workspace, options.name)
             _done({"name": options.name, "removed": True}, f"'{options.name}' judges no more.", options)
         else:
-            _list(workspace.store.commands.list_commands(), as_json=options.json)
+            _list(workspace.store.commands.list_commands(), options)
     return 0
 
 
@@ -132,8 +132,8 @@ def _plain(ended: CheckReply) -> dict[str, object]:
     return {"exit": ended.exit, "limit": ended.limit, "confined": ended.confined}
 
 
-def _list(commands: list[RegisteredCommand], *, as_json: bool) -> None:
-    if as_json:
+def _list(commands: list[RegisteredCommand], options: Options) -> None:
+    if options.json:
         terminal.emit({"judges": [_row(command) for command in commands]})
         return
     for command in commands:
@@ -142,7 +142,7 @@ def _list(commands: list[RegisteredCommand], *, as_json: bool) -> None:
         terminal.say_command(shlex.join(command.argv))
     if not commands:
         terminal.say("No command is registered as a judge. Register one:")
-        terminal.say_command("skillopt-mcp judges add NAME -- PROGRAM ARGS...")
+        terminal.say_command(options.on_store("skillopt-mcp judges add NAME -- PROGRAM ARGS..."))
 
 
 def _row(command: RegisteredCommand) -> dict[str, object]:

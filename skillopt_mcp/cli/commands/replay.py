@@ -106,7 +106,8 @@ def _other_gate(options: Options, policy: str) -> int:
     ]
     if rows:
         terminal.say_table(("step", "current", "candidate", "then", policy), rows)
-    terminal.say(f"{result.n_differing} of {len(rows)} verdicts of run {result.run_id} differ. {result.next_step}")
+    advice = terminal.advice(result.next_step, options)
+    terminal.say(f"{result.n_differing} of {len(rows)} verdicts of run {result.run_id} differ. {advice}")
     return 0
 
 

@@ -88,7 +88,7 @@ def _list(workspace: Workspace, options: Options) -> None:
         _say(row, options)
     if not rows:
         terminal.say("No skill was found. Give the path of a skill folder once, and it is known from then on:")
-        terminal.say("  skillopt-mcp show PATH/TO/SKILL")
+        terminal.say(options.on_store("  skillopt-mcp show PATH/TO/SKILL"))
 
 
 def _say(row: SkillRow, options: Options) -> None:

@@ -27,7 +27,7 @@ def run(options: Options) -> int:
     for problem in found.problems:
         terminal.note(f"error: {problem}")
     if found.problems:
-        terminal.say(f"{found.store} is NOT sound. {found.next_step}")
+        terminal.say(f"{found.store} is NOT sound. {terminal.advice(found.next_step, options)}")
         return 1
     terminal.say(f"{found.store} is sound: {found.n_events:,} events, {found.n_decisions:,} decisions recomputed.")
     if found.head:
