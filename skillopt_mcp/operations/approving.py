@@ -43,9 +43,14 @@ def lacking(workspace: Workspace, candidate_id: str) -> Standing:
     return check_promotion(workspace, candidate_id, Consent.APPROVED)
 
 
-def agree(workspace: Workspace, approval: Approval, given_by: str) -> None:
-    """Keep a person's agreement to a change, for one promotion or rollback."""
-    workspace.store.approvals.add_approval(replace(approval, given_by=given_by))
+def agree(workspace: Workspace, approval: Approval, given_by: str) -> int:
+    """Keep a person's agreement to a change, for one promotion or rollback; return its id."""
+    return workspace.store.approvals.add_approval(replace(approval, given_by=given_by))
+
+
+def disagree(workspace: Workspace, approval: Approval, approval_id: int) -> None:
+    """Take one agreement back, unless the change that it was given for was made."""
+    workspace.store.approvals.drop(approval.skill_id, approval_id)
 
 
 def withdraw(workspace: Workspace, candidate_id: str) -> int:

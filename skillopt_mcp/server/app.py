@@ -74,10 +74,13 @@ _NoOne = Context[dict[str, Any], Any]
 class Desk(Protocol):
     """Whoever asks a person before a tool runs that needs them (`server.approval.ApprovalDesk`)."""
 
-    async def ask(self, tool: str, given: Mapping[str, Any], context: _NoOne) -> InputRequiredResult | str:
-        """Return what the host has to ask first, or what the person said."""
+    async def ask(self, tool: str, given: Mapping[str, Any], context: _NoOne) -> InputRequiredResult | Any | None:
+        """Return what the host has to ask first, or what the person said; None where nobody was asked."""
 
-    def with_answer(self, result: BaseModel, said: str) -> BaseModel:
+    async def close(self, said: Any) -> None:
+        """Let go of what the person said: the tool is done."""
+
+    def with_answer(self, result: BaseModel, said: Any) -> BaseModel:
         """Return the tool's result, with what the person said where it matters."""
 
 
@@ -226,7 +229,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     ) -> BaseModel | InputRequiredResult:
         """Return what the tool answers, once the person was asked where it needs them."""
         desk = self._desk if context and tool.annotations and tool.annotations.destructive_hint else None
-        said = await desk.ask(tool.name, given, context) if desk and context else ""
+        said = await desk.ask(tool.name, given, context) if desk and context else None
         if isinstance(said, InputRequiredResult):
             return said
         asked = copy_context()
@@ -240,6 +243,8 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
             raise
         finally:
             watch.close()
+            if desk and said:
+                await desk.close(said)
         return desk.with_answer(result, said) if desk and said else result
 
     async def _ask_library(self, method: str, *given: object) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import anyio
 import anyio.to_thread
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import build_resolver_plans, resolve_arguments
 from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredResult
 from pydantic import BaseModel, Field
@@ -15,14 +18,17 @@ from skillopt_mcp.operations.approving import (
     BY_THE_HOST,
     Question,
     agree,
+    disagree,
     question_of_promotion,
     question_of_rollback,
 )
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.candidates import Approval
 
 _ASKING = ("promote_skill", "rollback_skill")
+_COMMAND = re.compile(r"skillopt-mcp (?:approve|rollback) [^;(]*[^;( ]")
 _ASKS = ClientCapabilities(elicitation=ElicitationCapability())
 
 
@@ -30,6 +36,15 @@ class Agreement(BaseModel):
     """What the person fills in."""
 
     write: bool = Field(title="Write it", description="Yes: change the file now. No: leave it as it is.")
+
+
+class Said(NamedTuple):
+    """What a person said in a dialog, in a few words; a yes is an approval with an id, which serves this call alone."""
+
+    text: str
+    approval: Approval
+    approval_id: int | None = None
+    no: bool = False
 
 
 class ApprovalDesk:
@@ -40,26 +55,42 @@ class ApprovalDesk:
 
     async def ask(
         self, tool: str, given: Mapping[str, Any], context: Context[dict[str, Any], Any]
-    ) -> InputRequiredResult | str:
-        """Return what the host has to ask first (in the newer era), or how the person answered; "" if nobody was asked.
+    ) -> InputRequiredResult | Said | None:
+        """Return what the host has to ask first (in the newer era), or how the person answered; None: nobody was asked.
 
         A yes is kept as an approval of exactly what was shown, which the tool then finds.
         """
         if tool not in _ASKING:
-            return ""
+            return None
         asking = _Asking(self._workspace, self._consent, tool, given)
         marker = {"answer": (Resolve(asking.question), True)}
-        resolved = await resolve_arguments(marker, build_resolver_plans(marker, set(given)), given, context)
+        try:
+            resolved = await resolve_arguments(marker, build_resolver_plans(marker, set(given)), given, context)
+        except ToolError:
+            if asking.asked is None:
+                raise
+            return Said("the host was asked, and its answer had not the form that was asked for", asking.asked.approval)
         if isinstance(resolved, InputRequiredResult):
             return resolved
         # A write may wait for another process: not in the loop.
         return await anyio.to_thread.run_sync(asking.settle, resolved["answer"])
 
-    def with_answer(self, result: BaseModel, said: str) -> BaseModel:
+    async def close(self, said: Said) -> None:
+        """Take back what a person agreed to, unless the call that they were asked for has made the change."""
+        if said.approval_id is not None:
+            with anyio.CancelScope(shield=True):  # also of a call that the host has cancelled
+                await anyio.to_thread.run_sync(disagree, self._workspace, said.approval, said.approval_id)
+
+    def with_answer(self, result: BaseModel, said: Said) -> BaseModel:
         """Return the result of a tool that lacks an approval, with what the person said when they were asked for it."""
         if not isinstance(result, Promoted) or result.status != "needs_approval":
             return result
-        return result.model_copy(update={"reason": f"{result.reason}; {said}"})
+        told = {"reason": f"{result.reason}; {said.text}"}
+        if said.no:
+            command = _COMMAND.search(result.next_step)
+            later = f" Should they think better of it, they run: {command[0]}" if command else ""
+            told["next_step"] = f"They said no, and the file stays as it is: ask what they want changed.{later}"
+        return result.model_copy(update=told)
 
 
 class _Asking:
@@ -67,24 +98,25 @@ class _Asking:
 
     def __init__(self, workspace: Workspace, consent: Consent, tool: str, given: Mapping[str, Any]) -> None:
         self._workspace, self._consent, self._tool, self._given = workspace, consent, tool, given
-        self._asked: Question | None = None
+        self.asked: Question | None = None
 
     def question(self, context: Context[dict[str, Any], Any]) -> Elicit[Agreement] | Agreement:
         """Return what to ask, where the host can ask and somebody is to be asked."""
         if context.session.check_client_capability(_ASKS):
-            self._asked = self._found()
-        return Elicit(self._asked.text, Agreement) if self._asked else Agreement(write=False)
+            self.asked = self._found()
+        return Elicit(self.asked.text, Agreement) if self.asked else Agreement(write=False)
 
-    def settle(self, answer: ElicitationResult[Agreement]) -> str:
-        """Keep a yes as an approval; return in a few words what the person said."""
-        if self._asked is None:
-            return ""
+    def settle(self, answer: ElicitationResult[Agreement]) -> Said | None:
+        """Keep a yes as an approval; return what the person said."""
+        if self.asked is None:
+            return None
+        approval = self.asked.approval
         if not isinstance(answer, AcceptedElicitation):
-            return f"the host was asked, and answered {answer.action}"
+            no = answer.action == "decline"
+            return Said(f"the host was asked, and answered {answer.action}", approval, no=no)
         if not answer.data.write:
-            return "the person was asked, and said no"
-        agree(self._workspace, self._asked.approval, BY_THE_HOST)
-        return "the person said yes"
+            return Said("the person was asked, and said no", approval, no=True)
+        return Said("the person said yes", approval, agree(self._workspace, approval, BY_THE_HOST))
 
     def _found(self) -> Question | None:
         if self._tool == "promote_skill":

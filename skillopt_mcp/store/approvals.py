@@ -20,15 +20,17 @@ class Approvals:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def add_approval(self, new: Approval) -> None:
-        """Store that a person agreed to a change."""
+    def add_approval(self, new: Approval) -> int:
+        """Store that a person agreed to a change; return the id of that."""
         with self._pool.write() as connection:
             cursor = connection.execute(
                 "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, given_by)"
                 " values (?, ?, ?, ?, ?, ?, ?)",
                 [*_change(new), new.findings_digest, new.evidence, new.given_by],
             )
-            append(connection, "approval_given", int(cursor.lastrowid or 0), skill=new.skill_id, what=new.kind)
+            approval_id = int(cursor.lastrowid or 0)
+            append(connection, "approval_given", approval_id, skill=new.skill_id, what=new.kind)
+        return approval_id
 
     def find_unused(self, wanted: Approval) -> tuple[int, str] | None:
         """Return the id and the giver of an unused approval of exactly this change, or None."""
@@ -43,6 +45,11 @@ class Approvals:
         """Take back every unused approval of a change, whatever it was shown with; return how many there were."""
         with self._pool.write() as connection:
             return _remove_unused(connection, given.skill_id, _CHANGE, _change(given))
+
+    def drop(self, skill_id: int, approval_id: int) -> None:
+        """Take back one approval, unless a change has used it up."""
+        with self._pool.write() as connection:
+            _remove_unused(connection, skill_id, "skill_id = ? and id = ?", [skill_id, approval_id])
 
 
 def is_unused(connection: Connection, approval_id: int) -> bool:

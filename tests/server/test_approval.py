@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from full_server import LESSONS, NO, SEED, YES, Person, World, call, with_client
 from mcp import Client
-from mcp_types import ElicitResult, ListToolsResult
+from mcp_types import ElicitRequestParams, ElicitResult, ListToolsResult
 
 from skillopt_mcp import livefiles
 from skillopt_mcp.errors import Refused
@@ -64,6 +65,42 @@ def test_anything_but_a_yes_changes_nothing(world: World, era: str, answer: Elic
     assert refused["reason"].endswith(said)
     assert f"skillopt-mcp approve {candidate_id} --simulated, then call again" in refused["next_step"]
     assert by(world) == []
+
+
+@ERAS
+@pytest.mark.parametrize("content", [{}, {"write": "perhaps"}, None])
+def test_an_answer_that_is_none_changes_nothing_and_says_so(world: World, era: str, content: object) -> None:
+    before, candidate_id = world.main.read_bytes(), world.accepted()
+    answer = ElicitResult(action="accept", content=content)  # type: ignore[arg-type]
+    refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, Person(answer))
+    assert (refused["status"], world.main.read_bytes()) == ("needs_approval", before)
+    assert refused["reason"].endswith("its answer had not the form that was asked for")
+
+
+def test_after_a_no_no_standing_permission_is_proposed(world: World) -> None:
+    candidate_id = world.accepted()
+    refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, "auto", Person(NO))
+    assert refused["next_step"] == (
+        "They said no, and the file stays as it is: ask what they want changed. Should they think better of it, they "
+        f"run: skillopt-mcp approve {candidate_id} --simulated, then call again"
+    )
+
+
+@ERAS
+def test_a_yes_in_a_dialog_serves_the_call_that_it_was_asked_for_alone(world: World, era: str) -> None:
+    before, candidate_id = world.main.read_bytes(), world.accepted()
+
+    class Editor(Person):
+        async def __call__(self, _: Any, params: ElicitRequestParams) -> ElicitResult:
+            world.main.write_bytes(before + b"\nMine.\n")
+            return YES
+
+    stale = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, Editor(YES))
+    assert stale["status"] == "stale"
+    world.main.write_bytes(before)
+    person = Person(NO)
+    refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, person)
+    assert (refused["status"], world.main.read_bytes(), len(person.asked)) == ("needs_approval", before, 1)
 
 
 @ERAS
