@@ -53,14 +53,21 @@ def transcripts_of(event: HookEvent) -> list[Path]:
 
 
 def may_record(store_path: Path, event: HookEvent) -> bool:
-    """Return whether a skill may have been opened in what an event is about, or the store is none and has to say so.
+    """Return whether a skill may have been opened in what an event is about, or there is a problem that has to be told.
 
-    Raises BadInput or OSError when a transcript cannot be read.
+    That is a store that is none, and a transcript that cannot be read. Raises OSError when the store cannot be.
     """
     transcripts = transcripts_of(event) if store_path.exists() else []
     if transcripts and not _is_database(store_path):
         return True
-    return any(any(map(marks, lines_of(path, lambda _: None))) for path in transcripts)
+    return any(map(_may_hold_a_use, transcripts))
+
+
+def _may_hold_a_use(path: Path) -> bool:
+    try:
+        return any(map(marks, lines_of(path, lambda _: None)))
+    except (BadInput, OSError):
+        return True
 
 
 def _is_database(path: Path) -> bool:

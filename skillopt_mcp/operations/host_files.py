@@ -99,21 +99,22 @@ def backups_of(path: Path) -> list[Path]:
 
 def backups_holding(path: Path, content: bytes) -> list[Path]:
     """Return those backups of a file that hold this content."""
-    return [backup for backup in backups_of(path) if _content(backup) == content]
+    return [backup for backup in backups_of(path) if content_of(backup) == content]
 
 
-def clear(backups: Iterable[Path], folders: Iterable[Path]) -> None:
-    """Remove backups, and those of the folders that are empty; what cannot be removed, or is a link, stays."""
-    for backup in backups:
+def clear(files: Iterable[Path], folders: Iterable[Path]) -> None:
+    """Remove files, and those of the folders that are empty; what cannot be removed, or is a link, stays."""
+    for file in files:
         with suppress(OSError):
-            backup.unlink()
+            file.unlink()
     for folder in folders:
         with suppress(OSError):
             if not folder.is_symlink():
                 folder.rmdir()
 
 
-def _content(path: Path) -> bytes | None:
+def content_of(path: Path) -> bytes | None:
+    """Return what is in a file, None when it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:

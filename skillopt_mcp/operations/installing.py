@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -24,13 +25,15 @@ from skillopt_mcp.installing.entries import (
 )
 from skillopt_mcp.installing.hosts import HOOKED, Places, Scope, Surroundings, host_environment, places
 from skillopt_mcp.operations.hooking import EVENTS
-from skillopt_mcp.operations.host_files import Change, backups_holding, backups_of, clear, planned, undone
+from skillopt_mcp.operations.host_files import Change, backups_holding, backups_of, clear, content_of, planned, undone
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.starting import list_tools
 
 SHIPPED = Path(__file__).resolve().parents[1]
 SKILL = "train-a-skill"
 AGENT = "skillopt-worker.md"
+MADE = ".skillopt-made"
+_MADE_TEXT = b"'skillopt-mcp install' made this folder; 'uninstall' removes it once nothing else is in it.\n"
 _PASSING = frozenset({"archive-v0", "builds-v0", "environments-v2"})
 _STEPS = {
     "claude-code": "Start a new session of Claude Code: /mcp shows the server.",
@@ -58,7 +61,8 @@ class Request:
 class Plan:
     """The changes to make, and what a person should know of what is left as it is.
 
-    After them go the `obsolete` backups, which hold what is restored, and those of `folders` that are empty then.
+    After them go the `obsolete` files, which are backups of what is restored and marks of folders that install made,
+    and those of `folders` that are empty then.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -104,8 +108,11 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
     if request.hooks and where.hooks:
         line = hook_command(request.command, request.store)
         plan.add(planned(where.hooks, lambda text: with_hooks(text, EVENTS, line)))
-    for source, target in _shipped(request, where):
-        _ship(plan, source.read_bytes(), target)
+    if request.skill:
+        for shipped in _shipped(where):
+            _ship(plan, shipped)
+        for folder in reversed(_folders(where, around)):
+            _mark(plan, folder)
     return plan
 
 
@@ -120,9 +127,11 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
             _restore(plan, hooks)
         elif hooks:
             plan.notes.append(f"The hooks in '{where.hooks}' stay: take them out with --hooks.")
-    for source, target in _shipped(request, where):
-        _withdraw(plan, source.read_bytes(), target)
-    plan.folders += _emptied(plan, where, around)
+    if request.skill:
+        for shipped in _shipped(where):
+            _withdraw(plan, shipped)
+        for folder in _folders(where, around):
+            _unmark(plan, folder)
     return plan
 
 
@@ -206,32 +215,57 @@ def _without_hooks(where: Places, text: str) -> str | None:
     )
 
 
-def _shipped(request: Request, where: Places) -> Iterator[tuple[Path, Path]]:
-    """Yield each file that comes with the skill, and the place that this host reads it at."""
-    if not request.skill:
-        return
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """A file that comes with the skill, and the place in a folder of the host that it is read at."""
+
+    source: Path
+    folder: Path
+    name: str
+
+    @property
+    def target(self) -> Path:
+        return self.folder / self.name
+
+    def is_there(self) -> bool:
+        return content_of(self.target) == self.source.read_bytes()
+
+    def foreign(self) -> str:
+        """Return why the place is not ours to touch, or an empty string: a link leads to what somebody else keeps."""
+        way = [self.folder, *map(self.folder.joinpath, accumulate(Path(self.name).parts, os.path.join))]
+        if link := next((path for path in way if path.is_symlink()), None):
+            return f"'{link}' is a link"
+        is_inside = Path(os.path.realpath(self.target)).is_relative_to(SHIPPED)
+        return f"'{self.target}' is a part of this program" if is_inside else ""
+
+
+def _shipped(where: Places) -> Iterator[_Shipped]:
     if where.skills:
-        yield SHIPPED / "skills" / SKILL / "SKILL.md", where.skills / SKILL / "SKILL.md"
+        yield _Shipped(SHIPPED / "skills" / SKILL / "SKILL.md", where.skills, f"{SKILL}/SKILL.md")
     if where.agents:
-        yield SHIPPED / "agents" / AGENT, where.agents / AGENT
+        yield _Shipped(SHIPPED / "agents" / AGENT, where.agents, AGENT)
 
 
-def _ship(plan: Plan, content: bytes, target: Path) -> None:
-    path = Path(os.path.realpath(target))
-    if not path.exists():
-        plan.add(Change(path, None, content))
-    elif path.read_bytes() != content:
+def _ship(plan: Plan, shipped: _Shipped) -> None:
+    path = Path(os.path.realpath(shipped.target))
+    if foreign := shipped.foreign():
+        plan.notes.append(f"{foreign}: nothing is written there. What comes with us is '{shipped.source}'.")
+    elif not path.exists():
+        plan.add(Change(path, None, shipped.source.read_bytes(), shipped=True))
+    elif not shipped.is_there():
         plan.notes.append(f"'{path}' was trained or edited: it stays. Remove it to get the one that comes with us.")
 
 
-def _withdraw(plan: Plan, content: bytes, target: Path) -> None:
-    path = Path(os.path.realpath(target))
-    if not path.exists():
-        return
-    if path.read_bytes() == content:
-        plan.add(Change(path, content, None, shipped=True))
-    else:
+def _withdraw(plan: Plan, shipped: _Shipped) -> None:
+    path = Path(os.path.realpath(shipped.target))
+    if foreign := shipped.foreign():
+        plan.notes.append(f"{foreign}: it stays, and so does all behind it. Remove it yourself if it is not needed.")
+    elif path.exists() and not shipped.is_there():
         plan.notes.append(f"'{path}' was trained or edited: it stays. Remove it yourself if it is not needed.")
+    elif path.exists():
+        plan.add(Change(path, shipped.source.read_bytes(), None, shipped=True))
+        if shipped.target.parent != shipped.folder:
+            plan.folders.append(shipped.target.parent)
 
 
 def _restore(plan: Plan, change: Change | None) -> None:
@@ -241,13 +275,23 @@ def _restore(plan: Plan, change: Change | None) -> None:
         plan.obsolete += backups_holding(change.path, change.after)
 
 
-def _emptied(plan: Plan, where: Places, around: Surroundings) -> list[Path]:
-    """Return the folders that install makes for what it ships, the inner ones first, where that is withdrawn."""
-    withdrawn = {change.path for change in plan.changes if change.shipped}
-    found: dict[Path, None] = {}
-    for shipped, folder in ((where.skills, SKILL), (where.agents, "")):
-        if shipped and any(path.is_relative_to(os.path.realpath(shipped)) for path in withdrawn):
-            found |= dict.fromkeys([shipped / folder, shipped])
+def _folders(where: Places, around: Surroundings) -> list[Path]:
+    """Return the folders that install makes, where they lack, for what it ships: the inner ones first."""
+    inner = [folder for folder in (where.skills, where.agents) if folder]
     # A folder of a host's own, such as .agents, and none that the person named.
-    outer = {shipped.parent for shipped in found if shipped.parent.parent in (around.home, around.project)}
-    return [*found, *sorted(outer - found.keys())]
+    outer = {folder.parent for folder in inner if folder.parent.parent in (around.home, around.project)}
+    return [*inner, *sorted(outer)]
+
+
+def _mark(plan: Plan, folder: Path) -> None:
+    """Leave a mark in a folder that is made for what is shipped: one that the person had is never removed."""
+    real = Path(os.path.realpath(folder))
+    if not real.exists() and any(change.shipped and change.path.is_relative_to(real) for change in plan.changes):
+        plan.add(Change(real / MADE, None, _MADE_TEXT))
+
+
+def _unmark(plan: Plan, folder: Path) -> None:
+    mark = folder / MADE
+    if not folder.is_symlink() and not mark.is_symlink() and content_of(mark) == _MADE_TEXT:
+        plan.obsolete.append(mark)
+        plan.folders.append(folder)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -207,3 +208,20 @@ def test_a_standing_permission_needs_a_yes_and_tells_who_gave_it(typed: Typed, m
     assert permission_of(place) == Permission("a person at a terminal", simulated=False)
     assert typed(place, "skills", "permit", "ledger-clerk", "--simulated", "--yes")[0] == 0
     assert permission_of(place) == Permission("a command with --yes, no terminal", simulated=True)
+
+
+def test_the_question_says_all_that_a_standing_permission_asks_of_a_candidate(typed: Typed, make_place) -> None:
+    screen = typed(make_place(), "skills", "permit", "ledger-clerk", answer="n")[1]
+    assert "where the guard found nothing and they are small edits of the text? [y/N]" in screen
+
+
+def test_the_command_that_takes_a_permission_back_can_be_copied(typed: Typed, make_place) -> None:
+    place = make_place()
+    folder = place.skill_path.with_name("night clerk; true")
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\nname: night clerk; true\ndescription: Counts.\n---\n\nCount.\n")
+    code, screen = typed(place, "skills", "permit", str(folder), answer="y")
+    assert code == 0
+    told = screen.rpartition("Take it back with: ")[2].splitlines()[0]
+    assert typed(place, *shlex.split(told)[3:])[0] == 0
+    assert screen.count("without asking from now on, where the guard found nothing") == 2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -9,8 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from console import SCRIPT, Cli, Place, parsed
 
+from skillopt_mcp.cli.main import main
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
 
@@ -120,6 +123,37 @@ def test_a_hook_never_fails_its_host(make_place: Callable[..., Place], tmp_path:
     done = captured(place, json.dumps({"transcript_path": str(session)}))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("skillopt-mcp capture: ")
+
+
+def test_a_hook_with_json_prints_one_object_whatever_happens(
+    make_place: Callable[..., Place],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = make_place()
+    session, agents = tmp_path / "s1.jsonl", tmp_path / "s1/subagents"
+    session.write_bytes(claude_user("Hello"))
+    agents.mkdir(parents=True)
+    (agents / "a.jsonl").symlink_to(tmp_path / "nowhere")
+    lines = joined(claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("The sum is 42."))
+    (agents / "b.jsonl").write_bytes(b"".join(lines))
+    with suppress(OSError):  # Some file systems take no such name.
+        os.symlink(b"nowhere", os.fsencode(agents) + b"/\xff.jsonl")
+    ended = json.dumps({"transcript_path": str(session), "hook_event_name": "SessionEnd"})
+
+    def printed(told: str) -> dict[str, object]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(told.encode())))
+        assert main(["--store", str(place.store_path), "capture", "--json"]) == 0
+        value: dict[str, object] = json.loads(capsys.readouterr().out)
+        return value
+
+    assert printed("{}") == {}
+    assert str(printed("nonsense")["error"]).startswith("standard input holds no event")
+    found = printed(ended)
+    assert (found["recorded"], found["n_problems"]) == (1, len(os.listdir(agents)) - 1)
+    place.store_path.write_bytes(b"no database" * 1_000)
+    assert set(printed(ended)) == {"error"}
 
 
 def test_harvest_of_the_hosts_own_folders(make_place: Callable[..., Place], home: Path, cli: Cli) -> None:

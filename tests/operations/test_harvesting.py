@@ -210,6 +210,21 @@ def test_a_session_without_a_mark_of_a_skill_is_not_worth_recording(tracked: Wor
     assert not may_record(place.folder / "no-store.db", stopped)
 
 
+def test_a_transcript_that_cannot_be_read_is_told_and_the_others_are_recorded(tracked: Workspace, place: Place) -> None:
+    path = written(place, [claude_user("Delegate"), claude_said("done")])
+    dead = written(place, used(place), f"{SESSION}/subagents/b.jsonl").with_name("a.jsonl")
+    dead.symlink_to(place.folder / "nowhere")
+    assert may_record(place.store_path, HookEvent(str(path), "", "SessionEnd"))
+    ended = hooked(place, path, "SessionEnd")
+    assert (counted(ended), [problem.path for problem in ended.problems]) == ((1, 0, 0), [str(dead)])
+
+
+def test_a_damaged_transcript_may_hold_a_use(tracked: Workspace, place: Place) -> None:
+    assert tracked.store.skills.list_skills()
+    path = written(place, [b"no archive"], f"{SESSION}.jsonl.zst")
+    assert may_record(place.store_path, HookEvent(str(path), "", "Stop"))
+
+
 def test_a_store_that_is_no_database_is_told_of_whatever_the_session_holds(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"no database")
     (tmp_path / "s.jsonl").write_bytes(claude_user("Hello"))

@@ -13,6 +13,8 @@ from skillopt_mcp.installing.hosts import HOSTS, Surroundings
 from skillopt_mcp.limits import MIB
 from skillopt_mcp.operations.installing import (
     AGENT,
+    MADE,
+    SHIPPED,
     SKILL,
     Request,
     apply_plan,
@@ -223,6 +225,85 @@ def test_folders_in_which_something_lies_stay_and_so_do_links(around: Surroundin
     uninstall(around, request)
     kept = {".claude", ".claude/skills", ".claude/skills/mine", ".claude/agents", "dotfiles"}
     assert named(around) == {*kept, ".claude.json"}
+
+
+def test_folders_that_were_there_before_stay_however_empty(around: Surroundings) -> None:
+    for folder in (".claude/skills", ".agents/skills"):
+        (around.home / folder).mkdir(parents=True)
+    for request in (asked(skill=True), asked("codex", skill=True)):
+        install(around, request)
+        uninstall(around, request)
+    kept = {".claude", ".claude/skills", ".agents", ".agents/skills"}
+    assert named(around) == {*kept, ".claude.json", ".codex", ".codex/.config.toml"}
+
+
+def test_a_folder_that_install_made_says_so_and_one_that_it_found_does_not(around: Surroundings) -> None:
+    (around.home / ".claude").mkdir()
+    install(around, asked(skill=True))
+    assert {path.parent.name for path in around.home.rglob(MADE)} == {"skills", "agents"}
+
+
+def test_a_folder_that_install_made_and_somebody_uses_stays_without_the_mark(around: Surroundings) -> None:
+    request = asked(skill=True)
+    install(around, request)
+    (around.home / ".claude/skills/mine").mkdir()
+    uninstall(around, request)
+    assert {path for path in named(around) if path.startswith(".claude/")} == {".claude/skills", ".claude/skills/mine"}
+
+
+@pytest.mark.parametrize("link", ["skills", f"skills/{SKILL}", f"skills/{SKILL}/SKILL.md", "agents", f"agents/{AGENT}"])
+def test_what_lies_behind_a_link_is_neither_written_nor_removed(link: str, around: Surroundings) -> None:
+    folder = around.home / ".claude"
+    install(around, asked(skill=True))
+    (folder / link).rename(around.home / "elsewhere")
+    (folder / link).symlink_to(around.home / "elsewhere")
+    before = files(around)
+    for plan in (plan_install(asked(skill=True), around), plan_uninstall(asked(skill=True), around)):
+        assert len([note for note in plan.notes if note.startswith(f"'{folder / link}' is a link")]) == 1
+    uninstall(around, asked(skill=True))
+    kept = {path: content for path, content in before.items() if path.startswith(str(around.home / "elsewhere"))}
+    assert kept
+    assert {path: content for path, content in files(around).items() if path in kept} == kept
+    assert (folder / link).is_symlink()
+
+
+@pytest.mark.parametrize("link", [f"skills/{SKILL}", f"skills/{SKILL}/SKILL.md", f"agents/{AGENT}"])
+def test_nothing_is_put_at_the_end_of_a_link_that_leads_nowhere(link: str, around: Surroundings) -> None:
+    path = around.home / ".claude" / link
+    path.parent.mkdir(parents=True)
+    path.symlink_to(around.home / "nowhere")
+    plan = plan_install(asked(skill=True), around)
+    apply_plan(plan)
+    assert [note.partition(": ")[0] for note in plan.notes] == [f"'{path}' is a link"]
+    assert not (around.home / "nowhere").exists()
+
+
+@pytest.mark.parametrize("link", [".claude", ".claude/skills", f".claude/skills/{SKILL}"])
+def test_a_link_to_the_program_itself_leads_to_nothing_that_is_removed(link: str, around: Surroundings) -> None:
+    sources = [SHIPPED / "skills" / SKILL / "SKILL.md", SHIPPED / "agents" / AGENT]
+    (around.home / link).parent.mkdir(parents=True, exist_ok=True)
+    (around.home / link).symlink_to(SHIPPED / Path(link).relative_to(".claude"))
+    for make in (plan_install, plan_uninstall):
+        plan = make(asked(skill=True), around)
+        assert not [change for change in plan.changes if change.path.is_relative_to(SHIPPED)]
+        assert plan.notes
+    assert all(source.exists() for source in sources)
+
+
+def test_a_folder_of_a_host_that_is_a_link_itself_is_used_as_its_owner_means(around: Surroundings) -> None:
+    (around.home / "dotfiles").mkdir()
+    (around.home / ".claude").symlink_to(around.home / "dotfiles")
+    request = asked(skill=True)
+    install(around, request)
+    assert (around.home / "dotfiles/skills" / SKILL / "SKILL.md").is_file()
+    uninstall(around, request)
+    assert named(around) == {".claude", "dotfiles", ".claude.json"}
+
+
+def test_a_shipped_file_in_whose_place_a_folder_lies_is_left_alone(around: Surroundings) -> None:
+    (around.home / ".claude/skills" / SKILL / "SKILL.md").mkdir(parents=True)
+    for make in (plan_install, plan_uninstall):
+        assert "was trained or edited" in make(asked(skill=True), around).notes[0]
 
 
 def test_the_backup_of_what_is_restored_goes_and_every_other_one_is_told(around: Surroundings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ class Options(Invocation):
 
 def run(options: Options) -> int:
     """Return 0, whatever happened: a host takes other codes for a wish to stop it."""
-    problems, shown = [], "{}"
+    shown = "{}"
     # A host reads what a hook prints as instructions to itself, so all that is said goes to stderr.
     try:
         event = parse_event(sys.stdin.buffer.read(MIB))
@@ -28,12 +29,12 @@ def run(options: Options) -> int:
             from skillopt_mcp.operations.capturing import capture  # noqa: PLC0415
 
             if found := capture(options.store_path, event):
-                problems, shown = found.problems, found.model_dump_json()
+                shown = json.dumps(found.model_dump(mode="json"))
+                for problem in found.problems:
+                    _note(f"{problem.path}: {problem.reason}")
     except (SkillOptError, OSError) as error:
         _note(str(error))
-        return 0
-    for problem in problems:
-        _note(f"{problem.path}: {problem.reason}")
+        shown = json.dumps({"error": str(error)})
     if options.json:
         results().write(f"{shown}\n")
     return 0

@@ -57,13 +57,14 @@ def _permit(workspace: Workspace, options: Options) -> int:
     terminal.require_person("skills permit")
     name = workspace.skill(options.name).name
     what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
-    covered = f"promote {what} of {name} without asking from now on, where they are small edits of the text"
+    where = "where the guard found nothing and they are small edits of the text"
+    covered = f"promote {what} of {name} without asking from now on, {where}"
     if not terminal.agreed(f"May an agent {covered}?", yes=options.yes, ask=not options.json):
         terminal.note("Nothing was permitted.")
         return 1
     agreed = Consent.COMMAND if options.yes and not terminal.is_interactive() else Consent.PERSON
     permit(workspace, options.name, simulated=options.simulated, given_by=agreed.value)
-    text = f"An agent may {covered} and the guard found nothing.\nTake it back with: skillopt-mcp skills revoke {name}"
+    text = f"An agent may {covered}.\nTake it back with: skillopt-mcp skills revoke {shlex.quote(name)}"
     _done({"skill": name, "permitted": True, "simulated": options.simulated}, text, options)
     return 0
 
