@@ -20,8 +20,9 @@ from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
 from skillopt_mcp.operations.choosing import target_tasks, tasks_to_test
-from skillopt_mcp.operations.handing_out import Room, expectation, hand_out, told, withdraw
+from skillopt_mcp.operations.handing_out import MAX_ITEMS, Room, expectation, hand_out, told, withdraw
 from skillopt_mcp.operations.judging import evidence_of, is_host_run, origins
+from skillopt_mcp.operations.leasing import n_elsewhere, told_wait
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
@@ -76,16 +77,22 @@ def evaluate_candidate(
         # Noted again: a process may have died between its last pair and the note of the verdict.
         return _concluded(workspace, candidate, test, run_test(test, workspace.store, _nothing_to_ask))
     if is_host(workspace.backend("target").name):
-        # As many as one batch of one version may need: what is ahead of the deciding pair is done in vain.
-        test = replace(test, ahead=max(1, (room or Room()).items))
+        # As many as one batch of one version may need: what is ahead of the deciding pair is done in vain. What other
+        # sessions hold may never come back: as much more is asked ahead, so that nobody waits for it.
+        ahead = (room or Room()).items + n_elsewhere(workspace, test.row.id)
+        test = replace(test, ahead=max(1, min(ahead, MAX_ITEMS)))
     job = workspace.tests.attach(test.row.id, functools.partial(_run, workspace, test))
     job.watch(notify)
     wait([job.result], wait_s)
-    if not job.result.done():
+    is_done = job.result.done()
+    if is_done:
+        workspace.tests.drop(test.row.id, job)
+    # Where another session's call is at it, it is under way as well; submit_work tells that in its own words.
+    busy = is_done and wait_s is not None and room is None and isinstance(job.result.exception(), Busy)
+    if busy or not is_done:
         result = _running(candidate, test, standing(test, workspace.store), job.progress)
         result = _untold(result) if _evidence(workspace, test.row) else result
         return _foreseen(workspace, candidate, test, result)
-    workspace.tests.drop(test.row.id, job)
     outcome = job.result.result()
     if isinstance(outcome, Confirmation):
         return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, outcome))
@@ -206,7 +213,7 @@ def _waiting(
     if work:
         step = told(work, job)
     elif begun:
-        step = f"All open work is in somebody's hands: submit it, or ask for more with submit_work and job_id {job}."
+        step = told_wait(workspace, job)
     else:
         step = (
             f"Nothing is handed out yet. Tell the user what it takes ({expected}) and, if that is fine, take the first "
@@ -214,7 +221,7 @@ def _waiting(
         )
     return _untold(so_far).model_copy(
         update={
-            "status": "work",
+            "status": "work" if work or not begun else "running",
             "verdict": None,
             "evidence": _evidence(workspace, test.row),
             "reason": expected,

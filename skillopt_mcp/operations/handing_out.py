@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from skillopt_mcp.backends.work import kind_of, n_chars, work_of
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
+from skillopt_mcp.operations.judging import is_judged_by_host, n_votes
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, paused_at
@@ -74,10 +76,24 @@ def expectation(test: Test, store: Store) -> str:
     left = max(1, pause - n_done)
     fewest = max(1, paused + fewest_more(pairs[:paused], test.rule) - n_done)
     n_chars = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
+    attempts = (2 * min(fewest, left), 2 * left)
     return (
         f"{n_done} pairs are done; a verdict takes {fewest} more at the very least, and after {pause} it pauses: from "
-        f"{2 * min(fewest, left)} to {2 * left} more agent runs, each of which reads up to "
-        f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works"
+        f"{attempts[0]} to {attempts[1]} more agent runs, each of which reads up to "
+        f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works{_to_judge(test, attempts)}"
+    )
+
+
+def _to_judge(test: Test, attempts: tuple[int, int]) -> str:
+    """Return how many more agent runs judge so many attempts; empty where no rubric asks a host."""
+    n = sum(map(n_votes, test.tasks))
+    if not n or not is_judged_by_host(test.row.backend):
+        return ""
+    fewest, most = (math.ceil(each * n / len(test.tasks)) for each in attempts)
+    n_rubrics = sum(n_votes(task) > 0 for task in test.tasks)
+    return (
+        f"; besides, about {fewest} to {most} agent runs judge their answers, as {n_rubrics} of "
+        f"{len(test.tasks)} held-out tasks are judged by a rubric"
     )
 
 

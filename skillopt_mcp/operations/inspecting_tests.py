@@ -86,7 +86,7 @@ def tested_candidate(workspace: Workspace, id: str) -> Candidate | None:
 def described_test(workspace: Workspace, id: str) -> str:
     """Return a promotion test as text. Raises NotFound."""
     test = promotion_test(workspace, id)
-    missing = f", {test.pairs_missing} of them without a reply" if test.pairs_missing else ""
+    missing = f", {test.pairs_missing} of them without a score" if test.pairs_missing else ""
     simulated = " (a SIMULATION: it says nothing about a real model)" if test.simulated else ""
     verdict = f"{test.verdict}: {test.reason}" if test.verdict else "none yet"
     return "\n".join(

@@ -62,4 +62,18 @@ def origins(evidence: str) -> list[str]:
 
 def is_host_run(evidence: str) -> bool:
     """Return whether a text of `evidence_of` names a host, as target or as judge."""
-    return any(is_host(origin.partition("+")[0]) for origin in origins(evidence))
+    return any(map(_is_of_host, origins(evidence)))
+
+
+def is_judged_by_host(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a host as judge."""
+    return any(map(_is_of_host, origins(evidence)[1:]))
+
+
+def n_votes(task: Task) -> int:
+    """Return how many questions the rubrics of a task ask of each answer to it."""
+    return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+
+
+def _is_of_host(origin: str) -> bool:
+    return is_host(origin.partition("+")[0])

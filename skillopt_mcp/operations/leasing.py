@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from skillopt_mcp.operations.workspace import Workspace
@@ -22,6 +23,26 @@ def told_leases(workspace: Workspace, scope: str) -> str:
         return f"{many} out until {_minute(max(out))}, and handed out again after that"
     overdue = _minute(max(lease.expires_at for lease in waited_for))
     return f"work was out until {overdue} and did not come back: whoever asks for work gets it anew"
+
+
+def told_wait(workspace: Workspace, job_id: str) -> str:
+    """Return what whoever gets no work of a job is to do: until when nothing of it can be handed out."""
+    now = workspace.clock()
+    out = [lease.expires_at for lease in workspace.store.leases.unanswered_of(job_id) if lease.expires_at > now]
+    if not out:
+        return f"Call submit_work with job_id {job_id} for more work."
+    many = "1 item is" if len(out) == 1 else f"{len(out)} items are"
+    return (
+        f"Nothing can be handed out before {_minute(math.ceil(min(out) / 60) * 60)} ({many} out). Wait for those of "
+        f"them that your own agents have; otherwise stop here, do not poll, and call submit_work with job_id {job_id} "
+        "then."
+    )
+
+
+def n_elsewhere(workspace: Workspace, scope: str) -> int:
+    """Return how much work of a scope is in the hands of other sessions, which may never come back."""
+    now, leases = workspace.clock(), workspace.store.leases.unanswered_of(scope)
+    return sum(lease.session != workspace.session and lease.expires_at > now for lease in leases)
 
 
 def _minute(at: float) -> str:

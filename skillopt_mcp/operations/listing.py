@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 from skillopt_mcp.folders import find_skill_folders
+from skillopt_mcp.operations.going_on import left_behind, open_work
 from skillopt_mcp.operations.paging import page_start, shortened
 from skillopt_mcp.operations.recording import ENOUGH_TO_PROPOSE
 from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate, rolled_back
+from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.skills import Skill, short
 
 PAGE = 15
@@ -61,7 +62,8 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
     skill = store.skills.get_skill(skill.id)
     counts = store.tasks.count_tasks(skill.id)
     total, new = store.trajectories.count_trajectories(skill.id)
-    closed = rolled_back(store.promotions.list_promotions(skill.id))
+    # Whatever was live is rolled back to, not promoted again.
+    closed = {each.to_version for each in store.promotions.list_promotions(skill.id)}
     candidates = [each for each in store.candidates.list_candidates(skill.id) if each.version_id not in closed]
     current = [each for each in candidates if each.base_version == skill.live_version]
     verdicts = [(each, _verdict(workspace, each)) for each in current]
@@ -78,13 +80,14 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
         n_new=new,
         open_candidates=len(undecided) + len(accepted),
         promotable=workspace.root_of(skill) is not None,
-        next_step=shortened(trouble, TROUBLE_BYTES) or _advice(accepted, undecided, new, sum(counts.values())),
+        next_step=shortened(trouble, TROUBLE_BYTES)
+        or (_promotion_of(_next_of(accepted)) if accepted else open_work(workspace, skill, undecided))
+        or ("" if current else left_behind(workspace, skill, candidates))
+        or _advice(undecided, new, sum(counts.values())),
     )
 
 
-def _advice(accepted: list[Candidate], undecided: list[Candidate], n_new: int, n_tasks: int) -> str:
-    if accepted:
-        return _promotion_of(_next_of(accepted))
+def _advice(undecided: list[Candidate], n_new: int, n_tasks: int) -> str:
     if undecided:
         return _evaluation_of(_next_of(undecided)) if n_tasks else "add_tasks, then evaluate the candidate"
     if n_new >= ENOUGH_TO_PROPOSE:

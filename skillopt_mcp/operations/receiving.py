@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 
 from skillopt_mcp import limits
 from skillopt_mcp.backends.redacting import redacted
-from skillopt_mcp.backends.work import ANSWER, SCORE, TOOL_CALLS
+from skillopt_mcp.backends.work import ANSWER, SCHEMA, SCORE, TOOL_CALLS, asked_for
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.hosts import host_evaluation
@@ -15,6 +16,7 @@ from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Receipt
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Message, Reply, Role, storable
 from skillopt_mcp.records.judging import ByHost
 from skillopt_mcp.records.tasks import Task
@@ -87,8 +89,12 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     elif failed is not None:
         status, reason = "accepted", _given_up(workspace, lease, str(failed))
     else:
-        status = workspace.store.leases.answer(lease.id, _reply(workspace, lease, fields), workspace.session)
-        reason = _SAID[status]
+        reply = _reply(workspace, lease, fields)
+        if problem := _problem(workspace, lease, reply):
+            status, reason = "accepted", _spoilt(workspace, lease, problem)
+        else:
+            status = workspace.store.leases.answer(lease.id, reply, workspace.session)
+            reason = _SAID[status]
     workspace.workplaces.remove([lease.id])
     return Receipt(work_id=lease.id, status=status, reason=reason)
 
@@ -98,6 +104,24 @@ def _given_up(workspace: Workspace, lease: Lease, why: str) -> str:
     missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
     is_missing = workspace.store.leases.fail(lease.id, missing, _MOST_FAILURES[lease.role])
     return "it is missing now" if is_missing else "it is handed out again"
+
+
+def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
+    """Return why the answer to a question cannot be used; empty where it can, or where nobody can tell here."""
+    schema = None if lease.role == "target" else workspace.workplaces.read(lease.id, SCHEMA)
+    model = asked_for(schema) if schema else None
+    found = parse_reply(reply.text, model) if model else None
+    return found if isinstance(found, str) else ""
+
+
+def _spoilt(workspace: Workspace, lease: Lease, problem: str) -> str:
+    """Return that a question is missing now: its replies could not be used. Raises BadInput while there are tries."""
+    most, note_id = _MOST_FAILURES[lease.role], f"w-{secrets.token_hex(16)}"
+    said = workspace.redactor.text(storable(problem[:1000]))
+    missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
+    if not workspace.store.leases.note_unusable(lease.id, note_id, missing, most):
+        raise BadInput(f"the reply cannot be used ({said}): give one JSON object that is valid under '{SCHEMA}'")
+    return f"it is missing now, after {most} replies that could not be used ({shortened(said, 200)})"
 
 
 def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:
@@ -134,7 +158,7 @@ def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Messa
         text = workspace.workplaces.read(lease.id, TOOL_CALLS)
         if text is None:
             return []
-        given = [_json(line) for line in text.splitlines() if line.strip()]
+        given = [_json(TOOL_CALLS, line) for line in text.splitlines() if line.strip()]
     if not isinstance(given, list) or len(given) > _MAX_TOOL_CALLS:
         raise BadInput(f"tool_calls is no list of at most {_MAX_TOOL_CALLS:,} objects {{name, arguments}}")
     return [_tool_call(workspace, each) for each in given] or [NO_TOOL_CALL]
@@ -160,17 +184,17 @@ def _score(workspace: Workspace, lease: Lease, task: Task | None, fields: Mappin
             raise BadInput("a score is taken from a host only where the task's judge is of kind host: leave it out")
         return []
     if given is None:
-        given = _json(workspace.workplaces.read(lease.id, SCORE) or "null")
+        given = _json(SCORE, workspace.workplaces.read(lease.id, SCORE) or "null")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise BadInput(f"the judge of this task asks for your own score: give a number from 0 to 1 in '{SCORE}'")
     return [host_evaluation(given)]
 
 
-def _json(text: str) -> object:
+def _json(name: str, text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput(f"{quoted(text[:60])} is no JSON: correct it") from None
+        raise BadInput(f"{quoted(text[:60])} in '{name}' is no JSON: correct it") from None
     return value
 
 

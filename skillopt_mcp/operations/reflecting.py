@@ -16,8 +16,10 @@ from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.gates.means import mean_score
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.choosing import target_tasks
+from skillopt_mcp.operations.going_on import told_stale
 from skillopt_mcp.operations.handing_out import Room, hand_out, told, withdraw
 from skillopt_mcp.operations.judging import judge_named
+from skillopt_mcp.operations.leasing import told_wait
 from skillopt_mcp.operations.proposing import kept, proposed
 from skillopt_mcp.operations.replaying import planned
 from skillopt_mcp.operations.results import Proposed
@@ -66,7 +68,7 @@ def advance_proposal(
     """Return where a proposal stands, advanced as far as its backends answer. Raises Refused when it was given up."""
     skill = workspace.store.skills.get_skill(run.skill_id)
     if run.result:
-        return Proposed.model_validate_json(run.result)
+        return _as_live(workspace, skill, Proposed.model_validate_json(run.result))
     if run.status == "stopped":
         raise Refused(f"the proposal '{run.id}' was given up, as '{skill.name}' has changed since: propose again")
     job = workspace.proposals.attach(run.id, functools.partial(_work, workspace, run))
@@ -77,14 +79,21 @@ def advance_proposal(
     workspace.proposals.drop(run.id, job)
     outcome = job.result.result()
     if isinstance(outcome, Work):
-        return _finished(workspace, skill, run, outcome)
+        return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
     work = hand_out(workspace, run.id, outcome, room)
-    step = (
-        told(work, run.id)
-        if work
-        else (f"All open work is in somebody's hands: submit it, or ask for more with submit_work and job_id {run.id}.")
-    )
-    return _open(skill, run, step).model_copy(update={"status": "work", "work": work})
+    if not work:
+        return _open(skill, run, told_wait(workspace, run.id))
+    return _open(skill, run, told(work, run.id)).model_copy(update={"status": "work", "work": work})
+
+
+def _as_live(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
+    """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more."""
+    if result.candidate_id is None or workspace.trouble(skill):
+        return result
+    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
+    live = workspace.store.skills.get_skill(skill.id).live_version
+    is_stale = live not in (candidate.base_version, candidate.version_id)
+    return result.model_copy(update={"next_step": f"{told_stale(candidate)}."}) if is_stale else result
 
 
 def _open(skill: Skill, run: Run, next_step: str) -> Proposed:

@@ -16,8 +16,13 @@ from skillopt_mcp.operations.results import Evaluated, Proposed, Receipt, Submit
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.records.candidates import candidate_id
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.store.opening import Store
 
-TEST, PROPOSAL = "t-", "r-"
+PROPOSAL = "r-"
+HANDED_IN = "Handed in: whoever started you goes on with the job."
+NO_JOB = "there is no job {}: use the job_id that came with the work"
+_REASONS_SHOWN = 3
 
 
 def submit_work(
@@ -32,14 +37,21 @@ def submit_work(
     if not replies and not job_id:
         raise BadInput("give replies ([{work_id, reply?}]), or the job_id that is to give more work")
     receipts, scopes = receive(workspace, replies)
-    job = job_id or (scopes[0] if scopes else "")
+    answer = _standing(workspace, receipts, job_id or (scopes[0] if scopes else ""), (room or Room(), wait_s), notify)
+    only_hands_in = room is not None and not room.items
+    return answer.model_copy(update={"next_step": _next_step(answer, only_hands_in=only_hands_in)})
+
+
+def _standing(
+    workspace: Workspace, receipts: list[Receipt], job: str, turn: tuple[Room, float | None], notify: Notify
+) -> Submitted:
     if not job:
         return Submitted(
             status="stopped", job_id="", receipts=receipts, reason="no reply was for work that was handed out",
             next_step="Submit with the work_id that evaluate_candidate, propose_edits or submit_work gave.",
         )  # fmt: skip
     try:
-        outcome = _advanced(workspace, job, room or Room(), wait_s, notify)
+        outcome = _advanced(workspace, job, *turn, notify)
     except Busy as error:
         return Submitted(
             status="running", job_id=job, receipts=receipts, reason=str(error),
@@ -52,28 +64,57 @@ def submit_work(
             status="stopped", job_id=job, receipts=receipts, reason=shortened(str(error), 600),
             next_step="What was accepted is kept; mend what the reason says.",
         )  # fmt: skip
-    answer = _submitted(job, receipts, outcome)
-    if room and not room.items and answer.status != "done":
-        return answer.model_copy(update={"next_step": "Handed in: whoever started you goes on with the job."})
-    return answer
+    return _submitted(job, receipts, outcome)
+
+
+def _next_step(answer: Submitted, *, only_hands_in: bool) -> str:
+    """Return what is to be done next: what was not taken is mended first, as long as its job is not over."""
+    if answer.status == "done":
+        return answer.next_step
+    failing = [each for each in answer.receipts if each.status in ("refused", "unknown")]
+    handed_in = only_hands_in and answer.status in ("work", "running")
+    mend = _to_mend(failing, len(answer.receipts)) if failing else ""
+    if handed_in:
+        return mend or HANDED_IN
+    return f"{mend} {answer.next_step}" if mend else answer.next_step
+
+
+def _to_mend(failing: Sequence[Receipt], n: int) -> str:
+    """Return how many replies were not taken, and why, each reason once."""
+    reasons = list(dict.fromkeys(each.reason for each in failing))
+    more = f"; and {len(reasons) - _REASONS_SHOWN} more reasons" if len(reasons) > _REASONS_SHOWN else ""
+    were = "was" if len(failing) == 1 else "were"
+    return (
+        f"{len(failing)} of {n} replies {were} NOT taken ({'; '.join(reasons[:_REASONS_SHOWN])}{more}): mend that, and "
+        "submit again."
+    )
 
 
 def _advanced(workspace: Workspace, job: str, room: Room, wait_s: float | None, notify: Notify) -> Evaluated | Proposed:
     store = workspace.store
     if job.startswith(PROPOSAL):
-        run = store.runs.get_run(known(job))
-        if run.kind == "proposal":
-            return advance_proposal(workspace, run, wait_s, room, notify)
+        run = _proposal(store, known(job))
+        return advance_proposal(workspace, run, wait_s, room, notify)
     test = store.decisions.find_confirmation(known(job))
     if test is None:
-        raise NotFound(f"there is no job {quoted(job)}: use the job_id that came with the work")
+        raise NotFound(NO_JOB.format(quoted(job)))
     candidate = candidate_id(test.skill_id, test.base_version, test.version_id)
     return evaluate_candidate(workspace, candidate, wait_s, notify, room=room)
 
 
+def _proposal(store: Store, job: str) -> Run:
+    try:
+        run = store.runs.get_run(job)
+    except NotFound:
+        raise NotFound(NO_JOB.format(quoted(job))) from None
+    if run.kind != "proposal":
+        raise NotFound(NO_JOB.format(quoted(job)))
+    return run
+
+
 def _submitted(job: str, receipts: list[Receipt], outcome: Evaluated | Proposed) -> Submitted:
     """Return the answer: the result itself once there is one, else only what the host needs to go on."""
-    if outcome.status == "work":
+    if outcome.status in ("work", "running"):
         reason = outcome.reason if isinstance(outcome, Evaluated) else ""
         return Submitted(
             status="work" if outcome.work else "running",
@@ -83,8 +124,6 @@ def _submitted(job: str, receipts: list[Receipt], outcome: Evaluated | Proposed)
             reason=reason,
             next_step=outcome.next_step,
         )
-    if outcome.status == "running":
-        return Submitted(status="running", job_id=job, receipts=receipts, next_step=outcome.next_step)
     return Submitted(
         status="done",
         job_id=job,

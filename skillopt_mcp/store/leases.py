@@ -118,11 +118,17 @@ class Leases:
     def fail(self, lease_id: str, missing: Reply, most: int) -> bool:
         """End a lease without an answer; return whether its call is missing now, which it is after `most` of them."""
         with self._pool.write() as connection:
-            changed = connection.execute("update lease set state = 'failed' where id = ? and state = 'out'", [lease_id])
-            [n_failed] = connection.execute(
-                "select count(*) from lease where call_id = ? and state = 'failed'", [missing.id]
-            ).fetchone()
-            return bool(changed.rowcount) and n_failed >= most and insert_reply(connection, missing)
+            return _fail(connection, lease_id) and _is_lost(connection, missing, most)
+
+    def note_unusable(self, lease_id: str, note_id: str, missing: Reply, most: int) -> bool:
+        """Note that a reply to a lease cannot be used; return whether its call is missing now, as `fail` does.
+
+        Until then the lease stays out. The note is a failed lease of its own, so that both are counted together.
+        """
+        with self._pool.write() as connection:
+            noted = connection.execute(_NOTE, [note_id, lease_id])
+            is_lost = bool(noted.rowcount) and _is_lost(connection, missing, most)
+            return is_lost and _fail(connection, lease_id)
 
     def rule_out(self, missing: Reply) -> None:
         """Store that a call cannot be handed out (the id of the reply is its call's): it is missing."""
@@ -154,6 +160,25 @@ _ANSWER = (
     f"update lease as l set state = 'answered', session = case when {KNOWS.format(who='?3')} then ?3"
     " else l.session end where l.id = ?1"
 )
+
+
+_NOTE = (
+    "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
+    " select ?, call_id, scope, task_id, session, taken_at, expires_at, 'failed' from lease"
+    " where id = ? and state = 'out'"
+)
+
+
+def _fail(connection: Connection, lease_id: str) -> bool:
+    changed = connection.execute("update lease set state = 'failed' where id = ? and state = 'out'", [lease_id])
+    return bool(changed.rowcount)
+
+
+def _is_lost(connection: Connection, missing: Reply, most: int) -> bool:
+    """Store that a call is missing (the id of the reply is its call's) once `most` of its leases failed."""
+    counted = "select count(*) from lease where call_id = ? and state = 'failed'"
+    [n_failed] = connection.execute(counted, [missing.id]).fetchone()
+    return n_failed >= most and insert_reply(connection, missing)
 
 
 def _take(connection: Connection, offer: Offer, term: Term) -> bool:

@@ -61,12 +61,24 @@ def test_skills_are_listed_with_what_to_do_next(place: Place) -> None:
     assert (row().open_candidates, row().live_version) == (0, row().best_version)
 
 
+def test_what_was_live_is_not_promoted_next_again(place: Place, workspace: Workspace) -> None:
+    before, candidate_id = place.main.read_bytes(), place.accepted(workspace)
+    promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
+    place.main.write_bytes(before)
+    (row,) = list_skills(workspace).skills
+    assert (row.open_candidates, row.next_step) == (0, "record_trajectory")
+
+
 def test_the_list_shows_what_is_on_disk_now(place: Place, workspace: Workspace) -> None:
     candidate_id = place.accepted(workspace)
     place.main.write_text("# Mine\n")
     (row,) = list_skills(workspace).skills
     assert row.live_version == workspace.live(workspace.skill("ledger-clerk")).digest[:12]
-    assert candidate_id not in row.next_step
+    assert row.open_candidates == 0
+    assert row.next_step == (
+        f"{candidate_id} is stale, as the file has changed since: skillopt-mcp rebase {candidate_id} makes its edits "
+        "on top of what is live, as a new candidate to evaluate"
+    )
 
 
 def test_a_candidate_that_the_guard_holds_is_never_simply_promoted_next(place: Place, workspace: Workspace) -> None:
