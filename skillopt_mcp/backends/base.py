@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import difflib
+from typing import Protocol, get_args, runtime_checkable
 
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
+FAULTS: tuple[Fault, ...] = get_args(Fault)
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
@@ -16,13 +20,21 @@ SLOTS = 8
 class BackendFault(Exception):
     """One failed attempt at one call. `retry_after` is how many seconds the backend asks to be left alone, if it does.
 
-    A fault in RETRYABLE may be tried again, one in FATAL ends the run, any other is recorded as missing at once.
-    `usage` is what the attempt cost all the same: an answer that was cut off is paid.
+    `fault` is its kind. Tried again: "rate_limit", "overloaded", "server", "connection", "timeout", "malformed" (no
+    answer could be read). Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long", "internal"
+    (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the attempt cost
+    all the same: an answer that was cut off is paid. Raises BackendError for a kind that is none.
     """
 
     def __init__(
         self, fault: Fault, message: str, retry_after: float | None = None, usage: Usage | None = None
     ) -> None:
+        if fault not in FAULTS:
+            near = difflib.get_close_matches(str(fault), FAULTS, n=1, cutoff=0.0)[0]
+            raise BackendError(
+                f"no fault is called {quoted(str(fault))}, as a BackendFault says ({quoted(str(message))}): "
+                f"did you mean '{near}'? Kinds: {', '.join(FAULTS)}"
+            )
         super().__init__(message)
         self.fault = fault
         self.message = message
@@ -31,8 +43,10 @@ class BackendFault(Exception):
 
 
 class Backend(Protocol):
-    """Who answers for a role.
+    """Who answers for a role: `train(target=, optimizer=, judge=)` takes it.
 
+    A target is asked a Rollout (call.request), and answers as it would the task; optimizer and judge are asked a
+    Question, and answer with one JSON object of the form that its `schema` names (see help(skillopt_mcp.Question)).
     `name` is its spelling for people; `fingerprint` changes when equal calls may be answered otherwise, and no sooner;
     a `deferred` backend answers later by another way, and is never asked to complete a call.
     """

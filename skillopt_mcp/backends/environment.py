@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.base import FATAL, FAULTS, BackendFault
+from skillopt_mcp.backends.given import unusable
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Rolled, RolloutFailed, RollsOut, rolls_out
-from skillopt_mcp.environments.foreign import SHOWN, foreign, raised
+from skillopt_mcp.environments.foreign import SHOWN, foreign, is_stop, raised, said_by
 from skillopt_mcp.environments.registry import open_environment
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.judges.environments import evaluation
-from skillopt_mcp.records.calls import EVALUATION, Call, Message, Reply, Rollout, Usage, storable
+from skillopt_mcp.records.calls import EVALUATION, Call, Reply, Rollout, storable
 from skillopt_mcp.records.judging import Score
 
 PREFIX = "env:"
+
+
+class _BrokenOff(Exception):
+    """What a rollout in a thread of its own raised, as the fault that it is."""
+
+    def __init__(self, fault: BackendFault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 class Rolling:
@@ -37,24 +46,37 @@ class Rolling:
         if not isinstance(call.request, Rollout):
             raise BackendError(f"'{self.name}' only attempts its tasks: name another --optimizer BACKEND:MODEL")
         try:
-            rolled = await self._rolled(call.request, call.draw)
-        except RolloutFailed as failed:
-            raise BackendFault("internal", str(failed)) from failed
-        # What an environment does is foreign code: whatever it raises, a wish to exit too, is no verdict on the answer.
-        except (Exception, SystemExit) as error:
-            raise BackendFault("internal", f"'{self.name}' failed: {raised(error)}") from error
-        try:
-            return self._reply(_checked(rolled))
+            return self._reply(_checked(await self._rolled(call.request, call.draw)))
         except BadInput as error:
             raise BackendFault("internal", f"'{self.name}' gave no result that can be used: {error}") from error
 
-    async def _rolled(self, request: Rollout, draw: str) -> Rolled:
-        rollout = functools.partial(self.environment.rollout, request.task, request.files, draw)
-        if inspect.iscoroutinefunction(self.environment.rollout):
-            rolled = rollout()
-        else:
-            rolled = await asyncio.to_thread(rollout)
-        return await rolled if inspect.isawaitable(rolled) else rolled
+    async def _rolled(self, request: Rollout, draw: str) -> object:
+        rollout: Callable[[], object] = functools.partial(self.environment.rollout, request.task, request.files, draw)
+        # What an environment does is foreign code: whatever it raises, a wish to exit too, is no verdict on the answer.
+        try:
+            is_async = inspect.iscoroutinefunction(self.environment.rollout)
+            given = rollout() if is_async else await asyncio.to_thread(self._at_once, rollout)
+            return await given if inspect.isawaitable(given) else given
+        except _BrokenOff as broken:
+            raise broken.fault from broken.__cause__
+        except BaseException as error:
+            if is_stop(error):
+                raise
+            raise self._fault(error) from error
+
+    def _at_once(self, rollout: Callable[[], object]) -> object:
+        """Return what a rollout gives. Raises _BrokenOff: not all that it may raise gets from one thread to another."""
+        try:
+            return rollout()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise _BrokenOff(self._fault(error)) from error
+
+    def _fault(self, error: BaseException) -> BackendFault:
+        if isinstance(error, RolloutFailed):
+            return _told(getattr(error, "fault", "internal"), said_by(error))
+        return BackendFault("internal", f"'{self.name}' failed: {raised(error)}")
 
     def _reply(self, rolled: Rolled) -> Reply:
         """Return a reply with its score recorded. Raises BadInput when that is none."""
@@ -64,6 +86,16 @@ class Rolling:
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
 
 
+def _told(fault: object, message: str) -> BackendFault:
+    """Return what an environment tells of an attempt that broke off; what ends a run is not for it to say."""
+    kind = next((each for each in FAULTS if each == fault and each not in FATAL), None)
+    if kind is None:
+        return BackendFault(
+            "internal", f"{message} (its fault {quoted(repr(fault), SHOWN)} is no kind of RolloutFailed)"
+        )
+    return BackendFault(kind, message)
+
+
 def _checked(rolled: object) -> Rolled:
     """Return what a rollout gave. Raises BadInput naming what of it has the wrong type."""
     if not isinstance(rolled, Rolled):
@@ -71,21 +103,10 @@ def _checked(rolled: object) -> Rolled:
     for name, value in (("answer", rolled.answer), ("reason", rolled.reason), ("hint", rolled.hint)):
         if not isinstance(value, str):
             raise BadInput(f"its {name} is of type {type(value).__name__}, not a text")
-    messages: object = rolled.messages
-    if not isinstance(messages, Sequence) or not all(map(_is_message, messages)):
-        raise BadInput("its messages are no tuple of skillopt_mcp.Message(role, content), both texts")
-    if not isinstance(rolled.usage, Usage):
-        raise BadInput(f"its usage is of type {type(rolled.usage).__name__}, not skillopt_mcp.Usage")
+    wrong = unusable(rolled.messages, rolled.usage)
+    if wrong:
+        raise BadInput(wrong)
     return rolled
-
-
-def _is_message(value: object) -> bool:
-    return (
-        isinstance(value, Message)
-        and isinstance(value.role, str)
-        and isinstance(value.content, str)
-        and isinstance(value.name, str | None)
-    )
 
 
 def open_rolling(spec: str) -> Rolling:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from typing import get_args
 
-from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.records.calls import Reply, Role, Usage
+from skillopt_mcp.records.calls import Fault, Message, Reply, Role, Usage
 
+# More than any call can use, and few enough that the sum over all calls can be stored.
+_MOST = 10**12
+_SHOWN = 40
 _WANTED = (
     "an object with name, fingerprint, deferred = False and 'async def complete(self, call) -> Reply': see "
     "help(skillopt_mcp.Backend)"
@@ -36,7 +40,10 @@ def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | 
 
 
 async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
-    """Return the reply of a backend's `complete`. Raises BackendError when it is none, or comes without await."""
+    """Return the reply of a backend's `complete`.
+
+    Raises BackendError when it is none, or comes without await, and BackendFault when it cannot be kept.
+    """
     coming: object = replying
     if not inspect.isawaitable(coming):
         raise BackendError(f"'complete' of the backend {quoted(name)} is not async: write 'async def complete'")
@@ -48,4 +55,40 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
         wrong = "text" if not isinstance(reply.text, str) else "usage"
         kind = type(getattr(reply, wrong)).__name__
         raise BackendError(f"the reply of the backend {quoted(name)} has a {wrong} of type {kind}: see Reply")
-    return reply
+    wrong = unusable(reply.messages, reply.usage) or _unknown_fault(reply.fault)
+    if wrong:
+        raise BackendFault("internal", f"the reply of the backend {quoted(name)} cannot be used: {wrong}")
+    return reply._replace(messages=tuple(reply.messages))
+
+
+def unusable(messages: object, usage: object) -> str:
+    """Return why what came with an answer cannot be kept: no transcript, or a usage that would get round a cap."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not all(map(_is_message, messages)):
+        return "its messages are no tuple of skillopt_mcp.Message(role, content), both texts"
+    if not isinstance(usage, Usage):
+        return f"its usage is of type {type(usage).__name__}, not skillopt_mcp.Usage"
+    for name in ("tokens_in", "tokens_out", "tokens_cached"):
+        n: object = getattr(usage, name)
+        if not isinstance(n, int) or not 0 <= n <= _MOST:
+            return f"the {name} of its usage is {quoted(repr(n), _SHOWN)}, not a whole number from 0 to {_MOST:,}"
+    usd: object = usage.usd
+    for name, amount in (("usd", 0 if usd is None else usd), ("latency_ms", usage.latency_ms)):
+        # Not to be had of one that is not a number, nor of infinity.
+        if not isinstance(amount, int | float) or not 0 <= amount <= _MOST:
+            return f"the {name} of its usage is {quoted(repr(amount), _SHOWN)}, not a number from 0 to {_MOST:,}"
+    return ""
+
+
+def _is_message(value: object) -> bool:
+    return (
+        isinstance(value, Message)
+        and isinstance(value.role, str)
+        and isinstance(value.content, str)
+        and isinstance(value.name, str | None)
+    )
+
+
+def _unknown_fault(fault: object) -> str:
+    if fault is None or fault in get_args(Fault):
+        return ""
+    return f"its fault is {quoted(repr(fault), _SHOWN)}, not one of {', '.join(get_args(Fault))}"

@@ -7,7 +7,8 @@ from dataclasses import replace
 from skillopt_mcp.backends.base import Backend, BackendFault, environment_name, shown, slots_of, worst_case
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.backends.given import awaited
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.environments.foreign import is_stop, raised
+from skillopt_mcp.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
@@ -30,7 +31,10 @@ class Redacting:
         self._redactor = redactor
 
     async def complete(self, call: Call) -> Reply:
-        """Return the backend's answer without secrets. Raises what the backend raises, its text without secrets."""
+        """Return the backend's answer without secrets.
+
+        Raises BackendFault or BackendError as the backend does, without secrets; whatever else it raises is a fault.
+        """
         try:
             reply = await awaited(self.name, self._backend.complete(self._shown(call)))
         except BackendFault as fault:
@@ -41,6 +45,13 @@ class Redacting:
             if text == str(error):
                 raise
             raise BackendError(text) from None
+        except (SkillOptError, Waiting):
+            raise
+        # A program's own backend is foreign code: whatever it raises is this call's failure, not the run's.
+        except BaseException as error:
+            if is_stop(error) or isinstance(error, SystemExit):
+                raise
+            raise BackendFault("internal", f"'{self.name}' failed: {raised(error, self._redactor)}") from error
         return self._kept(call, reply)
 
     def worst_case(self, call: Call) -> Usage | None:

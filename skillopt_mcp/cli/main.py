@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str]) -> int:
         assert isinstance(options, Invocation)
         if needs_store(command, values):
             options.require_store()
-        with results_apart():
+        with results_apart(whole=as_json):
             return int(module.run(options))
     except WrongUsage as wrong:
         _tell_json(str(wrong), as_json=as_json)

@@ -6,9 +6,9 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
-from typing import TextIO
+from typing import TextIO, TypeGuard
 
 _RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 
@@ -40,14 +40,61 @@ def results() -> TextIO:
 
 
 @contextmanager
-def results_apart() -> Iterator[None]:
-    """Enter to run a command: what an environment, an adapter or a library prints meanwhile goes to stderr."""
-    kept = _RESULTS.set(sys.stdout)
+def results_apart(*, whole: bool = False) -> Iterator[None]:
+    """Enter to run a command: what an environment, an adapter or a library prints meanwhile goes to stderr.
+
+    With `whole` so does what their subprocesses and their C code write, which know standard output by its number.
+    """
+    with _moved(sys.stdout) if whole and _is_standard(sys.stdout) else nullcontext(sys.stdout) as stream:
+        kept = _RESULTS.set(stream)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            _RESULTS.reset(kept)
+
+
+def _is_standard(stream: TextIO) -> TypeGuard[io.TextIOWrapper]:
+    """Return whether a stream is standard output itself, not what a test or a program put in its place."""
     try:
-        with redirect_stdout(sys.stderr):
-            yield
+        return isinstance(stream, io.TextIOWrapper) and stream.fileno() == 1
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _moved(stream: io.TextIOWrapper) -> Iterator[TextIO]:
+    """Enter to have what standard output was under another number, while its own is that of stderr."""
+    with output():
+        stream.flush()
+    out = os.dup(1)
+    moved = io.TextIOWrapper(
+        os.fdopen(out, "wb", 0 if stream.write_through else -1), stream.encoding, stream.errors,
+        line_buffering=stream.line_buffering, write_through=stream.write_through,
+    )  # fmt: skip
+    os.dup2(2, 1)
+    try:
+        yield moved
     finally:
-        _RESULTS.reset(kept)
+        _flush_strays(stream)
+        os.dup2(out, 1)
+        try:
+            with output():
+                moved.flush()
+        except BaseException:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out)
+            raise
+        finally:
+            moved.close()
+
+
+def _flush_strays(stream: TextIO) -> None:
+    """Write what Python and C still keep back for standard output, while that is stderr."""
+    import ctypes  # noqa: PLC0415
+
+    with suppress(OSError, AttributeError):
+        stream.flush()
+        ctypes.CDLL(None).fflush(None)
 
 
 @contextmanager

@@ -6,13 +6,21 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeGuard
 
-from skillopt_mcp.records.calls import Message, Usage
+from skillopt_mcp.records.calls import Fault, Message, Usage
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
 
 
 class RolloutFailed(Exception):
-    """An attempt broke off for a reason that is not the answer's: it has no score, which is not a zero."""
+    """An attempt broke off without a score, which is not a zero. `fault` is the kind of failure, as of a BackendFault.
+
+    It is "internal" where the reason is not the answer's. An attempt that broke by its own answer is "refusal",
+    "truncated", "empty", "timeout" or "context_too_long": a promotion test counts it against the version that does it.
+    """
+
+    def __init__(self, message: str = "", fault: Fault = "internal") -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)

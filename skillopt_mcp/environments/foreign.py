@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +19,14 @@ from skillopt_mcp.judges.specs import check_spec
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.judging import SPECS
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, TaskFile
+from skillopt_mcp.redaction.redacting import Redactor
 
 T = TypeVar("T")
 SHOWN = 200
 _OURS = str(Path(__file__).parents[1])
 _LIBRARY = str(Path(traceback.__file__).parent)
 _TOLD = 500
+_REDACTOR = Redactor()
 
 
 @contextmanager
@@ -31,22 +34,43 @@ def foreign(what: str) -> Iterator[None]:
     """Enter to run an environment's own code. Raises BadInput that says what went wrong there, and where."""
     try:
         yield
-    except SkillOptError:
-        raise
+    except SkillOptError as error:
+        text = _REDACTOR.text(str(error))
+        if text == str(error):
+            raise
+        raise BadInput(text) from None
     # The code is the user's own: whatever it raises is told as what it is, its wish to exit too.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            raise
         raise BadInput(f"{what}: {raised(error)}; correct that, and try again") from error
 
 
-def raised(error: BaseException) -> str:
-    """Return what foreign code raised on one line, with the place in that code."""
+def is_stop(error: BaseException) -> bool:
+    """Return whether what came out of awaited foreign code was sent there: Ctrl-C, or a cancellation asked for."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | GeneratorExit)
+
+
+def raised(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
+    """Return what foreign code raised on one line, without secrets, with the place in that code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
     # A syntax error tells its own place.
     told = frames and not isinstance(error, SyntaxError)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if told else ""
-    text = " ".join(str(error).split())
+    text = " ".join(said_by(error, redactor).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{said if len(said) <= _TOLD else said[:_TOLD] + '...'}{place}"
+
+
+def said_by(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
+    """Return the text of what foreign code raised, without secrets."""
+    try:
+        return redactor.text(str(error))
+    except Exception as broken:  # noqa: BLE001 - to spell it out is the foreign code's own work, too
+        return f"its text cannot be told ({type(broken).__name__})"
 
 
 def _is_foreign(path: str) -> bool:

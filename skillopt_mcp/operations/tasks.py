@@ -13,17 +13,17 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.foreign import tasks_of
 from skillopt_mcp.environments.items import is_question, question_task
+from skillopt_mcp.environments.leftover import check_left
 from skillopt_mcp.environments.rows import ALIASES, read_rows, read_splits, split_named
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.shapes import is_shape_only
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
+from skillopt_mcp.operations.warning import warned
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, TaskFile
-from skillopt_mcp.redaction.finding import find_secrets
 from skillopt_mcp.settings.splitting import SplitPlan
 from skillopt_mcp.splits import EQUAL_SHARES, shuffled
 
@@ -51,10 +51,23 @@ def add_data_set(workspace: Workspace, skill: str, path: Path, plan: SplitPlan) 
     A bad row is rejected with its reason. Raises BadInput when the file or folder cannot be read as rows, or a row
     contradicts its folder; then nothing is added.
     """
-    if plan.mode == "ratio":
-        return _added(workspace, skill, read_rows(path), plan)
-    rows = [_placed(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
-    return _added(workspace, skill, rows, plan)
+    return _added(workspace, skill, read_data_set(path, plan), plan)
+
+
+def read_data_set(path: Path, plan: SplitPlan | None = None) -> list[object]:
+    """Return the decoded rows of a file, or of a folder of splits by its plan. Raises BadInput as adding them would."""
+    if plan is None or plan.mode == "ratio":
+        return read_rows(path)
+    return [_placed(row, split, n) for split, rows in read_splits(path).items() for n, row in enumerate(rows, 1)]
+
+
+def drawn(
+    good: Sequence[tuple[int, NewTask]], plan: SplitPlan | None
+) -> tuple[Sequence[tuple[int, NewTask]], dict[Split, float]]:
+    """Return tasks in the order in which a plan has them join the splits, and the shares of these."""
+    if plan is None or plan.mode != "ratio":
+        return good, EQUAL_SHARES
+    return [good[at] for at in shuffled([task.digest for _, task in good], plan.seed)], plan.shares
 
 
 class FromEnvironment(TasksAdded):
@@ -70,8 +83,9 @@ class FromEnvironment(TasksAdded):
 def add_environment(workspace: Workspace, skill: str, environment: Environment) -> FromEnvironment:
     """Add the tasks of an environment, each to its own split.
 
-    Those that a person retired are left out. Raises BadInput when it has none, and when one cannot be used or is
-    another than the stored one of its name: what a run trained on would not be what the environment says.
+    Those that a person retired are left out. Raises BadInput when none are left to learn from or to choose by, and when
+    one cannot be used or is another than the stored one of its name: what a run trained on would not be what the
+    environment says.
     """
     told = tasks_of(environment)
     skill_id = workspace.skill(skill).id
@@ -80,10 +94,12 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     new = [task for task in told if task.digest not in gone]
     if not new:
         raise BadInput(f"all {len(told)} tasks of the environment '{environment.name}' were retired: give it others")
-    names = {task.name: task.digest for task in workspace.store.tasks.list_in_use(skill_id)}
+    in_use = workspace.store.tasks.list_in_use(skill_id)
+    names = {task.name: task.digest for task in in_use}
     taken = [n for n, task in enumerate(new) if names.get(task.name or "", task.digest) != task.digest]
     if taken:
         raise _unusable(environment, new[taken[0]], refusal(new[taken[0]], "name taken"), (len(taken), len(new)))
+    check_left(environment.name, told, new, {task.digest: task.split for task in in_use})
     added = _stored(workspace, skill, list(enumerate(new)), [], EQUAL_SHARES)
     n_rejected = len(new) - added.added - added.duplicates
     for first in added.rejected[:1]:
@@ -141,10 +157,8 @@ def refusal(task: NewTask, outcome: str) -> str:
 
 def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: SplitPlan | None = None) -> TasksAdded:
     good, rejected = parsed_rows(given)
-    if plan is None or plan.mode != "ratio":
-        return _stored(workspace, skill, good, rejected, EQUAL_SHARES)
-    order = shuffled([task.digest for _, task in good], plan.seed)
-    return _stored(workspace, skill, [good[at] for at in order], rejected, plan.shares)
+    ordered, shares = drawn(good, plan)
+    return _stored(workspace, skill, ordered, rejected, shares)
 
 
 def _stored(
@@ -170,7 +184,7 @@ def _stored(
         rejected=sorted(rejected, key=lambda each: each.index)[: limits.REJECTED_SHOWN],
         splits=SplitCounts(**counts),
         next_step=_told(rejected) + _next_step(counts),
-        warnings=[*_leaks(workspace, tracked.id, twice), *_warned([task for _, task in good])],
+        warnings=[*_leaks(workspace, tracked.id, twice), *warned(good)],
     )
 
 
@@ -196,20 +210,6 @@ def _leaks(workspace: Workspace, skill_id: int, twice: Sequence[NewTask]) -> Ite
                 f"{told} tasks were left out, because {there} has the same ones already (a leak: what is learned or "
                 "chosen there would be tested again): give each split tasks of its own"
             )
-
-
-def _warned(tasks: Sequence[NewTask]) -> Iterator[str]:
-    """Yield what is worth knowing of tasks that are stored as they are: secrets in them, judges of form alone."""
-    texts = ("\n".join((task.prompt, *(file.content for file in task.files))) for task in tasks)
-    n_secret = sum(bool(find_secrets(text.encode("utf-8", "replace"))) for text in texts)
-    if n_secret:
-        yield f"{n_secret:,} seem to hold a secret, which is kept as it is: use a made-up value instead"
-    n_shape = sum(is_shape_only(task.judge) for task in tasks)
-    if n_shape:
-        yield (
-            f"{n_shape:,} judge only the form of an answer (length, heading), which cannot promote alone: add a judge "
-            "of another kind to them"
-        )
 
 
 def _next_step(counts: Mapping[Split, int]) -> str:

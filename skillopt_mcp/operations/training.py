@@ -6,13 +6,14 @@ import asyncio
 import difflib
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import Literal, cast, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
@@ -21,7 +22,7 @@ from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.errors import BadInput, Stopped
-from skillopt_mcp.operations.replaying import go_on_or_start, replay
+from skillopt_mcp.operations.replaying import go_on_or_start, left_behind, replay
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
@@ -29,10 +30,14 @@ from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Notify, Progress
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.settings.reading import read_mapping
+from skillopt_mcp.settings.settling import settled_config
 from skillopt_mcp.store.locations import store_path
 
 StageName = Literal[
-    "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "step", "slow", "meta", "confirm"
+    "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "confirm"
 ]
 Callback = Callable[[Progress], None]
 
@@ -63,9 +68,15 @@ def train(
     Without one it is trained on all tasks that the store has for it; with one, on the tasks of that one alone.
 
     Backends are made ones, or BACKEND:MODEL; an environment that attempts its tasks itself needs no target. A callback
-    hears of its stage each time that it begins; what it raises stops the run. `caps` bound what the run may use, over
-    all calls that go on with it; `n_slots` calls are under way at once. A call with the same arguments goes on with a
-    run that was stopped. Nothing is written to the skill's folder: that takes a promotion.
+    hears of its stage each time that it begins ("baseline", "rollout", "reflect", "aggregate", "select", "evaluate",
+    "rescue", "slow", "meta", "confirm"; "step" at the end of each); what it raises stops the run. A dict as config has
+    the names of settings files ("epochs", "train.num_epochs"). `caps` bound what the run may use, over all calls that
+    go on with it; `n_slots` calls are under way at once. Nothing is written to the skill's folder: that takes a
+    promotion.
+
+    Raises Stopped where the run stops before its end: CapReached at a cap, Outage where a backend fails, TurnedDown
+    where it wants no such call. A call with the same arguments (but for higher caps) goes on with it, and pays for
+    nothing twice. Raises BadInput, NotFound, Refused, Busy and BackendError for what cannot be trained, and StoreError.
 
     It blocks until it is done; within a running event loop (a notebook) it works in a thread, which Ctrl-C stops at its
     next reply. Of several optimizers that are compared, give each a store of its own: the promotion tests of one skill
@@ -117,7 +128,10 @@ def _train(
     ) as workspace:
         tracked = workspace.skill(skill if isinstance(skill, str) else os.path.abspath(skill))
         only = add_environment(workspace, tracked.path, given).digests if given is not None else None
+        known = {run.id for run in workspace.store.runs.list_runs(tracked.id)}
         run = go_on_or_start(workspace, tracked.path, settings, only=only)
+        if given is not None and not rolls_out(given) and run.id not in known:
+            _tell_of_left(workspace, run, tracked, given.name)
         result = replay(workspace, run, notify, _unless(stop), n_slots=n_slots)
         steps = workspace.store.runs.list_steps(run.id)
         best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
@@ -126,6 +140,19 @@ def _train(
             best_skill=best.main.decode("utf-8", "replace"),
             skill_path=tracked.path,
             store_path=str(place),
+        )
+
+
+def _tell_of_left(workspace: Workspace, new: Run, skill: Skill, name: str) -> None:
+    """Warn of a run that this call would have gone on with when all tasks of the skill were still a run's own."""
+    left = left_behind(workspace, new)
+    if left:
+        warnings.warn(
+            f"run '{left.id}' with these settings lies unfinished: it takes {len(left.tasks):,} tasks of the skill, "
+            f"this call the {len(new.tasks):,} of the environment '{name}' alone, and begins anew. To go on with that "
+            "run, call 'train' without the environment, or, once no newer one is unfinished: skillopt-mcp replay "
+            f"{skill.name} --resume",
+            stacklevel=2,
         )
 
 
@@ -157,10 +184,9 @@ def _config(config: Config | Mapping[str, object] | None) -> Config:
             f"the config is of type {type(given).__name__}: give a skillopt_mcp.Config, or a dict of its fields"
         )
     try:
-        return Config.model_validate(dict(config or {}))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BadInput(f"config '{'.'.join(map(str, first['loc'])) or 'as a whole'}': {first['msg']}") from None
+        return settled_config(read_mapping(given or {}))
+    except BadInput as error:
+        raise BadInput(f"config: {error}") from None
 
 
 def _notify(callbacks: Mapping[StageName, Callback]) -> Notify:

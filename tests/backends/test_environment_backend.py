@@ -12,11 +12,12 @@ from skillopt_mcp.environments.base import Rolled, RolloutFailed
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.judges.environments import evaluation
 from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.records.calls import EVALUATION, Call, Message, Question, Rollout, Usage
+from skillopt_mcp.records.calls import EVALUATION, Call, Fault, Message, Question, Rollout, Usage
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
 
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 JUDGE = parse_judge({"kind": "environment", "name": "maze"})
 CALL = Call("target", "rollout", Rollout(SkillFiles(()), Task(1, 1, "t", "out?", JUDGE, "val", "d")), "run/val")
 
@@ -73,6 +74,20 @@ def test_an_attempt_without_a_score_is_missing_and_not_a_zero(result: object) ->
     assert fault.value.fault == "internal"
 
 
+@pytest.mark.parametrize("fault", ["timeout", "refusal", "truncated", "empty", "server"])
+def test_an_environment_may_say_how_an_attempt_broke(fault: Fault) -> None:
+    with pytest.raises(BackendFault, match="it ran out of turns") as failed:
+        asyncio.run(Rolling(Maze(RolloutFailed("it ran out of turns", fault))).complete(CALL))
+    assert failed.value.fault == fault
+
+
+@pytest.mark.parametrize("fault", ["auth", "unsupported", "bored", None])
+def test_what_no_environment_may_say_of_an_attempt_is_internal(fault: Fault) -> None:
+    with pytest.raises(BackendFault, match=r"it ran out of turns .its fault .* is no kind of RolloutFailed") as failed:
+        asyncio.run(Rolling(Maze(RolloutFailed("it ran out of turns", fault))).complete(CALL))
+    assert failed.value.fault == "internal"
+
+
 @pytest.mark.parametrize(
     ("result", "told"),
     [
@@ -84,6 +99,12 @@ def test_an_attempt_without_a_score_is_missing_and_not_a_zero(result: object) ->
         (Rolled("a", True, 1.0, messages=({"role": "user"},)), "its messages are no tuple of"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, messages=(Message("user", None),)), "its messages"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, usage=None), "its usage is of type NoneType"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, usage=Usage(-5)), 'the tokens_in of its usage is "-5", not a whole number from 0'),
+        (Rolled("a", True, 1.0, usage=Usage("5")), "the tokens_in of its usage is"),  # type: ignore[arg-type]
+        (Rolled("a", True, 1.0, usage=Usage(0, 10**30)), "the tokens_out of its usage is"),
+        (Rolled("a", True, 1.0, usage=Usage(usd=float("nan"))), 'the usd of its usage is "nan", not a number from 0'),
+        (Rolled("a", True, 1.0, usage=Usage(usd=-3.0)), 'the usd of its usage is "-3.0"'),
+        (Rolled("a", True, 1.0, usage=Usage(latency_ms=float("inf"))), "the latency_ms of its usage is"),
         (Rolled("a", 1, 1.0), "hard: Input should be a valid boolean"),  # type: ignore[arg-type]
     ],
 )
@@ -99,6 +120,55 @@ def test_what_a_rollout_raises_is_told_with_its_place_and_an_exit_ends_nothing()
     for kind in (Maze, AwaitedMaze):
         with pytest.raises(BackendFault, match=r"'env:maze' failed: SystemExit: 3"):
             asyncio.run(Rolling(kind(SystemExit(3))).complete(CALL))
+
+
+class Mute(Exception):
+    """What cannot be spelled out."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class Own(BaseException):
+    """What is no Exception."""
+
+
+@pytest.mark.parametrize("kind", [Maze, AwaitedMaze])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (StopIteration(), "StopIteration"),
+        (asyncio.CancelledError("mine"), "CancelledError: mine"),
+        (Own("x"), "Own: x"),
+        (Mute(), "Mute: its text cannot be told (ValueError)"),
+        (ValueError(f"key {KEY}"), "ValueError: key [redacted:"),
+        (RolloutFailed(f"key {KEY}"), "key [redacted:"),
+    ],
+)
+def test_whatever_a_rollout_raises_is_a_missing_attempt_at_once(
+    kind: type[Maze], error: BaseException, told: str
+) -> None:
+    with pytest.raises(BackendFault) as fault:
+        asyncio.run(asyncio.wait_for(Rolling(kind(error)).complete(CALL), 5))
+    assert (fault.value.fault, told in fault.value.message, KEY in fault.value.message) == ("internal", True, False)
+
+
+def test_a_cancellation_that_was_asked_for_goes_through() -> None:
+    class Endless(Maze):
+        async def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:  # type: ignore[override]
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def cancelled() -> bool:
+        attempt = asyncio.create_task(Rolling(Endless(None)).complete(CALL))
+        await asyncio.sleep(0)
+        attempt.cancel()
+        await asyncio.wait([attempt])
+        return attempt.cancelled()
+
+    assert asyncio.run(cancelled())
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(Rolling(AwaitedMaze(KeyboardInterrupt())).complete(CALL))
 
 
 def test_a_version_that_cannot_be_told_is_an_error() -> None:

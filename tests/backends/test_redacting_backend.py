@@ -10,7 +10,7 @@ from skillopt_mcp.backends.base import BackendFault, worst_case
 from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.simulated import open_simulated
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import BackendError, StoreError, Waiting
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Usage
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
@@ -85,8 +85,45 @@ class Failing:
     name = fingerprint = "failing"
     deferred = False
 
-    def __init__(self, failure: Exception) -> None:
+    def __init__(self, failure: BaseException) -> None:
         self._failure = failure
 
     async def complete(self, call: Call) -> Reply:
         raise self._failure
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError(f"bad {KEY}"), f"'failing' failed: ValueError: bad {REDACTOR.text(KEY)}"),
+        (TimeoutError("late"), "'failing' failed: TimeoutError: late"),
+        (asyncio.CancelledError(), "'failing' failed: CancelledError"),
+    ],
+)
+def test_whatever_a_backend_raises_is_the_failure_of_one_call(error: BaseException, told: str) -> None:
+    with pytest.raises(BackendFault) as raised:
+        asyncio.run(Redacting(Failing(error), REDACTOR).complete(QUESTION))
+    assert raised.value.fault == "internal"
+    assert raised.value.message.startswith(told)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), StoreError("full"), Waiting(1)])
+def test_what_stops_the_program_or_the_run_goes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        asyncio.run(Redacting(Failing(error), REDACTOR).complete(QUESTION))
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply("x", None), "its messages are no tuple of"),  # type: ignore[arg-type]
+        (Reply("x", ("y",)), "its messages are no tuple of"),  # type: ignore[arg-type]
+        (Reply("x", usage=Usage(-1)), 'the tokens_in of its usage is "-1"'),
+        (Reply("x", usage=Usage(usd=float("nan"))), 'the usd of its usage is "nan"'),
+        (Reply("x", fault="tired"), "its fault is \"'tired'\", not one of rate_limit"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_reply_that_cannot_be_kept_is_missing_with_its_reason_told(reply: Reply, told: str) -> None:
+    with pytest.raises(BackendFault, match=r'^the reply of the backend "scripted" cannot be used: ') as fault:
+        answered(QUESTION, reply)
+    assert (fault.value.fault, told in fault.value.message) == ("internal", True)

@@ -124,6 +124,44 @@ def test_what_an_environment_prints_never_comes_between_the_results(
     told(0, "evaluate", str(done["candidate_id"]), "--target", f"env:{spec}", "--yes")
 
 
+LOUD = """
+import ctypes, os, subprocess, sys
+from skillopt_mcp import NewTask, Rolled
+from test_cli_streams import Talkative
+
+def shout():
+    subprocess.run(["echo", "by a subprocess"])
+    os.system("echo by a shell")
+    print("by the stream of the start", file=sys.__stdout__)
+    ctypes.CDLL(None).printf(b"by C\\n")
+
+class Loud(Talkative):
+    def setup(self, cfg):
+        shout()
+
+class Broken(Talkative):
+    def setup(self, cfg):
+        shout()
+        raise ValueError("no data")
+"""
+
+
+@pytest.mark.parametrize(("adapter", "key", "unbuffered"), [("Loud", "verdict", ""), ("Broken", "error", "1")])
+def test_what_subprocesses_and_c_code_of_an_environment_write_never_comes_between_the_results(
+    place: Place, tmp_path: Path, adapter: str, key: str, unbuffered: str
+) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    (tmp_path / "replies.json").write_text('{"reflect": ["no patch"]}')
+    spec = f"skillopt:loud:{adapter},n_train=2,n_val=2,n_test=2"
+    quick = "--set epochs=1 --set slow_update=false --set meta_skill=false --yes --json"
+    line = f"$S replay ledger-clerk --env {spec} --optimizer scripted:{tmp_path}/replies.json {quick}"
+    paths = os.pathsep.join([str(tmp_path), *map(str, Path(__file__).parents[:3:2])])
+    done = shell(place, line, PYTHONPATH=paths, PYTHONUNBUFFERED=unbuffered)
+    assert key in json.loads(done.stdout), done.stderr
+    for way in ("a subprocess", "a shell", "the stream of the start", "C"):
+        assert f"by {way}\n" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("line", "unbuffered", "why"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -47,6 +48,18 @@ def test_what_is_raised_is_told_on_one_line_with_its_place() -> None:
         raise NotFound("mine")
     with pytest.raises(KeyboardInterrupt), foreign("it failed"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("error", [ValueError, BadInput, StopIteration, asyncio.CancelledError, BaseException])
+def test_what_is_raised_is_told_without_secrets(error: type[BaseException]) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+
+    def leaking(*_: object) -> object:
+        raise error(f"the key is {secret}")
+
+    with pytest.raises(BadInput, match=r"the key is \[redacted:") as told:
+        tasks_of(environment(leaking))
+    assert secret not in str(told.value)
 
 
 def test_each_task_gets_the_split_that_it_was_asked_for() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,6 +135,66 @@ def test_an_environment_without_tasks_is_told(tagged: Workspace) -> None:
 
     with pytest.raises(BadInput, match="the environment 'maze' has no tasks"):
         add_environment(tagged, "ledger-clerk", Empty())
+
+
+def greeted(who: Callable[[Split, int], str], named: Callable[[Split, int], str]) -> Maze:
+    class Greeting(Maze):
+        def tasks(self, split: Split) -> list[NewTask]:
+            old = super().tasks(split)
+            return [replace(task, prompt=who(split, n), name=named(split, n)) for n, task in enumerate(old)]
+
+    return Greeting()
+
+
+@pytest.mark.parametrize(
+    ("who", "named", "told"),
+    [
+        (
+            lambda split, n: f"greet {n} of {split}",
+            lambda split, n: f"g{n % 3}",
+            r'the environment "maze" calls two train tasks "g0": give each a name of its own',
+        ),
+        (
+            lambda split, n: f"greet {n} of {split}",
+            lambda split, n: f"g{n}",
+            r'calls a train task and a val task "g0": .* of its own, for instance "val-g0"',
+        ),
+        (
+            lambda split, n: f"greet {n}",
+            lambda split, n: f"{split}{n}",
+            r'none of the 4 val tasks of the environment "maze" can be used: 4 are train tasks already \(the same',
+        ),
+    ],
+)
+def test_an_environment_whose_tasks_are_doubles_is_named_and_adds_nothing(
+    tagged: Workspace, who: Callable[[Split, int], str], named: Callable[[Split, int], str], told: str
+) -> None:
+    before = tagged.store.tasks.list_tasks(1)
+    with pytest.raises(BadInput, match=told):
+        add_environment(tagged, "ledger-clerk", greeted(who, named))
+    assert tagged.store.tasks.list_tasks(1) == before
+
+
+def test_an_environment_whose_val_tasks_are_retired_or_train_tasks_is_told_before_anything_is_added(
+    tagged: Workspace,
+) -> None:
+    maze = Maze()
+    add_environment(tagged, "ledger-clerk", maze)
+    retire_tasks(tagged, "ledger-clerk", ["val-0", "val-1", "val-2"], "wrong keys")
+
+    class Moved(Maze):
+        def tasks(self, split: Split) -> list[NewTask]:
+            old = super().tasks(split)
+            if split == "val":
+                return [*old[:3], replace(super().tasks("train")[0], split="val")]
+            return [*old, replace(old[0], prompt=f"one more {split} maze", name=f"{split}-4")]
+
+    before = tagged.store.tasks.list_tasks(1)
+    told = r"none of the 4 val tasks .*: 3 were retired, 1 are train tasks already .* A run chooses by val tasks: let"
+    with pytest.raises(BadInput, match=told):
+        add_environment(tagged, "ledger-clerk", Moved())
+    assert tagged.store.tasks.list_tasks(1) == before
+    assert add_environment(tagged, "ledger-clerk", maze).n_retired == 3
 
 
 RATIO = split_plan("ratio")

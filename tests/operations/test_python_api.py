@@ -17,6 +17,7 @@ from workshop import LESSONS, SEED, SIMULATION, Place
 
 import skillopt_mcp
 from skillopt_mcp import (
+    BackendFault,
     Caps,
     Config,
     Environment,
@@ -35,12 +36,15 @@ from skillopt_mcp import (
 )
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.listing_runs import list_runs
 from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.training import StageName
-from skillopt_mcp.records.calls import Call, Question, Usage
+from skillopt_mcp.records.calls import Call, Fault, Question, Usage
+from skillopt_mcp.records.replies import SCHEMAS
 from skillopt_mcp.records.tasks import Split
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.opening import Store
@@ -118,6 +122,30 @@ def test_a_run_on_an_environment_leaves_other_tasks_of_the_skill_out(place: Plac
     alone = trained(Ledgers())
     assert (len(alone), "other" in alone) == (80, False)
     assert trained(None) == {*alone, "other"}
+
+
+def test_a_run_on_all_tasks_that_a_call_leaves_unfinished_is_told_once_and_can_be_gone_on_with(
+    place: Place, store: Path
+) -> None:
+    def trained(environment: Environment | None, n_calls: int = 10_000) -> str:
+        return train(
+            place.skill, environment, CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store,
+            caps=Caps(calls=n_calls),
+        ).run_id  # fmt: skip
+
+    with place.open(store="api.db") as workspace:
+        other = NewTask("another", parse_judge({"kind": "exact", "expected": "x"}), "other", split="val")
+        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, [other], EQUAL_SHARES)
+        add_environment(workspace, str(place.skill), Ledgers())
+    with pytest.raises(CapReached):
+        trained(None, 5)
+    with Store(store) as kept:
+        [left] = kept.runs.list_runs(1)
+    told = f"run '{left.id}' .* takes 81 tasks of the skill, this call the 80 of .* skillopt-mcp replay ledger-clerk"
+    with pytest.raises(CapReached), pytest.warns(UserWarning, match=told):
+        trained(Ledgers(), 5)
+    assert trained(Ledgers()) != left.id
+    assert trained(None) == left.id
 
 
 def test_an_environment_may_attempt_and_score_its_tasks_itself(place: Place, store: Path) -> None:
@@ -276,8 +304,12 @@ def optimizer_calls(optimizer: Scripted, found: object) -> int:
         ({"environment": "nowhere:x"}, 'unknown environment "nowhere"'),
         ({"environment": object()}, "is no environment, it has no 'name'"),
         ({"environment": Greeting(), "target": SIMULATION}, "attempts its tasks itself: leave out the target"),
-        ({"config": {"epoch": 3}}, "config 'epoch': Extra inputs are not permitted"),
-        ({"config": {"epochs": 0}}, "config 'epochs': Input should be greater than or equal to 1"),
+        ({"config": {"epcohs": 3}}, 'config: unknown setting "epcohs": did you mean "epochs"?'),
+        ({"config": {"train.num_epoch": 3}}, 'unknown setting "train.num_epoch": did you mean "train.num_epochs"?'),
+        ({"config": {"epochs": 0}}, "config: epochs: Input should be greater than or equal to 1"),
+        ({"config": {"epochs": [1]}}, 'config: "epochs" must have one value: a number, a text'),
+        ({"config": {"target": "x"}}, 'config: "target" is no setting of a config: see help(skillopt_mcp.Config)'),
+        ({"config": {"teacher_model": "x"}}, 'config: "teacher_model" is no setting of a config'),
         ({"config": "mine.yaml"}, "the config is of type str: give a skillopt_mcp.Config, or a dict of its fields"),
         ({"caps": {"usd": 2.0}}, "the caps are of type dict: give skillopt_mcp.Caps("),
         ({"callbacks": [print]}, "the callbacks are to be functions by the name of their stage: baseline, rollout"),
@@ -384,6 +416,40 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
         _ = skillopt_mcp.trian  # type: ignore[attr-defined]
 
 
+def test_what_train_raises_is_among_the_public_names(place: Place, store: Path) -> None:
+    names: dict[str, object] = {}
+    exec("from skillopt_mcp import *", names)
+    assert set(skillopt_mcp._PUBLIC) <= names.keys()
+    with pytest.raises(skillopt_mcp.CapReached) as stopped:
+        train(place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store, caps=Caps(calls=9))
+    assert isinstance(stopped.value, skillopt_mcp.Stopped)
+    assert issubclass(skillopt_mcp.Outage, skillopt_mcp.Stopped)
+
+
+def test_a_dict_has_the_names_of_settings_files(place: Place, store: Path) -> None:
+    given = {"train.num_epochs": 1, "train": {"batch_size": 10}, "max_pairs": 4}
+    arguments: dict[str, object] = {"target": SIMULATION, "optimizer": SIMULATION, "store": store}
+    for config in (given, Config(epochs=1, batch=10, max_pairs=4)):
+        with pytest.raises(skillopt_mcp.CapReached):
+            train(place.skill, Ledgers(), config, caps=Caps(calls=9), **arguments)  # type: ignore[arg-type]
+    with place.open(store=store.name) as workspace:
+        assert len(list_runs(workspace).runs) == 1
+
+
+def test_help_names_stages_kinds_of_failure_and_forms_of_replies() -> None:
+    assert all(f'"{stage}"' in str(train.__doc__) for stage in get_args(StageName))
+    assert all(f'"{fault}"' in str(skillopt_mcp.BackendFault.__doc__) for fault in get_args(Fault))
+    assert all(f'"{schema}"' in str(skillopt_mcp.Question.__doc__) for schema in SCHEMAS if schema != "check")
+
+
+def test_a_failure_of_an_unknown_kind_is_told_where_it_is_made(place: Place, store: Path) -> None:
+    def answer(call: Call) -> str:
+        raise BackendFault("ratelimit", "slow down")  # type: ignore[arg-type]
+
+    with pytest.raises(SkillOptError, match=r"no fault is called .ratelimit.*did you mean 'rate_limit'"):
+        train(place.skill, Ledgers(), CONFIG, target=Scripted(answer, name="mine"), optimizer=SIMULATION, store=store)
+
+
 def test_a_path_is_a_folder_though_it_has_no_slash(place: Place, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.root)
     found = train(Path("ledger-clerk"), Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store)
@@ -394,6 +460,6 @@ def test_every_stage_that_a_run_tells_of_can_be_heard(place: Place) -> None:
     told: set[str] = set()
     with place.open() as workspace:
         place.add_tasks(workspace)
-        run = start_run(workspace, "ledger-clerk", Config(epochs=3, batch=10, max_pairs=20))
+        run = start_run(workspace, "ledger-clerk", Config(epochs=3, batch=10, max_pairs=20, rescue=True))
         replay(workspace, run, lambda progress: told.add(progress.stage))
     assert told == set(get_args(StageName))
