@@ -1,7 +1,8 @@
 """skillopt-mcp: train the skill files of coding agents.
 
 The Python API is `train`, its `Config` and `Caps`, what an environment is made of (`Environment`, `NewTask`, `Rolled`),
-and what a backend is made of (`Backend`, `Call`, `Reply`); `dir(skillopt_mcp)` lists it, and `help` of each name tells
+what a backend is made of (`Backend`, `Call`, `Reply`), and what `train` raises (`Stopped`, `CapReached`, `Outage`,
+`BadInput`, all of them `SkillOptError`); `dir(skillopt_mcp)` lists it, and `help` of each name tells
 how it is used. Importing the package loads none of it.
 """
 
@@ -31,7 +32,18 @@ _PUBLIC = {
     "Usage": "records.calls",
     "parse_judge": "judges.specs",
     "SkillOptError": "errors",
+    "BadInput": "errors",
+    "NotFound": "errors",
+    "Refused": "errors",
+    "Busy": "errors",
+    "Stopped": "errors",
+    "CapReached": "errors",
+    "Outage": "errors",
+    "TurnedDown": "errors",
+    "BackendError": "errors",
+    "StoreError": "errors",
 }
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:

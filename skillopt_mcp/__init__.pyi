@@ -4,7 +4,17 @@ from skillopt_mcp.environments.base import Environment as Environment
 from skillopt_mcp.environments.base import Rolled as Rolled
 from skillopt_mcp.environments.base import RolloutFailed as RolloutFailed
 from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment as SkillOptEnvironment
+from skillopt_mcp.errors import BackendError as BackendError
+from skillopt_mcp.errors import BadInput as BadInput
+from skillopt_mcp.errors import Busy as Busy
+from skillopt_mcp.errors import CapReached as CapReached
+from skillopt_mcp.errors import NotFound as NotFound
+from skillopt_mcp.errors import Outage as Outage
+from skillopt_mcp.errors import Refused as Refused
 from skillopt_mcp.errors import SkillOptError as SkillOptError
+from skillopt_mcp.errors import Stopped as Stopped
+from skillopt_mcp.errors import StoreError as StoreError
+from skillopt_mcp.errors import TurnedDown as TurnedDown
 from skillopt_mcp.judges.specs import parse_judge as parse_judge
 from skillopt_mcp.operations.training import Trained as Trained
 from skillopt_mcp.operations.training import train as train

@@ -15,6 +15,7 @@ from skillopt_mcp.store.budgets import Bill
 from skillopt_mcp.store.calls import NO_FAILURES, Failures
 
 _DETAIL_CHARACTERS = 300
+_CENT = 0.01
 
 
 class Pause(NamedTuple):
@@ -96,13 +97,28 @@ class Budget:
         """Return why a call of this cost cannot be sent, and how many of those that were sent came to nothing."""
         need = spent.plus(*cost)
         cap = self.caps.exceeded(need) or "its budget"
-        used = f"{spent.calls:,} calls, {spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
+        priced = spent.usd or self.caps.usd is not None
+        usd = f"{_dollars(spent.usd)}, " if priced else ""
+        used = f"{spent.calls:,} calls, {spent.tokens:,} tokens, {usd}{spent.seconds / 60:.1f} minutes"
+        asked = self._asked_for(spent, cost)
         nothing = f". {told_failures(failures)}. Nothing" if failures.n else ": nothing"
         return CapReached(
-            f"the cap of {cap} is reached, with {used} used{nothing} that was answered is lost, and it goes on where "
-            "it stopped under a higher cap",
+            f"the cap of {cap} is reached, with {used} used{asked}{nothing} that was answered is lost, and it goes on "
+            "where it stopped under a higher cap",
             self.caps.raised_for(need).options,
         )
+
+    def _asked_for(self, spent: Spent, cost: Cost) -> str:
+        """Return what the next call may use at most, in words, where that is why it is not sent."""
+        if self.caps.tokens is not None and spent.tokens <= self.caps.tokens < spent.tokens + cost.tokens:
+            return f", and the next call may use up to {cost.tokens:,} tokens"
+        if self.caps.usd is not None and spent.usd <= self.caps.usd < spent.usd + cost.usd:
+            return f", and the next call may cost up to {_dollars(cost.usd)}"
+        return ""
+
+
+def _dollars(usd: float) -> str:
+    return f"${usd:.2f}" if usd >= _CENT or not usd else f"${usd:.2g}"
 
 
 def told_failures(failures: Failures) -> str:

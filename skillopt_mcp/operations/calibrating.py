@@ -13,6 +13,7 @@ from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predic
 from skillopt_mcp.gates.confirm import ConfirmRule, fewest_pairs
 from skillopt_mcp.operations.comparing import carried_out, new_contest, promotion_tasks
 from skillopt_mcp.operations.judging import evidence_of
+from skillopt_mcp.operations.listing_runs import Used, used_by
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.calibration import latest_calibration, run_calibration
@@ -52,6 +53,7 @@ class Calibrated(Result):
     smallest_gain: float | None = Field(description="Smallest gain that four of five tests accept within max_pairs")
     gains: list[GainRow]
     reason: str
+    used: Used
 
 
 def calibrate(
@@ -103,6 +105,7 @@ def calibrate(
         smallest_gain=detectable(found, asked),
         gains=gains,
         reason=conclusion(found, asked, gain, gains),
+        used=used_by(workspace, contest.name),
         next_step=_next_step(found, asked),
     )
 

@@ -8,6 +8,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.credit import Credit, CreditRule
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.comparing import carried_out, new_contest, search_tasks
+from skillopt_mcp.operations.listing_runs import Used, used_by
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Result
@@ -33,12 +34,17 @@ class CreditRow(BaseModel):
 
 
 class Credited(Result):
-    """What each edit of a candidate is worth; `rescued_id` is a new candidate of the edits worth keeping, if any."""
+    """What each edit of a candidate is worth; `rescued_id` is a new candidate of the edits worth keeping, if any.
+
+    `rule` says in words what the verdicts mean; a rescue has none of them.
+    """
 
     candidate_id: str
     skill: str
     rows: list[CreditRow]
     rescued_id: str | None = None
+    used: Used
+    rule: str = ""
 
 
 def credit_candidate(
@@ -55,8 +61,10 @@ def credit_candidate(
     tasks = search_tasks(workspace, candidate.skill_id)
     contest = new_contest(workspace, "credit", candidate.skill_id, arms, tasks)
 
+    asked = rule or CreditRule()
+
     def work(ask: Ask) -> list[Credit]:
-        return run_credit(contest, rule or CreditRule(), workspace.store, ask, notify)
+        return run_credit(contest, asked, workspace.store, ask, notify)
 
     credits = carried_out(workspace, contest, work)
     kept = [place for place, found in enumerate(credits) if found.verdict not in ("harms", "spare")]
@@ -64,7 +72,16 @@ def credit_candidate(
         CreditRow(index=index, edit=_shown(edit), verdict=each.verdict, gain=round(each.gain, 4), n_pairs=each.n_pairs)
         for (index, edit), each in zip(edits, credits, strict=True)
     ]
-    return _credited(workspace, candidate, base, edits, kept, rows)
+    credited = _credited(workspace, candidate, base, edits, kept, rows, contest.name)
+    return credited.model_copy(update={"rule": _said(asked)})
+
+
+def _said(rule: CreditRule) -> str:
+    return (
+        f"An edit helps or harms where that is wrong in at most {rule.alpha:.0%} of cases. It is spare where what goes "
+        f"without it loses at most {rule.delta:.2f} of the mean score, with that same error rate, and unclear where up "
+        f"to {rule.max_pairs:,} pairs show none of these."
+    )
 
 
 def rescue_candidate(workspace: Workspace, candidate_id: str) -> Credited:
@@ -84,7 +101,7 @@ def rescue_candidate(workspace: Workspace, candidate_id: str) -> Credited:
         CreditRow(index=index, edit=_shown(edit), verdict="kept" if place in kept else "left out", gain=0.0, n_pairs=0)
         for place, (index, edit) in enumerate(edits)
     ]
-    return _credited(workspace, candidate, base, edits, kept, rows)
+    return _credited(workspace, candidate, base, edits, kept, rows, contest.name)
 
 
 def _taken_apart(workspace: Workspace, id: str) -> tuple[Candidate, SkillFiles, list[tuple[int, Edit]]]:
@@ -106,6 +123,7 @@ def _credited(
     edits: list[tuple[int, Edit]],
     kept: list[int],
     rows: list[CreditRow],
+    contest: str,
 ) -> Credited:
     files = only(base, _plain(edits), kept)
     made = None
@@ -116,6 +134,7 @@ def _credited(
         skill=workspace.store.skills.get_skill(candidate.skill_id).name,
         rows=rows,
         rescued_id=made.id if made else None,
+        used=used_by(workspace, contest),
         next_step=f"Call evaluate_candidate with candidate_id {made.id}: what is left has yet to be tested."
         if made
         else "There is no smaller candidate worth a test of its own.",

@@ -22,7 +22,7 @@ from skillopt_mcp.records.tasks import SPLITS, Task
 
 
 class Estimate(BaseModel):
-    """The calls of a whole run, at most, but for re-asking after unusable replies."""
+    """The calls of a whole run, at most, but for re-asking what was lost on the way, or after unusable replies."""
 
     model_config = ConfigDict(frozen=True)
     n_steps: int
@@ -83,10 +83,7 @@ def _estimate(tasks: list[Task], n_sessions: int, config: Config) -> Estimate:
     sizes = [sum(map(len, batches)) * config.repeats for batches in steps]
     n_steps = config.epochs * len(sizes)
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
-    n_planned, n_evaluated = config.epochs * n_train * config.repeats, n_steps + n_slow + 1
-    if config.rescue:
-        # Both arms of every part that bisection tries, and the part that it keeps.
-        n_evaluated += n_steps * (2 * max(0, 2 * config.max_edits - 2) + 1)
+    n_planned, n_evaluated = config.epochs * n_train * config.repeats, 1 + _evaluations(n_steps, n_slow, config)
     train_rollouts = config.epochs * sum(sizes) + n_compared
     n_pairs = config.max_pairs if config.claim == "these" else min(config.max_pairs, counts["test"])
     pair_votes = 2 * max(map(_votes, held_out(tasks)), default=0)
@@ -121,14 +118,29 @@ def _votes(task: Task) -> int:
     return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
 
 
+def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:
+    """Return how often a run rolls out a version on all val tasks at most, after its base: its gate asks for more."""
+    gate = config.gate if config.use_gate else "strict"
+    # Of a candidate: by itself; with the current one beside it; and twice more, where nearly all tasks fell.
+    per_look = {"strict": 1, "fresh": 1, "paired_se": 2, "no_regression": 3}[gate]
+    # What was accepted is rolled out anew.
+    n_evaluated = (n_steps + n_slow) * (per_look + (gate in ("fresh", "paired_se")))
+    if config.rescue and config.use_gate:
+        # Both arms of every part that bisection tries, and a second look, at the parts that it keeps.
+        n_evaluated += n_steps * (2 * max(0, 2 * config.max_edits - 2) + per_look)
+    return n_evaluated
+
+
 def _reasoning(n_trajectories: int, config: Config) -> int:
     """Return the optimizer's calls of one step: an analyst per minibatch, merges by level, budget, ranking, rewrite."""
     contrasted = config.repeats > 1
     per_analyst = min(config.minibatch, 2 * max(1, config.minibatch // 2)) if contrasted else config.minibatch
     n_analysts = -(-n_trajectories // per_analyst) + 1 + contrasted
-    n_merges, n_patches = 2, n_analysts
+    # Patches from failures and from successes are merged apart, level by level, and then together.
+    n_merges, n_patches = 1, n_analysts
     while n_patches > 1:
         n_patches = -(-n_patches // config.fan_in)
-        n_merges += n_patches
+        n_merges += n_patches + 1
+    n_merges = min(n_merges, n_analysts - 1)
     autonomous, rewrite = config.schedule == "autonomous", config.update_mode == "rewrite_from_suggestions"
     return n_analysts + n_merges + 1 + autonomous + rewrite

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.operations.leasing import told_leases
@@ -53,10 +53,25 @@ class RunRow(BaseModel):
     optimizer: str
 
 
+class Used(BaseModel):
+    """What a contest or a promotion test has used so far, in all; `usd` is None where a price is not known."""
+
+    model_config = ConfigDict(frozen=True)
+    contest: str
+    n_calls: int
+    tokens: int
+    usd: float | None
+
+    def __str__(self) -> str:
+        price = "price unknown" if self.usd is None else f"${self.usd:.2f}"
+        return f"{self.n_calls:,} calls, {self.tokens:,} tokens, {price}"
+
+
 class RunList(Result):
-    """Runs, the newest first."""
+    """Runs, the newest first; `beside` is what else the store has spent on, for any skill: contests, tests by hand."""
 
     runs: list[RunRow]
+    beside: list[Used] = Field(default_factory=list)
 
 
 def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
@@ -69,7 +84,11 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
         for run, started_at in store.runs.list_started(each.id)
     ]
     started.sort(key=lambda row: row[0].started_at, reverse=True)
-    return RunList(runs=[row for row, _ in started], next_step=_next_step(workspace, started))
+    beside = [used_by(workspace, name) for name in store.budgets.list_beside_runs()]
+    rows = [row for row, _ in started]
+    return RunList(
+        runs=rows, beside=[each for each in beside if each.n_calls], next_step=_next_step(workspace, started)
+    )
 
 
 def _next_step(workspace: Workspace, started: list[tuple[RunRow, Run]]) -> str:
@@ -107,6 +126,12 @@ def tests_of(workspace: Workspace, run: Run) -> list[str]:
 def scopes_of(workspace: Workspace, run: Run) -> list[str]:
     """Return what the calls of a run are kept under: the run, and the promotion test that it came to."""
     return [run.id, *tests_of(workspace, run)]
+
+
+def used_by(workspace: Workspace, name: str) -> Used:
+    """Return what the contest (or promotion test) of this name has used so far."""
+    rows = together(workspace.store.ledger.list_rows(name))
+    return Used(contest=name, n_calls=rows.n_calls, tokens=rows.tokens_in + rows.tokens_out, usd=rows.usd)
 
 
 def together(rows: Sequence[LedgerRow]) -> LedgerRow:

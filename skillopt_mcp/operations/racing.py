@@ -12,6 +12,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.racing import RaceRule, Standing, leader
 from skillopt_mcp.operations.comparing import carried_out, new_contest, search_tasks
 from skillopt_mcp.operations.controls import NAMES, Control, evidence_for, rewrite
+from skillopt_mcp.operations.listing_runs import Used, used_by
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
@@ -47,6 +48,7 @@ class Raced(Result):
     rows: list[RaceRow]
     leader: str | None
     rewrite_id: str | None = None
+    used: Used
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class _Outcome:
     standings: Sequence[Standing]
     n_laps: int
     rewrite_id: str | None
+    contest: str
 
 
 def race_candidates(
@@ -96,6 +99,7 @@ def race_candidates(
         ],
         leader=ahead,
         rewrite_id=found.rewrite_id,
+        used=used_by(workspace, found.contest),
         next_step=_next_step(entry, found, ahead),
     )
 
@@ -145,7 +149,7 @@ def _raced(workspace: Workspace, entry: _Entry, rule: RaceRule, notify: Notify) 
             entered = [*arms, (NAMES["rewrite"], store.skills.get_files(skill_id, made.version_id))]
         everybody = replace(contest, arms=(base, *(files for _, files in entered)))
         standings, n_laps = run_race(everybody, rule, store, ask, notify)
-        return _Outcome(tuple(entered), standings, n_laps, made.id if made else None)
+        return _Outcome(tuple(entered), standings, n_laps, made.id if made else None, contest.name)
 
     return carried_out(workspace, contest, work, read=evidence.tasks if evidence else None)
 

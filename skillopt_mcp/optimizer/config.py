@@ -70,7 +70,8 @@ class Config(BaseModel):
     gate: SearchGate = Field(
         default="strict",
         description="strict; fresh: strict, what was accepted measured anew; paired_se: a gain above its standard "
-        "error; no_regression: no task falls twice",
+        "error, by rollouts of both versions at every step, which doubles the val rollouts; no_regression: no task "
+        "falls twice, so what fell is rolled out once more",
     )
     metric: Metric = Field(default="hard", description="What the search gate compares")
     mixed_weight: float = Field(default=0.5, ge=0, le=1, description="Weight of soft in the mixed metric, 0 to 1")

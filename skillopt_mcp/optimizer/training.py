@@ -20,7 +20,7 @@ from skillopt_mcp.stages.budget import autonomous_budget
 from skillopt_mcp.stages.reflect import ReflectSettings, reflect
 from skillopt_mcp.stages.rollout import rollout, trajectories
 from skillopt_mcp.stages.select import select
-from skillopt_mcp.stages.update import annotate, update
+from skillopt_mcp.stages.update import NOTED, annotate, update
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
@@ -53,12 +53,15 @@ def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent) -> State:
 
 
 def _rescued(turn: Turn, work: Work) -> Work:
-    """Return the work with the good part of a rejected bundle, when the gate accepts that; else as it was."""
+    """Return the work with the good part of a rejected bundle, when the gate accepts that; else as it was.
+
+    Notes in the appendix are no part of a bundle: they are not edits of the text.
+    """
     plan, ask, state = turn.plan, turn.ask, turn.state
     applied = [
         edit
         for edit, report in zip(work.selected.edits, work.applied.reports, strict=True)
-        if report.status == "applied"
+        if report.status == "applied" and report.detail != NOTED
     ]
     if len(applied) < 2:
         return work

@@ -15,6 +15,7 @@ from skillopt_mcp.errors import BadInput
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SHARED = ("edit_rules", "suggestion_rules", "rewrite_rules", "earlier_steps")
+_FIXED = ("one_shot", "rubric")
 _KNOWN = frozenset({"budget"})
 _MAX_BYTES = 1 << 18
 
@@ -55,7 +56,7 @@ NAMES: tuple[str, ...] = tuple(field.name for field in fields(Prompts))
 
 
 def load_prompts(overrides: Path | None = None) -> Prompts:
-    """Return the shipped prompts, those in `overrides` (NAME.md) in their place.
+    """Return the shipped prompts, those in `overrides` (NAME.md) in their place. A copy of them all will do.
 
     Raises BadInput when the folder or a prompt cannot be read, when a file in it names no prompt, or when a prompt
     uses a placeholder that nothing fills, or lacks one that its replies are held to: the budget, the rules of its form.
@@ -140,10 +141,20 @@ def _override_paths(folder: Path) -> dict[str, Path]:
     except OSError as error:
         raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
     for name, path in paths.items():
-        if name not in known:
+        if name not in known and name in _FIXED:
+            if _lines(path) != _lines(_FOLDER / path.name):
+                raise BadInput(
+                    f"'{path}' is not the shipped one, and no run can have its own: judges and races compare by it, "
+                    "the same for every skill; take the file out, or leave it as it was"
+                )
+        elif name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
             raise BadInput(f"'{path}' names no prompt; did you mean '{near[0]}.md'? Known: {', '.join(known)}")
-    return paths
+    return {name: path for name, path in paths.items() if name in known}
+
+
+def _lines(path: Path) -> list[str]:
+    return _read(path).rstrip().splitlines()
 
 
 def _read(path: Path) -> str:

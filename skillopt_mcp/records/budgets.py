@@ -34,7 +34,11 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most that a run may use, over all processes that ever advance it; None does not limit."""
+    """The most that a run may use, over all processes that ever advance it; None does not limit.
+
+    At a cap the run stops, and `train` raises CapReached; it goes on under a higher one. A run that goes on keeps the
+    caps that it was given last where these say None.
+    """
 
     calls: int | None = None
     tokens: int | None = None

@@ -47,7 +47,19 @@ class Question:
     """A request to reason: instructions (trusted, ours) and evidence (untrusted, fenced by the prompt).
 
     `schema` names the reply model (`records.replies`), `refs` what the evidence was made of, for the ledger, and
-    `temperature` is None where the backend may choose.
+    `temperature` is None where the backend may choose. The answer is one JSON object; every form but "rubric" may have
+    a "reasoning" before, and the instructions say what is wanted in it:
+
+    "patch"        {"edits": [{"op": "append", "target": null, "content": "...", "path": "SKILL.md", "evidence": [1]}]}
+                   with op append, insert_after, replace, delete or set_description
+    "suggest"      {"suggestions": [{"instruction": "...", "where": "..."}]}
+    "rewrite"      {"skill": "..."}
+    "aware_patch", "aware_suggest", "aware_rewrite": the same with
+                   {"classified": [{"trajectory": 1, "kind": "defect" or "lapse"}], "notes": ["..."]}
+    "merge", "merge_suggestions": a patch or suggestions with {"merged_from": [[1, 2]]}; "merge_rewrites": with [1, 2]
+    "budget"       {"n": 2}                 "rank"        {"ranking": [2, 1]}
+    "slow_update"  {"guidance": "..."}      "meta_skill"  {"notes": "..."}
+    "rubric"       {"reasoning": "...", "grade": "none", "little", "half", "most" or "all"}
     """
 
     instructions: str

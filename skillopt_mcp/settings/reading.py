@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skillopt_mcp.documents.characters import quoted
@@ -81,6 +81,32 @@ def read_pair(text: str) -> Layer:
     _check_section(section) if dot else None
     _put(layer, section, key, plain_value(value.strip()))
     return layer
+
+
+def read_mapping(values: Mapping[object, object]) -> Layer:
+    """Return the settings of a dict that a program gives: by the names of files, "section.key" too.
+
+    Raises BadInput as `read_tree` does, and for a key that nothing here goes by: a program has no notes to read.
+    """
+    layer = Layer()
+    for name, value in values.items():
+        section, _, key = str(name).rpartition(".")
+        inner = ((name, *each) for each in value.items()) if isinstance(value, Mapping) else [(section, key, value)]
+        for place, own, each in inner:
+            _put_alone(layer, place, own, each)
+    return layer
+
+
+def _put_alone(layer: Layer, section: object, key: object, value: object) -> None:
+    if not isinstance(section, str) or not isinstance(key, str) or not isinstance(value, str | int | float | None):
+        raise BadInput(f"{quoted(str(key))} must have one value: a number, a text, true, false or None")
+    _check_section(section) if section else None
+    alone = Layer()
+    _put(alone, section, key, value)
+    if alone.notes and not alone.values:
+        raise BadInput(f"{quoted(key)}: {next(iter(alone.notes))}")
+    for name, given in alone.values.items():
+        layer.put(name, given)
 
 
 def _leaves(tree: Tree) -> Iterator[tuple[str, str, Value]]:

@@ -15,6 +15,7 @@ from skillopt_mcp.settings.skillopt_names import BACKENDS
 from skillopt_mcp.settings.splitting import SplitPlan, split_plan
 
 MAX_SLOTS = 1_000
+_OF_CONFIG = ("limit", "lr_control_mode")
 LIMITS = ("limit_train", "limit_val", "limit_test")
 # SkillOpt without a budget lets every edit through; a patch has a limit all the same.
 _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata if hasattr(field, "le"))
@@ -63,6 +64,14 @@ def settle(layers: Sequence[Layer]) -> Settings:
         data_path=data_path,
         notes=tuple(f"{_listed(said)}: {text}" for text, said in notes.items()),
     )
+
+
+def settled_config(layer: Layer) -> Config:
+    """Return the config of one layer. Raises BadInput for a setting that is none of a config, or cannot be."""
+    for name, given in layer.values.items():
+        if name not in (*Config.model_fields, *_OF_CONFIG):
+            raise BadInput(f"{quoted(given.said)} is no setting of a config: see help(skillopt_mcp.Config)")
+    return settle([layer]).config
 
 
 def _config(values: dict[str, Given]) -> Config:

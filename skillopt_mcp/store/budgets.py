@@ -40,6 +40,14 @@ class Budgets:
         row = self._pool.row(_GET, [budget])
         return _above_nothing(Spent(*cast(_Values, row))) if row else Spent()
 
+    def list_beside_runs(self) -> list[str]:
+        """Return the budgets that are neither a run's nor of a promotion test that a run came to, in order."""
+        sql = (
+            "select id from budget where id not in (select id from run)"
+            " and id not in (select confirmation_id from finish) order by id"
+        )
+        return [str(row[0]) for row in self._pool.rows(sql)]
+
 
 def n_affordable(connection: Connection, bill: Bill) -> int:
     """Return how many of the costs that are asked for, from the first on, can be charged without going above a cap."""

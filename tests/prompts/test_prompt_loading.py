@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+import skillopt_mcp.prompts
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.prompts.forms import FORMS, UpdateMode
 from skillopt_mcp.prompts.loading import NAMES, fill, load_prompts, stored_prompts
@@ -127,6 +128,22 @@ def test_a_bad_override_is_refused_by_name(tmp_path: Path, file: str, content: b
     with pytest.raises(BadInput, match=message) as raised:
         load_prompts(tmp_path)
     assert file in str(raised.value)
+
+
+def test_a_copy_of_all_shipped_prompts_is_taken_and_changed_in_parts(tmp_path: Path) -> None:
+    for path in Path(str(skillopt_mcp.prompts.__file__)).parent.glob("*.md"):
+        (tmp_path / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_prompts(tmp_path).rank.splitlines() == load_prompts().rank.splitlines()
+    (tmp_path / "rank.md").write_text("My own words on {{budget}} edits.")
+    assert load_prompts(tmp_path).rank == "My own words on {{budget}} edits."
+
+
+@pytest.mark.parametrize("name", ["rubric.md", "one_shot.md"])
+def test_a_prompt_that_no_run_asks_is_told_when_it_was_changed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("Grade as I like.")
+    with pytest.raises(BadInput, match="is not the shipped one, and no run can have its own") as raised:
+        load_prompts(tmp_path)
+    assert name in str(raised.value)
 
 
 def test_a_missing_prompts_folder_is_refused_by_name(tmp_path: Path) -> None:

@@ -68,4 +68,5 @@ def _say(result: Calibrated, label: str, options: Options) -> None:
     terminal.say(f"{result.reason[0].upper()}{result.reason[1:]}.")
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
+    terminal.say(f"Used in all: {result.used}.")
     terminal.say(f"Next: {terminal.advice(result.next_step, options)}")

@@ -8,6 +8,7 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.operations.comparing import search_tasks
 from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.simulating import advised
@@ -34,7 +35,10 @@ def run(options: Options) -> int:
         simulated = is_simulated(workspace.backend("target").fingerprint)
         question = f"Spend up to {(n_edits + 1) * rule.max_pairs:,} target calls?"
         if options.rescue:
-            question = f"Try up to {max(0, 2 * n_edits - 2)} parts, both arms on every val task?"
+            n_parts, n_val = max(0, 2 * n_edits - 2), _n_val(workspace, options.candidate)
+            question = (
+                f"Spend up to {2 * n_parts * n_val:,} target calls ({n_parts} parts, both arms on {n_val} tasks)?"
+            )
         if not simulated and not terminal.agreed(question, yes=options.yes, ask=not options.json):
             terminal.note("Nothing was spent.")
             return 1
@@ -52,5 +56,13 @@ def run(options: Options) -> int:
         ("edit", "adds", "pairs", "verdict", "what it is"),
         [(str(row.index), f"{row.gain:+.3f}", str(row.n_pairs), row.verdict, row.edit) for row in result.rows],
     )
+    if result.rule:
+        terminal.say(result.rule)
+    terminal.say(f"Used in all: {result.used}.")
     terminal.say(f"Next: {terminal.advice(result.next_step, options)}")
     return 0
+
+
+def _n_val(workspace: Workspace, candidate_id: str) -> int:
+    """Return how many val tasks a rescue tries each part on. Raises NotFound, BadInput."""
+    return len(search_tasks(workspace, workspace.store.candidates.get_candidate(candidate_id).skill_id))

@@ -51,6 +51,7 @@ def run(options: Options) -> int:
     )
     if result.rewrite_id:
         terminal.say(f"The one-shot rewrite is kept as {result.rewrite_id}.")
+    terminal.say(f"Used in all: {result.used}.")
     terminal.say(f"{result.laps} laps. Next: {terminal.advice(result.next_step, options)}")
     return 0
 
