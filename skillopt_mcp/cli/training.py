@@ -196,7 +196,8 @@ def _tasks(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "--looks", type=int, metavar="N", default=10, help="drawn by so many promotion tests (default 10)"
             )
-        if name == "add":
+            yes(action)
+        if name in ("add", "check"):
             action.add_argument(
                 "--split-mode", choices=("ratio", "split_dir"),
                 help="ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test",

@@ -12,8 +12,8 @@ _HIDDEN = re.compile(
 )
 # Those of them that are ASCII: bytes are rid of them an order of magnitude faster than text is.
 _HIDDEN_BYTES = bytes(code for code in range(128) if _HIDDEN.match(chr(code)))
-_EMOJI = re.compile("[\u2190-\u21ff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]")
-_BEFORE_SELECTOR = re.compile("[0-9#*\u00a9\u00ae\u203c\u2049\u2122\u2139\u3030\u303d\u3297\u3299]")
+_EMOJI = re.compile("[\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]")
+_BEFORE_SELECTOR = re.compile("[0-9#*\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u2934\u2935\u3030\u303d\u3297\u3299]")
 _JOINER = "\u200d"
 _SELECTORS = "\ufe0e\ufe0f"
 

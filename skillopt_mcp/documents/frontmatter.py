@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import yaml
 
-from skillopt_mcp.documents.lines import BOM
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.lines import BOM, to_lf
 from skillopt_mcp.limits import (
     DESCRIPTION_CHARACTERS,
     FRONT_MATTER_BYTES,
@@ -26,6 +28,16 @@ _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\x85\u2028\u2029][\s]*")
 # A plain scalar that every YAML reader takes for this very string: it has a space, so it is no number, null or boolean.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9.]* [A-Za-z0-9 ,.'()/;_-]*[A-Za-z0-9.)]")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]')
+
+
+_LINE_OF_FIRST_FIELD = 2
+_TOO_LARGE = f"it has more than {FRONT_MATTER_LINES} lines or {FRONT_MATTER_BYTES:,} bytes"
+_FIELD = re.compile(r"[ -]*([\w-]+):[ \t]+([^\s\"'\[{|>#].*)")
+_CLOSED = re.compile(r"---[ \t]*|")
+_WHY = {
+    "mapping values are not allowed here": "a colon and a space stand within a value",
+    "found character '\\t' that cannot start any token": "a tab stands where a value or an indent begins: use spaces",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +57,19 @@ class FrontMatter:
     plain: bool
 
 
+class Fault(NamedTuple):
+    """Why a block could not be read, and in which line of the document, from 1."""
+
+    line: int
+    why: str
+
+
 class _Opaque(Exception):
-    """The block is none that this reader accepts."""
+    """The block is none that this reader accepts; `line` is where in it, from 0."""
+
+    def __init__(self, why: str, event: yaml.Event | None = None) -> None:
+        super().__init__(why)
+        self.line = event.start_mark.line if event and event.start_mark else 0
 
 
 def block_end(content: bytes) -> int | None:
@@ -68,6 +91,37 @@ def read(content: bytes) -> FrontMatter | None:
     if end is None or (end == len(window) < len(content) and window[-1:] not in b"\r\n"):
         return None
     return _read(content[: end + 1 if content[end - 1 : end + 1] == b"\r\n" else end])
+
+
+def fault(content: bytes) -> Fault | None:
+    """Return why a block that is closed cannot be read; None for one that can, and where there is no block."""
+    end = block_end(content)
+    if end is None or read(content) is not None:
+        return None
+    try:
+        _parsed(content[:end])
+    except _Opaque as error:
+        return Fault(error.line + _LINE_OF_FIRST_FIELD, str(error))
+    except yaml.MarkedYAMLError as error:
+        return _explained(to_lf(content[:end]).decode("utf-8", "replace").split("\n"), error)
+    except (yaml.YAMLError, ValueError, OverflowError):
+        return Fault(1, "a character or an escape in it is none that YAML allows")
+    return Fault(1, _TOO_LARGE)
+
+
+def _explained(lines: list[str], error: yaml.MarkedYAMLError) -> Fault:
+    """Return where YAML stumbled and why, and how to write a value that is not quoted; it may be a secret."""
+    places = [mark.line + _LINE_OF_FIRST_FIELD for mark in (error.problem_mark, error.context_mark) if mark]
+    # What is never closed is noticed at the end.
+    line = next((place for place in places if _CLOSED.fullmatch(lines[place - 1]) is None), 1)
+    why = error.problem or "it is no YAML"
+    if line != places[0]:
+        why = "what begins here is never closed"
+    field = _FIELD.fullmatch(lines[line - 1])
+    if field is None:
+        return Fault(line, _WHY.get(why, why))
+    mark = "'" if '"' in field[2] or "\\" in field[2] else '"'
+    return Fault(line, f"{_WHY.get(why, why)}; write the value in quotes, {field[1]}: {mark}...{mark}")
 
 
 def one_line(description: str) -> str:
@@ -125,7 +179,7 @@ def _parsed(block: bytes) -> FrontMatter:
     closing = _CLOSING.search(block, start)
     inner = block[start : closing.start() if closing else None]
     if len(block) > FRONT_MATTER_BYTES or len(inner.splitlines()) > FRONT_MATTER_LINES:
-        raise _Opaque
+        raise _Opaque(_TOO_LARGE)
     text = inner.decode()
     fields, scalars = _root(yaml.parse(text, Loader=yaml.BaseLoader))
     event = scalars.get("description")
@@ -144,7 +198,7 @@ def _parsed(block: bytes) -> FrontMatter:
 
 def _value_offsets(text: str, start: int, event: yaml.ScalarEvent) -> tuple[int, int]:
     if event.start_mark is None or event.end_mark is None:
-        raise _Opaque
+        raise _Opaque("it cannot be read in place")
     written = text[event.start_mark.index : event.end_mark.index]
     if event.style in ("|", ">"):
         # The parser counts the line ending and the blank lines below a block scalar as part of it.
@@ -157,12 +211,14 @@ def _root(events: Iterator[yaml.Event]) -> tuple[dict[str, Value], dict[str, yam
     next(events)
     document = next(events)
     if not isinstance(document, yaml.DocumentStartEvent) or document.explicit or document.version or document.tags:
-        raise _Opaque
-    if not isinstance(_checked(next(events)), yaml.MappingStartEvent):
-        raise _Opaque
+        raise _Opaque("a document, a directive or a tag begins here", document)
+    root = _checked(next(events))
+    if not isinstance(root, yaml.MappingStartEvent):
+        raise _Opaque("there are no fields: write name: and description:", root)
     fields, scalars = _mapping(events, 1)
-    if not isinstance(next(events), yaml.DocumentEndEvent) or not isinstance(next(events), yaml.StreamEndEvent):
-        raise _Opaque
+    for end in (yaml.DocumentEndEvent, yaml.StreamEndEvent):
+        if not isinstance(event := next(events), end):
+            raise _Opaque("the fields end before the block does", event)
     return fields, scalars
 
 
@@ -170,8 +226,10 @@ def _mapping(events: Iterator[yaml.Event], depth: int) -> tuple[dict[str, Value]
     fields: dict[str, Value] = {}
     scalars: dict[str, yaml.ScalarEvent] = {}
     while not isinstance(key := _checked(next(events)), yaml.MappingEndEvent):
-        if not isinstance(key, yaml.ScalarEvent) or key.value in fields or key.value == "<<":
-            raise _Opaque
+        if not isinstance(key, yaml.ScalarEvent) or key.value == "<<":
+            raise _Opaque("a name of a field is no plain text", key)
+        if key.value in fields:
+            raise _Opaque(f"{quoted(key.value)} is given twice: keep one", key)
         event = _checked(next(events))
         if isinstance(event, yaml.ScalarEvent):
             scalars[key.value] = event
@@ -183,7 +241,7 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value
     if isinstance(event, yaml.ScalarEvent):
         return str(event.value)
     if depth >= FRONT_MATTER_DEPTH:
-        raise _Opaque
+        raise _Opaque(f"it is nested deeper than {FRONT_MATTER_DEPTH}", event)
     if isinstance(event, yaml.MappingStartEvent):
         return _mapping(events, depth + 1)[0]
     items: list[Value] = []
@@ -194,7 +252,7 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value
 
 def _checked(event: yaml.Event) -> yaml.Event:
     if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
-        raise _Opaque
+        raise _Opaque("a value begins with &, * or !, which are no text in YAML: write it in quotes", event)
     if isinstance(event, yaml.ScalarEvent):
         event.value.encode()
     return event

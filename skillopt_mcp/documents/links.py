@@ -7,9 +7,18 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import re2
+
 from skillopt_mcp.documents.spans import parse
 
-_LINK = re.compile(r"(?<!\\)\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)")
+# RE2 takes time in proportion to the text, whatever brackets it holds. What a backslash takes the meaning from is read
+# as a pair of its own.
+_LINK = re2.compile(r"""\\.|\[(?:\\.|[^\[\]\\\n])*\]\(\s*(?:<([^<>\n]*)>|<?([^)\s>]+)>?)(?:\s+["'][^)]*)?\)""")
+_LABEL = re2.compile(r"\\.|\[((?:\\.|[^\[\]\\])+)\]")
+_DEFINITION = re2.compile(
+    r"""[ ]{0,3}\[([^\^\[\]\\](?:\\.|[^\[\]\\])*)\]:[ \t]*(?:<([^<>]*)>|([^\s<]\S*))"""
+    r"""(?:[ \t]+(?:"[^"]*"|'[^']*'|\([^()]*\)))?[ \t]*"""
+)
 _MENTION = re.compile(r"(?:references|scripts|assets)/[\w./-]+\.\w+")
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|/|~")
 _OPENING = re.compile(r"<!--|`+")
@@ -30,13 +39,35 @@ class Link:
 def links(content: bytes) -> Iterator[Link]:
     """Yield the links of a document that lead to files, and then its mentions of files in a skill's own folders."""
     text, codes = _readable(_without_fences(content))
-    for found in _LINK.finditer(text):
-        written = found[1].partition("#")[0]
+    for target in (*(found[1] or found[2] or "" for found in _LINK.finditer(text)), *_referred(text)):
+        written = target.partition("#")[0]
         if written and not _ELSEWHERE.match(written):
             yield Link(written, written.replace("%20", " "))
     for code in codes:
         if _MENTION.fullmatch(code):
             yield Link(code, code, is_mention=True)
+
+
+def _referred(text: str) -> Iterator[str]:
+    """Yield the targets of the link definitions that the text refers to (CommonMark 4.7, each on one line)."""
+    defined: dict[str, str] = {}
+    lines: list[str] = []
+    may_begin = True
+    for line in text.splitlines():
+        definition = _DEFINITION.fullmatch(line) if may_begin and "]:" in line else None
+        if definition:
+            defined.setdefault(_label(definition[1]), definition[2] or definition[3] or "")
+        else:
+            lines.append(line)
+            # A paragraph goes on, and no definition begins in it.
+            may_begin = not line.strip() or line.startswith("#")
+    if defined:
+        used = {_label(found[1]) for found in _LABEL.finditer("\n".join(lines)) if found[1]}
+        yield from (target for label, target in defined.items() if label in used)
+
+
+def _label(written: str) -> str:
+    return " ".join(written.split()).casefold()
 
 
 def _without_fences(content: bytes) -> str:

@@ -69,8 +69,9 @@ def _front(main: bytes, folder: str) -> Iterator[str]:
 
 def _unread(main: bytes) -> str:
     """Return why a document's front matter could not be read."""
-    if frontmatter.block_end(main) is not None:
-        return "the front matter cannot be read as plain YAML: hosts may not find the skill"
+    if fault := frontmatter.fault(main):
+        told = "the front matter cannot be read as plain YAML: hosts may not find the skill"
+        return f"{told}. Line {fault.line}: {fault.why}"
     opening = main.removeprefix(BOM).splitlines()[:1]
     if opening and opening[0].rstrip() == b"---":
         return "the front matter is never closed: put a line of --- below its last field"

@@ -29,7 +29,8 @@ _CHECKS = (
     r"warnings?)?|permission(?:s| checks?| prompts?)|approvals?|confirmation(?:s| prompts?)?|authori[sz]ation|"
     r"certificate checks?|antivirus|firewall|audit(?: log(?:s|ging)?)|content filters?|human review|code review)\b"
 )
-_AGAINST_PEOPLE = (
+# Those that hardly a skill has that is what it says; the others are suspicious in what an edit adds.
+_TAKES_OVER = (
     r"\b(?:ignore|disregard|forget|override|bypass|discard|drop)s? (?:(?:all|any|the|your|of|these|those|every|other|"
     r"my|what|everything) )*(?:previous|prior|above|earlier|preceding|existing|system|developer|safety|original|other) "
     r"(?:instruction|rule|prompt|message|guideline|direction|order|constraint|polic|restriction)(?:s|y|ies)?\b",
@@ -38,6 +39,12 @@ _AGAINST_PEOPLE = (
     r"\b(?:ignore|disregard|forget|discard) (?:everything|anything|all|whatever|what)(?: that)? (?:you|the agent) \w+",
     r"\b(?:instructions?|system prompt|guidelines?|safety rules?|restrictions?|usual limits)\b[^.\n]{0,30}"
     r"\b(?:no longer|do not|don't|does not|doesn't|never|cease to) (?:apply|hold|count|matter|bind)\b",
+    r"\b(?:reveal|print|output|repeat|send|show) (?:your|the) (?:system prompt|hidden instructions)\b",
+    rf"\bwithout {_PERSON} (?:knowing|noticing|seeing|being told)",
+    rf"\b(?:mislead|deceive|trick|lie to|fool|manipulate) {_PERSON}",
+)
+_AGAINST_PEOPLE = (
+    *_TAKES_OVER,
     r"\b(?:outranks?|supersedes?|(?:takes?|has|have) (?:precedence|priority) over) (?:all |any |every |the |your "
     r"|other )*(?:instruction|rule|prompt|guideline|skill|user|person)s?\b",
     rf"\b{_NEVER} (?:ever )?(?:tell|telling|ask|asking|inform|informing|notify|notifying|alert|alerting|warn|warning|"
@@ -47,12 +54,9 @@ _AGAINST_PEOPLE = (
     rf"(?:(?:any|the|user|human|explicit|prior|further|your) )*"
     r"(?:approval|permission|confirmation|consent|authori[sz]ation|review|sign-off)\b",
     rf"\b(?:hide|conceal|keep) [^.\n]*\bfrom {_PERSON}",
-    r"\b(?:reveal|print|output|repeat|send|show) (?:your|the) (?:system prompt|hidden instructions)\b",
     r"\b(?:keep|treat) (?:this|these|it|them)(?: \w+)? (?:as )?(?:a )?(?:secret|confidential|hidden)\b",
     rf"\b(?:do|does|perform|run|make|apply|commit)\b[^.\n]{{0,60}}\b(?:silently|secretly|covertly|behind the scenes|"
     rf"without {_PERSON} (?:knowing|noticing|seeing))",
-    rf"\bwithout {_PERSON} (?:knowing|noticing|seeing|being told)",
-    rf"\b(?:mislead|deceive|trick|lie to|fool|manipulate) {_PERSON}",
 )
 _OF_JUDGES = (
     r"\b(?:award|give|assign|grant|grade|score|rate|mark) [^.\n]*\b(?:full|maximum|perfect|highest|top) "
@@ -147,6 +151,7 @@ _NAMED = {
     "an instruction to change what others use": _OUTWARD,
 }
 _DEMANDS = {kind: tuple(re2.compile(pattern) for pattern in patterns) for kind, patterns in _NAMED.items()}
+_TAKING_OVER = _DEMANDS["an instruction that works against people"][: len(_TAKES_OVER)]
 _EMPHASIS = str.maketrans({"*": None, "`": None, "_": " ", "\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
 
 
@@ -159,6 +164,15 @@ def demands(text: str) -> Iterator[Found]:
                 if "forbidden" not in pattern.groupindex or found.group("forbidden") is None:
                     words = found.group().strip()
                     yield Found(line_of(found.start()), words, f"{kind}, {quoted(words, _SHOWN)}")
+
+
+def taking_over(text: str) -> Iterator[Found]:
+    """Yield what reads like an injected instruction: to drop what others have said, or to deceive people."""
+    flowing, line_of = _flowing(text)
+    for pattern in _TAKING_OVER:
+        for found in pattern.finditer(flowing):
+            words = found.group().strip()
+            yield Found(line_of(found.start()), words, quoted(words, _SHOWN))
 
 
 def _flowing(text: str) -> tuple[str, Callable[[int], int]]:

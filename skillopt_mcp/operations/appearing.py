@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.renaming import move_new
+
+
+def write_new(target: Path, content: bytes) -> None:
+    """Write a new file, whole or not at all. Raises BadInput when it is there already or cannot be written."""
+    hidden = hidden_beside(target)
+    try:
+        with hidden.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        appear(hidden, target)
+    except OSError as error:
+        raise BadInput(f"'{target}' cannot be written ({error.strerror}): check the path") from error
+    finally:
+        with suppress(OSError):
+            hidden.unlink()
 
 
 def hidden_beside(target: Path) -> Path:

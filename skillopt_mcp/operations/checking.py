@@ -12,20 +12,21 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.registry import environment_names
-from skillopt_mcp.environments.rows import read_rows
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.judges.checking import check_tasks
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.linting import folder_of
-from skillopt_mcp.operations.tasks import ENOUGH_HELD_OUT, parsed_rows, refusal
+from skillopt_mcp.operations.tasks import ENOUGH_HELD_OUT, drawn, parsed_rows, read_data_set, refusal
 from skillopt_mcp.operations.trying import trivial_commands
+from skillopt_mcp.operations.warning import secrets_warned
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import ByEnvironment, Command
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
-from skillopt_mcp.splits import EQUAL_SHARES, assign_split
+from skillopt_mcp.settings.splitting import SplitPlan
+from skillopt_mcp.splits import assign_split
 from skillopt_mcp.store.opening import Store
 
 
@@ -57,16 +58,16 @@ class _Added:
     n_there: int = 0
 
 
-def check_file(workspace: Workspace, skill: str, path: Path) -> Checked:
-    """Return what `add_tasks` would reject of a file, and what `check_stored` would say of the rest once it is added.
+def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | None = None) -> Checked:
+    """Return what adding would reject of a file, or of a data set by its plan, and what `check_stored` would say then.
 
     A skill that is given by its path is not tracked, and needs no store. Raises BadInput when the file cannot be read
     or holds nothing, NotFound, BadSkill.
     """
-    rows = read_rows(path)
+    rows = read_data_set(path, plan)
     good, rejected = parsed_rows(rows)
     store = workspace.store if workspace.store_path.exists() else None
-    added = _as_added(*_stored(workspace, store, skill), good)
+    added = _as_added(*_stored(workspace, store, skill), *drawn(good, plan))
     added.problems += [(each.index, each.reason) for each in rejected]
     found = _problems(store, added.tasks, added.places)
     added.problems += [(added.places.get(name, len(rows)), text) for name, text in found]
@@ -77,7 +78,11 @@ def check_file(workspace: Workspace, skill: str, path: Path) -> Checked:
             f"task {index + 1}{names.get(index, '')}: {text}" if index < len(rows) else text
             for index, text in sorted(added.problems, key=lambda problem: problem[0])
         ],
-        remarks=[*_remarks_on_file(added, store), *_remarks(added.tasks)],
+        remarks=[
+            *secrets_warned([(f"task {index + 1}", task) for index, task in good]),
+            *_remarks_on_file(added, store),
+            *_remarks(added.tasks),
+        ],
     )
 
 
@@ -86,7 +91,8 @@ def check_stored(workspace: Workspace, skill: str) -> Checked:
     tasks = workspace.store.tasks.list_in_use(workspace.skill(skill).id)
     found = _problems(workspace.store, tasks, {task.name for task in tasks})
     problems = [f"task '{name}': {text}" if name else text for name, text in found]
-    return Checked(n_tasks=len(tasks), problems=problems, remarks=_remarks(tasks))
+    secrets = secrets_warned([(f"'{task.name}'", task) for task in tasks])
+    return Checked(n_tasks=len(tasks), problems=problems, remarks=[*secrets, *_remarks(tasks)])
 
 
 def _problems(store: Store | None, tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -136,7 +142,9 @@ def _stored(workspace: Workspace, store: Store | None, skill: str) -> tuple[list
     return [task for task in tasks if task.id not in out_of_use], [task for task in tasks if task.id in out_of_use]
 
 
-def _as_added(there: list[Task], retired: Sequence[Task], good: Sequence[tuple[int, NewTask]]) -> _Added:
+def _as_added(
+    there: list[Task], retired: Sequence[Task], good: Sequence[tuple[int, NewTask]], shares: Mapping[Split, float]
+) -> _Added:
     """Return what adding would make of tasks, each in the split that it would come into."""
     added = _Added(there)
     counts = {**dict.fromkeys(SPLITS, 0), **Counter(task.split for task in there)}
@@ -156,7 +164,7 @@ def _as_added(there: list[Task], retired: Sequence[Task], good: Sequence[tuple[i
         elif place and task.split not in (None, place):
             added.problems.append((index, refusal(task, place)))
         else:
-            split = task.split or place or places.get(task.name or "") or assign_split(counts, EQUAL_SHARES, digest)
+            split = task.split or place or places.get(task.name or "") or assign_split(counts, shares, digest)
             counts[split] += 1
             name = task.name or f"task {index + 1} (no id)"
             names.add(name)

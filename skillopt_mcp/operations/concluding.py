@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skillopt_mcp.operations.advising import next_step
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Candidate
@@ -54,8 +56,16 @@ def replayed(
         tokens_out=sum(row.tokens_out for row in ledger),
         usd=None if None in prices else sum(price for price in prices if price is not None),
         backend=run.target,
-        next_step=_next_step(run, skill, made, confirmation),
+        next_step=_since(workspace, made) or _next_step(run, skill, made, confirmation),
     )
+
+
+def _since(workspace: Workspace, made: Candidate | None) -> str:
+    """Return what to do with a candidate that was promoted before its run came to its end, "" where it was not."""
+    changes = workspace.store.promotions.list_promotions(made.skill_id) if made else []
+    if made is None or all(each.to_version != made.version_id for each in changes):
+        return ""
+    return next_step(workspace, made, Consent.PERSON)
 
 
 def _next_step(run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:

@@ -144,15 +144,19 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether there is a file. Raises StoreError when nobody can tell."""
+    """Return whether there is a file. Raises StoreError when nobody can tell, or what is there is no regular file."""
     try:
-        return stat.S_ISREG(path.stat().st_mode)
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise StoreError(
             f"the store '{path}' cannot be looked at ({error.strerror}): chmod 700 the folders above it that are yours"
         ) from error
+    if stat.S_ISREG(mode):
+        return True
+    what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+    raise StoreError(f"'{path}' is {what}, and no store can be there: name a file with --store or SKILLOPT_STORE")
 
 
 def _unwritable(path: Path, *, exists: bool) -> list[str]:

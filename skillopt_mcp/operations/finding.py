@@ -16,26 +16,30 @@ from skillopt_mcp.store.opening import Store
 NAMES_SHOWN = 10
 
 
-def skill_roots(store: Store, project: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
+def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) -> list[Path]:
+    """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added.
+
+    Where there is no store yet, nobody has added one.
+    """
     home = Path(os.path.expanduser("~"))
     hosts = [os.path.realpath(root) for root in default_roots(home, project, environ)]
     # A registered root is pinned: a link that took its place since leads nowhere.
-    pinned = [path for path in store.skills.list_roots() if os.path.realpath(path) == path]
+    pinned = [path for path in store.skills.list_roots() if os.path.realpath(path) == path] if store else []
     # A memory file is a root of its own: whoever allows it allows nothing beside it.
     return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
 
 
-def find_folder(store: Store, roots: Sequence[Path], name: str) -> Path:
+def find_folder(store: Store | None, roots: Sequence[Path], name: str) -> Path:
     """Return the folder of the one skill of this name that is tracked or lies in a root.
 
-    Raises NotFound when there is none, or more than one.
+    A forgotten one is it only where there is no other. Raises NotFound when there is none, or more than one.
     """
-    tracked = store.skills.find_paths(name)
+    tracked = store.skills.find_paths(name) if store else []
+    forgotten = store.skills.find_forgotten_paths(name) if store else set[str]()
     placed = [] if name.startswith(".") else [os.path.realpath(root / name) for root in roots]
     known_places = list(dict.fromkeys([*tracked, *placed]))
-    present = [place for place in known_places if os.path.isfile(main_path(place))]
-    places = present or tracked
+    listed = [place for place in known_places if place not in forgotten]
+    places = _found(listed, tracked) or _found(known_places, tracked)
     if len(places) == 1:
         return Path(places[0])
     if places:
@@ -92,6 +96,13 @@ def is_nowhere(path: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
+    """Return the places where a skill is; where there is none, those where one was tracked."""
+    return [place for place in places if os.path.isfile(main_path(place))] or [
+        place for place in places if place in tracked
+    ]
 
 
 def _names(roots: Sequence[Path]) -> str:

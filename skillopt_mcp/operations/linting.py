@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -14,11 +15,14 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.lint import Severity, lint
 from skillopt_mcp.errors import BadSkill, NotFound, SkillOptError
 from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder
+from skillopt_mcp.guard.dangers import dangers
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.nesting import nested_roots
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, is_memory
 
 _TWINS_SHOWN = 3
+_ROOTS_SHOWN = 5
 
 
 class Finding(BaseModel):
@@ -39,8 +43,12 @@ class Linted(BaseModel):
     findings: list[Finding]
 
 
+class LintedFolder(Linted):
+    """What is to be told of a folder of skills that is none itself."""
+
+
 class LintedAll(BaseModel):
-    """What is wrong with some skills, and how many findings there are of either severity."""
+    """What is wrong with some skills, and with the folders that hold them, and how many findings of either severity."""
 
     model_config = ConfigDict(frozen=True)
     skills: list[Linted]
@@ -50,11 +58,12 @@ class LintedAll(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A skill as it was called, and its resolved folder; or why there is none."""
+    """A skill as it was called, its resolved folder, and the folder of skills that was given; or why there is none."""
 
     shown: str
     folder: Path
     missing: str = ""
+    root: _Place | None = None
 
 
 def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
@@ -67,6 +76,8 @@ def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
         for place in _places(workspace, each):
             places.setdefault(place.folder, place)
     linted = _with_twins([_linted(place) for place in places.values()])
+    roots = {place.root.folder: place.root for place in places.values() if place.root}
+    linted += [told for root in roots.values() for told in _overlooked(root, places)]
     severities = [finding.severity for each in linted for finding in each.findings]
     return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
 
@@ -91,11 +102,42 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
         folder = folder_of(given) or _folder_named(workspace, given)
     except SkillOptError as error:
         return [_Place(given, Path(given), str(error))]
-    inside = [] if is_memory(str(folder)) or _main_names(folder) else _skills_in(folder)
-    # A folder that is neither is told of when it is read.
-    return [_Place(os.path.join(given, each.name), Path(os.path.realpath(each))) for each in inside] or [
-        _Place(given, folder)
+    if is_memory(str(folder)) or _main_names(folder):
+        return [_Place(given, folder)]
+    root = _Place(given, folder)
+    inside = _skills_in(folder)
+    if inside:
+        return [_Place(os.path.join(given, each.name), Path(os.path.realpath(each)), root=root) for each in inside]
+    # A folder that is none at all is told of when it is read.
+    nested = nested_roots(folder)
+    return [
+        replace(root, missing=f"it is no skill and holds none right inside; {_to_check(root, nested)}")
+        if nested
+        else root
     ]
+
+
+def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder]:
+    """Yield what is to be told of a folder of skills of which some lie deeper than hosts look."""
+    nested = {
+        inside: left
+        for inside, skills in nested_roots(root.folder).items()
+        if (left := [skill for skill in skills if skill not in places])
+    }
+    if nested:
+        n = sum(map(len, nested.values()))
+        lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
+        text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
+        text += _to_check(root, nested)
+        finding = Finding(severity="advice", text=text)
+        yield LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding])
+
+
+def _to_check(root: _Place, nested: Collection[Path]) -> str:
+    """Return how to check the folders of skills that lie deep in another one."""
+    shown = [shlex.quote(os.path.join(root.shown, inside.relative_to(root.folder))) for inside in nested]
+    more = f" (and {len(shown) - _ROOTS_SHOWN} more)" if len(shown) > _ROOTS_SHOWN else ""
+    return f"to check those below: skillopt-mcp check {' '.join(shown[:_ROOTS_SHOWN])}{more}"
 
 
 def _folder_named(workspace: Workspace, name: str) -> Path:
@@ -159,7 +201,8 @@ def _read(folder: Path) -> tuple[str | None, list[Finding]]:
         return None, [Finding(severity="error", text=text)]
     files = read_skill(folder)
     front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
-    findings = [Finding(severity=found.severity, text=found.text) for found in lint(files, folder.name)]
+    problems = (*lint(files, folder.name), *dangers(files))
+    findings = [Finding(severity=found.severity, text=found.text) for found in problems]
     return front.name if front else None, findings
 
 

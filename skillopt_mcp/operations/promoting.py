@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
@@ -18,6 +19,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision, Promotion
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
+from skillopt_mcp.store.opening import Store
 
 NO_GAIN = "It brings no useful gain: propose other edits."
 
@@ -120,8 +122,21 @@ def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> 
     found = store.skills.get_version(skill.id, known(version))
     was_live = {id for each in changes for id in (each.from_version, each.to_version)}
     if found.origin != "recorded" and found.id not in was_live:
-        raise Refused(f"version '{short(found.id)}' of '{skill.name}' was never live: promote its candidate instead")
+        instead = _instead(store, skill, found.id)
+        raise Refused(f"version '{short(found.id)}' of '{skill.name}' was never live: {instead}")
     return found.id
+
+
+def _instead(store: Store, skill: Skill, version: str) -> str:
+    """Return what to do with a version that was never live here, for another store's history may have brought it."""
+    if any(each.version_id == version for each in store.candidates.list_candidates(skill.id)):
+        return "promote its candidate instead"
+    shown = shlex.quote(f"{skill.name}@{short(version)}")
+    return (
+        "it is no candidate either (an imported history brings such versions). To have it back, take its files from "
+        f"your version control, or write them out, look at them and put them in place: skillopt-mcp show {shown} --out "
+        "FOLDER"
+    )
 
 
 def _done(workspace: Workspace, standing: Standing) -> Promoted:

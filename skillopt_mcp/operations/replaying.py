@@ -72,11 +72,25 @@ def go_on_or_start(
     for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
         if run.kind != "replay" or (run.status == "finished" and not finished):
             continue
-        if replace(run, id=new.id, status=new.status, note=new.note, result=None) == new:
+        if _likened(run, new) == new:
             return run
     _check(workspace, new)
     workspace.store.runs.add_run(new)
     return new
+
+
+def left_behind(workspace: Workspace, new: Run) -> Run | None:
+    """Return the newest unfinished run that differs from this one by more tasks alone, None when there is none."""
+    for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
+        is_larger = run.status != "finished" and set(run.tasks) > set(new.tasks)
+        if is_larger and replace(_likened(run, new), tasks=new.tasks) == new:
+            return run
+    return None
+
+
+def _likened(run: Run, new: Run) -> Run:
+    """Return a run with all that may differ where it is the same run that a new one would be."""
+    return replace(run, id=new.id, status=new.status, note=new.note, result=None)
 
 
 def _check(workspace: Workspace, run: Run) -> None:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import gzip
 import hashlib
+import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from pydantic import ValidationError
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.paths import collision
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.redacting import holds_secret, redacted_line
@@ -88,8 +89,11 @@ def import_history(workspace: Workspace, file: Path, skill: str | None = None, *
     What contradicts what is here is reported, and with `keep_mine` left out. Raises BadInput when the file is no
     history, or damaged, or holds what no skill may; NotFound when the skill is not here.
     """
+    if not workspace.is_made:
+        # No store is made for what is no history, or of a skill that is not here.
+        _taker(workspace, file, skill, _read(file, None).skill)
     read = _read(file, workspace.redactor)
-    tracked = workspace.skill(skill or read.skill)
+    tracked = _taker(workspace, file, skill, read.skill)
     left_out = _without_secrets(workspace.redactor, read)
     new = NewHistory(
         sha256=read.sha256,
@@ -104,6 +108,19 @@ def import_history(workspace: Workspace, file: Path, skill: str | None = None, *
     taken = workspace.store.room(Histories).add(tracked.id, new, keep_mine=keep_mine)
     workspace.forget(tracked)
     return _received(tracked, file, taken, left_out)
+
+
+def _taker(workspace: Workspace, file: Path, skill: str | None, name: str) -> Skill:
+    """Return the skill that takes a history in: the one that is meant, else the one of its name. Raises NotFound."""
+    if skill:
+        return workspace.skill(skill)
+    try:
+        return workspace.skill(name)
+    except NotFound as error:
+        raise NotFound(
+            f"the history is of {quoted(name)}, and no skill here, or more than one, has that name: say which folder "
+            f"takes it in: skillopt-mcp import {shlex.quote(str(file))} --skill PATH"
+        ) from error
 
 
 def _received(skill: Skill, file: Path, taken: Taken, left_out: list[str]) -> Received:
@@ -131,15 +148,17 @@ def _without_secrets(redactor: Redactor, read: _Read) -> list[str]:
     return told
 
 
-def _read(file: Path, redactor: Redactor) -> _Read:
-    """Return the history in a file, its texts without secrets. Raises BadInput, saying at which line."""
+def _read(file: Path, redactor: Redactor | None) -> _Read:
+    """Return the history in a file, its texts without secrets where it is redacted. Raises BadInput, saying where."""
     read = _Read()
     n = 0
     try:
         for n, line in enumerate(_lines(file), 1):
-            _take(read, redacted_line(redactor, line) if isinstance(line, _TEXTS) else line, n)
+            _take(read, redacted_line(redactor, line) if redactor and isinstance(line, _TEXTS) else line, n)
     except FileNotFoundError:
         raise BadInput(f"'{file}' cannot be read (No such file or directory): check the path") from None
+    except gzip.BadGzipFile as error:
+        raise BadInput(f"'{file}' is no history, or damaged: name a file that 'export' wrote") from error
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"'{file}' cannot be read ({error}): it is no history, or cut short") from error
     except ValidationError as error:
@@ -297,4 +316,4 @@ def _candidate(
 
 def _why(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

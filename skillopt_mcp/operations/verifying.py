@@ -42,10 +42,11 @@ class Verified(Result):
 
 
 def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> Verified:
-    """Return whether a store is sound; with `holds`, whether its chain has that hash, too. Reads, and writes nothing.
+    """Return whether a store is sound; with `holds`, whether its chain has that hash, too.
 
-    `live` compares the skills' files with the last promotions. Raises NotFound when there is no store, StoreError when
-    it cannot be opened at all, and BadInput when `holds` is no hash.
+    It brings an older store to this release's schema, as whatever opens one does, and changes nothing else. `live`
+    compares the skills' files with the last promotions. Raises NotFound when there is no store, StoreError when it
+    cannot be opened at all, and BadInput when `holds` is no hash.
     """
     if holds and not _HASH.fullmatch(holds):
         raise BadInput(f"{quoted(holds)} is no hash of an event: give the 64 digits that verify printed")
@@ -161,6 +162,8 @@ def _promotion_problems(store: Store) -> Iterator[str]:
 
 
 def _notes(store: Store, *, live: bool) -> Iterator[str]:
+    if live and store.migrated:
+        yield store.migrated
     n_unsummed = store.room(Soundness).n_unsummed()
     if n_unsummed:
         yield f"{n_unsummed:,} rows are from before there were checksums: a change in them would not be noticed"

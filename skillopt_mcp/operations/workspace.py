@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import secrets
 import threading
@@ -39,6 +40,7 @@ from skillopt_mcp.store.opening import Store
 # A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
 TICK_NS = 50_000_000
 LEASE_S = 900.0
+_LOG = logging.getLogger(__name__)
 
 
 class Workspace:
@@ -121,9 +123,24 @@ class Workspace:
         with self._lock:
             if self._store is None:
                 store = Store(self.store_path)
+                if store.migrated:
+                    _LOG.warning(store.migrated)
                 recover(store)
                 self._store = store
             return self._store
+
+    @property
+    def is_made(self) -> bool:
+        """Return whether the store is there, so that opening it makes none; what cannot be looked at may be there."""
+        if self._store is not None:
+            return True
+        try:
+            os.lstat(self.store_path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
 
     @functools.cached_property
     def redactor(self) -> Redactor:
@@ -160,9 +177,13 @@ class Workspace:
         target: dict[Role, Backend] = {"target": self.backend("target")}
         return {**target, "judge": judges} if judges else target
 
+    @property
+    def _made(self) -> Store | None:
+        return self.store if self.is_made else None
+
     def roots(self) -> list[Path]:
         """Return the skill roots, links resolved: the hosts' own folders that exist, and those that a person added."""
-        return skill_roots(self.store, self._project, self._environ)
+        return skill_roots(self._made, self._project, self._environ)
 
     def root_of(self, skill: Skill) -> Path | None:
         """Return the skill root that a skill's folder lies in, if it does, and no link leads out of it."""
@@ -173,10 +194,11 @@ class Workspace:
     def skill(self, name_or_path: str) -> Skill:
         """Return a skill by its name, its folder, its SKILL.md or the path of a memory file; what is on disk is stored.
 
-        Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read.
+        Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read; no store is made
+        then.
         """
         name = known(name_or_path)
-        return self._looked_at(folder_at(name) or find_folder(self.store, self.roots(), name))
+        return self._looked_at(folder_at(name) or find_folder(self._made, self.roots(), name))
 
     def kept(self, name_or_path: str) -> Skill:
         """Return a skill as `skill` does; where its folder is gone or cannot be read, as the store holds it.

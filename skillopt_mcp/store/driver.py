@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -123,6 +124,11 @@ def explained(error: Exception, path: Path) -> SkillOptError:
     if isinstance(error, UnicodeError | OverflowError):
         return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
     name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")) and (why := _hindrance(path, name)):
+        return StoreError(
+            f"the store '{path}' cannot be used there, for {why}, and even to read it takes writing: mend that, or "
+            f"copy it (cp {shlex.quote(str(path))}* FOLDER) and name the copy with --store"
+        )
     if name.startswith("SQLITE_READONLY"):
         return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")
     if name.startswith("SQLITE_CANTOPEN"):
@@ -134,6 +140,30 @@ def explained(error: Exception, path: Path) -> SkillOptError:
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return _damaged(path)
     return StoreError(f"the store '{path}' failed: {error}")
+
+
+def _hindrance(path: Path, name: str) -> str:
+    """Return what is seen to be behind a failure of this name, "" where nothing is."""
+    return _of_folder(path.parent) or ("" if name.startswith("SQLITE_READONLY") else _of_files(path))
+
+
+def _of_folder(folder: Path) -> str:
+    """Return what is seen to keep the user from writing in a store's folder, "" where nothing is."""
+    try:
+        is_read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return ""
+    if is_read_only:
+        return f"'{folder}' lies on a read-only file system"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"you have no permission to write in '{folder}'"
+
+
+def _of_files(path: Path) -> str:
+    """Return what is seen to keep the user from a store's file and those beside it, "" where nothing is."""
+    files = [f"{path}{end}" for end in ("", "-wal", "-shm")]
+    if any(os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK) for file in files):
+        return f"you have no permission to read and write it (chmod 600 {shlex.quote(str(path))}*)"
+    return ""
 
 
 def _damaged(path: Path) -> UnsafeStore:

@@ -25,20 +25,22 @@ def migration_files() -> list[Path]:
     raise StoreError(f"this installation lacks its migrations (looked in '{_FOLDERS[0]}'): install skillopt-mcp again")
 
 
-def migrate(connection: Connection, path: Path) -> None:
+def migrate(connection: Connection, path: Path) -> str:
     """Bring the store behind `connection` to the newest schema, or raise before anything is changed.
 
-    Raises NewerStore when a later release wrote it, UnsafeStore when this SQLite may not use its journal mode.
+    Return what a person is to know of it: "" unless an older store was changed, and by nobody else before. Raises
+    NewerStore when a later release wrote it, UnsafeStore when this SQLite may not use its journal mode.
     """
     files = migration_files()
     with driver.storage_errors(path):
         version = _checked_version(connection, path, len(files))
         _set_journal_mode(connection, path, is_new=version == 0)
         if version == len(files):
-            return
+            return ""
         connection.execute("begin immediate")
         try:
-            if _checked_version(connection, path, len(files)) < len(files):
+            version = _checked_version(connection, path, len(files))
+            if version < len(files):
                 _apply(connection, files)
                 connection.execute(f"pragma application_id = {APPLICATION_ID}")
                 connection.execute(f"pragma user_version = {len(files)}")
@@ -47,6 +49,12 @@ def migrate(connection: Connection, path: Path) -> None:
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
+    if version in (0, len(files)):
+        return ""
+    return (
+        f"the store '{path}' was brought from schema {version} to {len(files)}: releases that know no more than "
+        f"{version} refuse it from now on; a backup before an upgrade is the way back (skillopt-mcp backup FILE)"
+    )
 
 
 def schema_version(connection: Connection, path: Path) -> int:

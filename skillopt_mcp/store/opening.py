@@ -53,6 +53,11 @@ class Store:
         self.commands = Commands(self._pool)
         self.events = Events(self._pool)
 
+    @property
+    def migrated(self) -> str:
+        """Return what a person is to know when opening it has changed its schema, else ""."""
+        return self._pool.migrated
+
     def __enter__(self) -> Self:
         return self
 

@@ -31,7 +31,7 @@ class Pool:
         _make_private(path)
         connection = driver.connect(path)
         try:
-            migrate(connection, path)
+            self.migrated = migrate(connection, path)
             connection.execute("pragma foreign_keys = on")
         except BaseException:
             connection.close()
@@ -106,6 +106,8 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         if path.is_dir():
             raise StoreError(f"'{path}' is a folder: name a file with --store") from None
+        if path.exists() and not path.is_file():
+            raise StoreError(f"'{path}' is no regular file: name another with --store") from None
     except OSError as error:
         raise StoreError(
             f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"

@@ -46,13 +46,18 @@ class Skills:
     def find_skill(self, name_or_path: str) -> Skill | None:
         """Return the tracked skill at a resolved folder path, or the only one of that name; None when there is none.
 
-        Raises NotFound when several tracked skills share the name: the path tells them apart.
+        A forgotten one has its name only where no other has it. Raises NotFound when several tracked skills share the
+        name: the path tells them apart.
         """
         rows = self._pool.rows(f"{_SKILL} where path = ? or name = ? order by path = ? desc, id", [name_or_path] * 3)
         if not rows:
             return None
         skills = [_skill(row) for row in rows]
-        if len(skills) > 1 and skills[0].path != name_or_path:
+        if skills[0].path == name_or_path:
+            return skills[0]
+        forgotten = self.list_forgotten() if len(skills) > 1 else set()
+        skills = [skill for skill in skills if skill.id not in forgotten] or skills
+        if len(skills) > 1:
             paths = ", ".join(f"'{skill.path}'" for skill in skills)
             raise NotFound(f"{len(skills)} tracked skills are named '{name_or_path}': use the path, one of {paths}")
         return skills[0]
@@ -70,6 +75,11 @@ class Skills:
     def find_paths(self, name: str) -> list[str]:
         """Return the paths of the tracked skills of this name, the oldest first."""
         return [str(row[0]) for row in self._pool.rows("select path from skill where name = ? order by id", [name])]
+
+    def find_forgotten_paths(self, name: str) -> set[str]:
+        """Return those of `find_paths` whose skills are not listed."""
+        sql = "select path from skill where name = ? and id in (select skill_id from forgotten)"
+        return {str(row[0]) for row in self._pool.rows(sql, [name])}
 
     def get_skill(self, skill_id: int) -> Skill:
         """Return the skill with this id."""

@@ -266,3 +266,19 @@ def test_caps_say_what_they_are_above() -> None:
     assert caps.exceeded(Spent(1, 2001)) == "2,000 tokens (--max-tokens)"
     assert caps.exceeded(Spent(1, 0, 0.51)) == "$0.5 (--max-usd)"
     assert replace(caps, calls=None).exceeded(Spent(9, 0, 0.0, 90.0)) == "1.5 minutes (--max-minutes)"
+
+
+def test_a_stop_tells_what_the_next_call_may_use_where_that_is_why(store: Store) -> None:
+    with pytest.raises(
+        CapReached, match=r"100 tokens, \$0.25, .* used, and the next call may use up to 200 tokens: noth"
+    ):
+        ask_under(store, bounded(), Caps(tokens=250), n_slots=1)
+    with pytest.raises(CapReached, match=r"tokens, \$0.25, .* used, and the next call may cost up to \$0.50: nothing"):
+        ask_under(store, bounded(), Caps(usd=0.6), n_slots=1)
+
+
+def test_a_price_that_is_not_known_is_not_told_as_nothing(store: Store) -> None:
+    with pytest.raises(CapReached) as caught:
+        ask_under(store, bounded(Reply("42", usage=Usage(60, 40))), Caps(calls=6))
+    assert "6 calls, 600 tokens, 0.0 minutes used: nothing" in str(caught.value)
+    assert "$" not in str(caught.value)

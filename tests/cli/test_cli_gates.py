@@ -3,6 +3,10 @@ from __future__ import annotations
 import pytest
 from console import BACKENDS, TARGET, Cli, parsed
 
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.commands import credit
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.workspace import Workspace
@@ -55,9 +59,30 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     told = cli("credit", first, "--pairs", "8", "--target", TARGET, store=place.store_path)
     assert told.returncode == 0, told.stderr
     assert "append SKILL.md: - One." in told.stdout
+    said = " ".join(told.stdout.split())
+    assert "An edit helps or harms where that is wrong in at most 15% of cases. It is spare where what goes" in said
+    assert "loses at most 0.15 of the mean score" in said
+    assert "up to 8 pairs show none of these. Used in all: 24 calls, " in said
+    assert "$0.00." in said
+    assert raced["used"]["n_calls"] == 32  # type: ignore[index, call-overload]
+    runs = cli("runs", store=place.store_path)
+    assert "Beside runs, this store has used 56 calls" in runs.stderr
+    assert "1 credit, 1 race ('--json' lists them)" in runs.stderr
     alone = cli("credit", second, "--target", TARGET, store=place.store_path)
     assert (alone.returncode, alone.stdout) == (1, "")
     assert alone.stderr.startswith(f"error: candidate '{second}' has 1 applied edits of its own")
+
+
+def test_a_rescue_is_asked_for_in_calls(make_place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make_place()
+    candidate = proposed(place, "- One.", "- Two.", "- Three.")
+    asked: list[str] = []
+    monkeypatch.setattr(terminal, "agreed", lambda question, **_: asked.append(question))
+    target = "openai:m,base_url=http://127.0.0.1:9"
+    assert credit.run(credit.Options(store=str(place.store_path), candidate=candidate, rescue=True, target=target)) == 1
+    with Workspace(place.store_path) as workspace:
+        n_val = sum(task.split == "val" for task in workspace.store.tasks.list_tasks(1))
+    assert asked == [f"Spend up to {8 * n_val} target calls (4 parts, both arms on {n_val} tasks)?"]
 
 
 def test_a_skill_is_raced_against_its_one_shot_rewrite(cli: Cli, make_place) -> None:
@@ -107,6 +132,26 @@ def test_worn_tasks_are_rotated_at_a_terminal(cli: Cli, make_place) -> None:
     told = cli("tasks", "rotate", "ledger-clerk", "--looks", "0", store=place.store_path)
     assert told.returncode == 1
     assert "looks '0' is not possible" in told.stderr
+
+
+def test_worn_tasks_move_for_a_person_who_agreed_alone(cli: Cli, make_place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make_place()
+    with Workspace(place.store_path, target=TARGET) as workspace:
+        evaluate_candidate(workspace, proposed(place, "- Note."), rule=ConfirmRule(max_pairs=8))
+        looks = workspace.store.tasks.list_looks(1)
+        worn = sorted(task.name for task in workspace.store.tasks.list_tasks(1) if looks.get(task.id))
+    assert 0 < len(worn) < len(looks)
+    rotate = ("tasks", "rotate", "ledger-clerk", "--looks", "1")
+    unasked = cli(*rotate, store=place.store_path)
+    assert (unasked.returncode, "agree beforehand with --yes" in unasked.stderr) == (1, True)
+    assert all(name in unasked.stdout for name in worn)
+    with monkeypatch.context() as agent:
+        agent.setenv("CLAUDECODE", "1")
+        refused = cli(*rotate, "--yes", store=place.store_path)
+    assert (refused.returncode, "'tasks rotate' is for a person" in refused.stderr) == (1, True)
+    with Workspace(place.store_path) as workspace:
+        assert workspace.store.tasks.list_looks(1) == looks
+    assert sorted(parsed(cli(*rotate, "--yes", "--json", store=place.store_path))["rotated"]) == worn  # type: ignore
 
 
 @pytest.mark.parametrize("command", [["calibrate", "ledger-clerk"], ["race", "c-000000000000"]])

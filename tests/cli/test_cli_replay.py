@@ -7,6 +7,11 @@ import subprocess
 import pytest
 from console import BACKENDS, TARGET, parsed
 
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.operations.replaying import start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+
 SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120")
 
 
@@ -113,3 +118,17 @@ def test_a_skill_without_tasks_is_told_so(cli, tmp_path) -> None:
     done = cli("replay", skill, *BACKENDS, store=tmp_path / "store.db")
     assert done.returncode == 1
     assert done.stderr.startswith("error: the skill has no train task")
+
+
+def test_a_run_that_another_process_is_at_names_how_to_go_on_later(cli, make_place) -> None:
+    place = make_place()
+    with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
+        run = start_run(workspace, "ledger-clerk", Config(epochs=1))
+        lock = lock_run(workspace.store.locks_path, run.id)
+        assert lock
+        done = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
+        lock.release()
+    assert done.returncode == 1
+    [said] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert said.startswith(f"error: another process is advancing run '{run.id}'; nothing that was answered is lost: ")
+    assert said.endswith(f"go on with {place.program} replay ledger-clerk --resume")

@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 
 from changes import at_a_terminal, make_accepted
-from console import parsed
+from console import parsed, run_script
 
+from skillopt_mcp.operations.backing_up import back_up
 from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.permitting import add_root
+from skillopt_mcp.operations.permitting import add_root, permit, revoke
 from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import migrating
 from skillopt_mcp.store.pool import Pool
 
 EXACT = {"kind": "exact", "expected": "1"}
@@ -44,6 +46,26 @@ def test_verify_says_that_all_is_well_and_lists_what_is_not(cli, make_place) -> 
     assert (wrong.returncode, len(json.loads(wrong.stdout)["problems"])) == (1, 3)
 
 
+def test_a_store_of_an_older_release_is_told_to_be_a_newer_one_from_now_on(tmp_path, monkeypatch) -> None:
+    newest = len(migrating.migration_files())
+    paths = [tmp_path / "looked.db", tmp_path / "verified.db"]
+    with monkeypatch.context() as older:
+        files = migrating.migration_files()[:22]
+        older.setattr(migrating, "migration_files", lambda: files)
+        for path in paths:
+            Pool(path).close()
+    for path, command in zip(paths, ("skills", "verify"), strict=True):
+        first, again = (run_script(["--store", str(path), command, "--json"], tmp_path) for _ in range(2))
+        assert first.returncode == again.returncode == 0
+        told = f"the store '{path}' was brought from schema 22 to {newest}: releases that know no more than 22 refuse"
+        if command == "skills":
+            assert first.stderr.startswith(told)
+            assert first.stdout == again.stdout
+        else:
+            assert json.loads(first.stdout)["notes"][0].startswith(told)
+        assert again.stderr == ""
+
+
 def test_a_backup_is_restored_after_a_yes(cli, make_place, tmp_path) -> None:
     place = make_place()
     file = tmp_path / "copy.db"
@@ -63,6 +85,27 @@ def test_a_backup_is_restored_after_a_yes(cli, make_place, tmp_path) -> None:
     assert (code, "is kept as" in screen) == (0, True)
     with Workspace(place.store_path) as workspace:
         assert str(tmp_path / "later") not in workspace.store.skills.list_roots()
+
+
+def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monkeypatch) -> None:
+    """A backup may hold a permission that a person has taken back since."""
+    place = make_place()
+    file = tmp_path / "copy.db"
+    with Workspace(place.store_path) as workspace:
+        permit(workspace, str(place.skill_path), simulated=True)
+        back_up(place.store_path, file)
+        revoke(workspace, str(place.skill_path))
+    monkeypatch.setenv("CLAUDECODE", "1")
+    told = cli("restore", file, "--yes", store=place.store_path)
+    assert (told.returncode, "'restore' is for a person" in told.stderr) == (1, True)
+    with Workspace(place.store_path) as workspace:
+        assert workspace.store.skills.get_permission(1) is None
+    monkeypatch.delenv("CLAUDECODE")
+    told = cli("restore", file, "--yes", store=place.store_path)
+    assert told.returncode == 0, told.stderr
+    assert "It allows promotions of ledger-clerk without asking." in told.stdout
+    found = parsed(cli("restore", file, "--yes", "--json", store=place.store_path))
+    assert "promotions of ledger-clerk without asking" in found["permits"]
 
 
 def test_a_history_goes_from_one_store_to_another(cli, make_place, tmp_path) -> None:

@@ -53,3 +53,58 @@ def test_adding_the_same_tasks_to_every_split_is_warned_of(here: Path, capsys: p
     said = capsys.readouterr()
     assert said.out == "1 added, 2 there already; mine has 1 train, 0 val and 0 test tasks.\n"
     assert said.err.startswith("warning: 1 val and 1 test tasks were left out, because train has the same ones already")
+
+
+def test_a_folder_of_splits_is_checked_as_it_would_be_added(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "parts").mkdir()
+    for name, prompt in (("train", "How many days?"), ("val", "Which dwarf is last?"), ("test", "Name a prime.")):
+        (here / "parts" / f"{name}.json").write_text(json.dumps([GOOD | {"prompt": prompt}, GOOD]))
+    assert main(["tasks", "check", "./mine", "parts", "--split-mode", "split_dir"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "6 tasks, 2 problems.\n"
+    left_out = "it is the same as task 2, which is in train: it would be missing in"
+    assert said.err.splitlines()[:2] == [
+        f"error: task 4: {left_out} val (a leak)",
+        f"error: task 6: {left_out} test (a leak)",
+    ]
+    assert os.listdir(here.parent) == ["here"]
+
+
+def test_a_data_set_is_drawn_in_a_check_as_it_would_be_added(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "tasks.json").write_text(json.dumps([GOOD | {"prompt": f"What is {n} + 5?"} for n in range(20)]))
+    drawn = ["--split-mode", "ratio", "--ratio", "10:1:9"]
+    assert main(["tasks", "check", "./mine", "tasks.json", *drawn]) == 0
+    told = capsys.readouterr().err
+    assert "note: 10 tasks are held out" in told
+    assert main(["tasks", "add", "./mine", "tasks.json", *drawn]) == 0
+    assert "mine has 10 train, 1 val and 9 test tasks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["add", "check"])
+def test_a_folder_of_splits_is_told_how_to_be_read(here: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+    (here / "parts").mkdir()
+    assert main(["tasks", action, "./mine", "parts/"]) == 1
+    assert "'parts/' is a folder: add --split-mode split_dir if it holds" in capsys.readouterr().err
+
+
+def test_a_way_to_split_needs_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here.parent / "store.db").touch()
+    assert main(["tasks", "check", "./mine", "--split-mode", "split_dir"]) == 1
+    assert "--split-mode reads a file or a folder" in capsys.readouterr().err
+
+
+def test_a_secret_is_told_with_its_row_before_and_when_it_is_added(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [GOOD, GOOD | {"prompt": "Log in with password: hunter2hunter2 and add 2 + 5."}]
+    (here / "tasks.json").write_text(json.dumps(rows))
+    told = "1 seem to hold a secret, which is kept as it is: use a made-up value instead in task 2"
+    assert main(["tasks", "check", "./mine", "tasks.json"]) == 0
+    assert f"note: {told}\n" in capsys.readouterr().err
+    assert main(["tasks", "add", "./mine", "tasks.json"]) == 0
+    assert f"warning: {told}.\n" in capsys.readouterr().err
+    assert main(["tasks", "check", "./mine"]) == 0
+    assert (
+        "note: 1 seem to hold a secret, which is kept as it is: use a made-up value instead in '"
+        in capsys.readouterr().err
+    )

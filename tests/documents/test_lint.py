@@ -7,7 +7,9 @@ import time
 import pytest
 from corpus import TEXTS, skill
 from hypothesis import given
+from hypothesis import strategies as st
 
+from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.lint import Problem, introduced, lint
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
@@ -74,6 +76,73 @@ def test_what_is_no_link_into_the_skill_is_let_be(text: str) -> None:
 )  # fmt: skip
 def test_a_link_beside_code_and_comments_counts(text: str) -> None:
     assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "gone.md", which is not there',)
+
+
+@pytest.mark.parametrize(
+    ("front", "told"),
+    [
+        ("name: a\ndescription: Use it: always", 'Line 3: a colon and a space stand within a value; write the value in '
+         'quotes, description: "..."'),
+        ('name: a\ndescription: Say "it: this"', "Line 3: a colon and a space stand within a value; write the value in "
+         "quotes, description: '...'"),
+        ("name: a\ndescription: b\nname: c", 'Line 4: "name" is given twice: keep one'),
+        ("name: a\ntags: [x, y", "Line 3: what begins here is never closed"),
+        ('name: "a\ndescription: b', "Line 2: what begins here is never closed"),
+        ("name: a\ndescription: &x y", "Line 3: a value begins with &, * or !, which are no text in YAML: write it in "
+         "quotes"),
+        ("name: a\n\tdescription: b", "Line 3: a tab stands where a value or an indent begins: use spaces"),
+        ("- name", "Line 2: there are no fields: write name: and description:"),
+        ('name: "\\Uffffffff"', "Line 1: a character or an escape in it is none that YAML allows"),
+        ("a: 1\n" * 65, "Line 2: it has more than 64 lines or 8,192 bytes"),
+        (f"name: {'x' * 9_000}", "Line 2: it has more than 64 lines or 8,192 bytes"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_front_matter_that_is_no_yaml_is_told_by_its_line_cause_and_cure(front: str, told: str, ending: str) -> None:
+    (problem,) = problems(f"---\n{front}\n---\n\nBody.\n".replace("\n", ending))
+    assert problem == f"the front matter cannot be read as plain YAML: hosts may not find the skill. {told}"
+
+
+def test_the_cure_for_a_value_does_not_repeat_it() -> None:
+    (problem,) = problems("---\nname: a\ndescription: token: ghp_aB3dE6gH9j\n---\n")
+    assert "ghp_" not in problem
+
+
+@given(st.binary(max_size=60))
+def test_a_fault_is_told_of_just_what_cannot_be_read(inner: bytes) -> None:
+    document = b"---\n" + inner + b"\n---\n"
+    assert (frontmatter.fault(document) is None) == (frontmatter.read(document) is not None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[r][ref]\n\n[ref]: gone.md", "[ref][]\n\n[REF]: <gone.md> 'A title'", "[ref]\n# T\n[ref]: gone.md#part",
+     "[a]: SKILL.md\n[ref]: gone.md\n\nSee ![r][ref].", "[r][my  ref]\n\n[My ref]: gone.md"],
+)  # fmt: skip
+def test_a_reference_link_counts(text: str) -> None:
+    assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "gone.md", which is not there',)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[ref]: gone.md", "[^1]\n\n[^1]: gone.md", "[TODO]\n\n[TODO]: write it", "[r]\nSo\n[r]: gone.md",
+     "[r]\n\n[r]: https://a.example", "`[r]`\n\n[r]: gone.md", "[r]\n\n```\n[r]: gone.md\n```",
+     "[r]\n\n[r]: SKILL.md\n[r]: gone.md"],
+)  # fmt: skip
+def test_what_is_no_reference_link_is_let_be(text: str) -> None:
+    assert problems(f"{SOUND}\n{text}\n") == ()
+
+
+@pytest.mark.parametrize("text", ["![](<a b.png>)", "[x](<a b.png> 'T')", "[x](</a.md>)[y](<a b.png>)"])
+def test_a_target_in_angle_brackets_may_have_blanks(text: str) -> None:
+    assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "a b.png", which is not there',)
+
+
+@pytest.mark.parametrize("unit", ["[", "[](x", "[](x '", "\\\\[", "[a]: b\n", "[](<"])
+def test_brackets_are_looked_through_in_a_moment(unit: str) -> None:
+    started = time.process_time()
+    problems(f"{SOUND}{unit * 40_000}")
+    assert time.process_time() - started < 3
 
 
 @given(TEXTS)

@@ -27,7 +27,7 @@ from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.racing import race_candidates
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.rotating import rotate_worn_tasks
+from skillopt_mcp.operations.rotating import review_rotation, rotate_worn_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Question, Rollout
@@ -292,7 +292,9 @@ def test_worn_test_tasks_move_into_train_and_the_move_is_on_record(place: Place,
     looks = workspace.store.tasks.list_looks(skill.id)
     twice = [task_id for task_id, n in looks.items() if n == 2]
     assert 0 < len(twice) < len(looks) == 30
+    review = review_rotation(workspace, "ledger-clerk", 2)
     found = rotate_worn_tasks(workspace, "ledger-clerk", 2)
+    assert (sorted(row.id for row in review.rows), {row.n_tests for row in review.rows}) == (sorted(found.rotated), {2})
     assert (len(found.rotated), found.most_looks) == (len(twice), 2)
     assert (found.splits.train, found.splits.test) == (30 + len(twice), 30 - len(twice))
     by_id = {task.id: task for task in workspace.store.tasks.list_tasks(skill.id)}

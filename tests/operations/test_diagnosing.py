@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_mcp.errors import StoreError
 from skillopt_mcp.operations.diagnosing import diagnose
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -15,6 +16,15 @@ def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: 
         [problem] = diagnose(workspace).problems
     assert problem.startswith(f"the folder '{tmp_path / 'file'}' of the store cannot be written (Not a directory): ")
     assert problem.endswith("or name a store elsewhere with --store or SKILLOPT_STORE")
+
+
+def test_what_is_there_and_can_be_no_store_is_a_problem(tmp_path: Path, home: Path) -> None:
+    for path, what in ((tmp_path, "a folder"), (Path("/dev/null"), "no regular file")):
+        with Workspace(path) as workspace:
+            [problem] = diagnose(workspace).problems
+            assert problem.startswith(f"'{path}' is {what}, and no store can be there: name a file")
+            with pytest.raises(StoreError, match=f"is {what}"):
+                assert workspace.store
 
 
 def test_looking_whether_a_store_can_be_made_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:

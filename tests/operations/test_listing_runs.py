@@ -5,9 +5,14 @@ from hostwork import Clock, begun, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.gates.racing import RaceRule
+from skillopt_mcp.operations.calibrating import calibrate
+from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.handing_out import Room
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.listing_runs import list_runs
+from skillopt_mcp.operations.racing import race_candidates
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.reflecting import propose_from_evidence
 from skillopt_mcp.operations.replaying import replay, start_run
@@ -97,6 +102,22 @@ def test_a_run_and_its_promotion_test_are_told_apart_and_together(workspace: Wor
     calls = {line[:21].strip(): int(line[21:27]) for line in lines if line.startswith(("the run ", "test t", "both "))}
     assert calls == {"the run": own, f"test {test_id}": row.n_test_calls, "both together": row.n_calls}
     assert f"outcome: {result.verdict}; candidate {result.candidate_id}; {result.reason}" in lines
+
+
+def test_what_was_used_beside_runs_is_told_with_them(place: Place, workspace: Workspace) -> None:
+    result = replay(workspace, start_run(workspace, "ledger-clerk", Config(epochs=1, batch=10, max_pairs=10)))
+    assert result.n_pairs
+    assert list_runs(workspace).beside == []
+    candidate_id = place.propose(workspace)
+    evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=8))
+    calibrated = calibrate(workspace, "ledger-clerk", 4)
+    raced = race_candidates(workspace, [candidate_id], RaceRule(max_laps=4))
+    by_kind = {used.contest.partition("-")[0]: used for used in list_runs(workspace, "ledger-clerk").beside}
+    assert (by_kind["calibrate"], by_kind["race"]) == (calibrated.used, raced.used)
+    assert (calibrated.used.n_calls, raced.used.n_calls, len(by_kind)) == (8, 8, 3)
+    assert str(calibrated.used).startswith("8 calls, ")
+    assert str(calibrated.used).endswith(" tokens, $0.00")
+    assert str(calibrated.used.model_copy(update={"usd": None})).endswith(" tokens, price unknown")
 
 
 def test_the_tables_of_a_run_fit_eighty_columns(workspace: Workspace) -> None:

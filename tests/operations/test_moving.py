@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,20 @@ def test_a_skill_with_nothing_recorded_is_forgotten_though_it_is_there(place: Pl
     assert forget_skill(workspace, "ledger-clerk").kept == ""
     assert not rows(workspace)["ledger-clerk"].tracked
     assert_sound(place)
+
+
+def test_a_forgotten_skill_leaves_its_name_to_the_one_that_is_listed(place: Place, workspace: Workspace) -> None:
+    second = place.folder / "second" / "ledger-clerk"
+    shutil.copytree(place.skill, second)
+    workspace.skill(str(second))
+    with pytest.raises(NotFound, match="2 skills are named"):
+        workspace.skill("ledger-clerk")
+    forget_skill(workspace, str(second))
+    assert workspace.skill("ledger-clerk").path == str(place.skill)
+    assert (found := workspace.store.skills.find_skill("ledger-clerk")) is not None
+    assert found.path == str(place.skill)
+    place.skill.rename(place.root / "bookkeeper")
+    with pytest.raises(BadSkill, match="skills move"):
+        workspace.skill("ledger-clerk")
+    forget_skill(workspace, "ledger-clerk")
+    assert workspace.skill("ledger-clerk").path == str(second)

@@ -17,8 +17,10 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.inspecting_runs import describe_run
+from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -52,6 +54,28 @@ def test_a_finished_run_is_answered_again_with_nothing_asked(place: Place, works
     assert replay(workspace, run) == first
     assert replay(workspace, workspace.store.runs.get_run(run.id)) == first
     assert workspace.store.runs.get_run(run.id).status == "finished"
+
+
+def test_the_end_of_a_run_knows_what_became_of_its_candidate_meanwhile(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    candidate = replay(workspace, run).candidate_id
+
+    def ended_again() -> str:
+        change_run(place, "update run set result = null, status = 'stopped'")
+        return replay(workspace, workspace.store.runs.get_run(run.id)).next_step
+
+    assert ended_again() == f"skillopt-mcp promote {candidate}"
+    assert promote_skill(workspace, str(candidate), Consent.PERSON_SIMULATED).status == "promoted"
+    assert ended_again().startswith("Nothing: it is what is live.")
+    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    assert ended_again().startswith("It was live, and a person rolled it back.")
+
+
+def change_run(place: Place, sql: str) -> None:
+    pool = Pool(place.store_path)
+    with pool.write() as connection:
+        connection.execute(sql)
+    pool.close()
 
 
 _KILLED = """

@@ -159,6 +159,19 @@ def test_an_imported_version_was_never_live_here(place: Place, other: Workspace,
     assert any("promote" in line for line in found.imported)
 
 
+def test_an_imported_version_that_is_no_candidate_names_how_to_have_it_back(place: Place, sent: Path) -> None:
+    place.main.write_text("# Begun anew\n")
+    other = place.open(store="third.db")
+    import_history(other, sent, str(place.skill))
+    skill = other.skill(str(place.skill))
+    [candidate] = other.store.candidates.list_candidates(skill.id)
+    shown = f"skillopt-mcp show ledger-clerk@{candidate.base_version[:12]} --out FOLDER"
+    with pytest.raises(Refused, match=f"was never live: it is no candidate either .*{shown}"):
+        rollback_skill(other, str(place.skill), candidate.base_version, Consent.PERSON)
+    with pytest.raises(Refused, match="was never live: promote its candidate instead"):
+        rollback_skill(other, str(place.skill), candidate.version_id, Consent.PERSON)
+
+
 def test_permissions_roots_and_commands_stay_behind(place: Place, workspace: Workspace, tmp_path: Path) -> None:
     permit(workspace, str(place.skill), simulated=True)
     file = Path(export_history(workspace, str(place.skill), tmp_path / "clerk.history").file)
@@ -333,3 +346,23 @@ def test_an_export_overwrites_nothing(workspace: Workspace, place: Place, sent: 
         export_history(workspace, str(place.skill), sent / "inside")
     assert sent.read_bytes() == before
     assert list(sent.parent.glob(".*")) == []
+
+
+def test_what_cannot_be_taken_in_leaves_no_store_behind(place: Place, sent: Path, tmp_path: Path) -> None:
+    fresh = place.open(store="fresh.db")
+    cut = tmp_path / "cut.history"
+    cut.write_bytes(sent.read_bytes()[:-20])
+    plain = tmp_path / "plain.history"
+    plain.write_text('{"kind": "heading"}')
+    for file, said in (
+        (tmp_path / "none", "check the path"),
+        (cut, "cut short"),
+        (plain, "is no history, or damaged: name a file that 'export' wrote"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            import_history(fresh, file)
+    place.root.rename(place.folder / "elsewhere")
+    with pytest.raises(NotFound, match=re.escape(f"skillopt-mcp import {sent} --skill PATH")):
+        import_history(fresh, sent)
+    assert not fresh.is_made
+    assert import_history(fresh, sent, str(place.folder / "elsewhere" / "ledger-clerk")).status == "imported"

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import BackendError, NotFound
+from skillopt_mcp.operations.estimating import estimate_run
 from skillopt_mcp.operations.jobs import Jobs
+from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Notify, Progress
 from skillopt_mcp.records.evidence import Confirmation
 
@@ -19,6 +22,20 @@ def test_a_workspace_that_is_not_used_makes_no_store(place: Place, home: Path) -
     with place.open(store="never.db"):
         pass
     assert not (place.folder / "store" / "never.db").exists()
+
+
+def test_the_name_of_no_skill_makes_no_store(place: Place, home: Path) -> None:
+    """A mistyped place of a store would be an empty one ever after."""
+    workspace = place.open(store="mistyped.db")
+    with pytest.raises(NotFound, match="is known or lies in a skill folder"):
+        add_tasks(workspace, "nosuch", [{"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}])
+    with pytest.raises(NotFound, match="is known or lies in a skill folder"):
+        estimate_run(workspace, "nosuch", Config())
+    assert not workspace.is_made
+    assert not workspace.store_path.exists()
+    (home / ".claude" / "skills").mkdir(parents=True)
+    place.skill.rename(home / ".claude" / "skills" / "ledger-clerk")
+    assert workspace.skill("ledger-clerk").name == "ledger-clerk"
 
 
 def test_a_link_that_took_the_place_of_a_registered_root_is_no_root(place: Place) -> None:

@@ -1,7 +1,9 @@
 """The driver: which SQLite is safe, where a store may lie, and what every failure says."""
 
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlite_utils.utils import sqlite3
@@ -148,3 +150,33 @@ def test_a_lock_held_too_long_is_a_store_error_that_says_to_try_again(
     with other.write() as connection:
         connection.execute("select 1")
     other.close()
+
+
+def refused(name: str, path: Path) -> str:
+    """Return what is said of a failure of SQLite that has this name."""
+    error = driver.sqlite().OperationalError("unable")
+    error.sqlite_errorname = name
+    return str(driver.explained(error, path))
+
+
+def test_a_store_that_cannot_be_written_where_it_lies_says_why_and_how_to_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "the store.db"
+    for end in ("", "-shm"):
+        path.with_name(path.name + end).touch()
+    # The rights of a file do not bind every user that tests run as.
+    for denied, why in (
+        (tmp_path, f"you have no permission to write in '{tmp_path}'"),
+        (path, f"you have no permission to read and write it (chmod 600 '{path}'*)"),
+        (f"{path}-shm", f"you have no permission to read and write it (chmod 600 '{path}'*)"),
+    ):
+        monkeypatch.setattr(os, "access", lambda place, mode, denied=denied: str(place) != str(denied))
+        said = refused("SQLITE_CANTOPEN", path)
+        assert said.startswith(f"the store '{path}' cannot be used there, for {why}, and even to read it")
+        assert said.endswith(f"copy it (cp '{path}'* FOLDER) and name the copy with --store")
+    monkeypatch.setattr(os, "access", lambda place, mode: True)
+    assert "cannot be opened" in refused("SQLITE_CANTOPEN", path)
+    monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_flag=os.ST_RDONLY))
+    for name in ("SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY"):
+        assert f"for '{tmp_path}' lies on a read-only file system" in refused(name, path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.linting import LintedAll, lint_skills
+from skillopt_mcp.operations.linting import LintedAll, LintedFolder, lint_skills
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -34,6 +34,6 @@ def run(options: Options) -> int:
 
 
 def _totals(result: LintedAll) -> str:
-    n = len(result.skills)
+    n = sum(not isinstance(each, LintedFolder) for each in result.skills)
     found = f"{result.errors} error{'s' * (result.errors != 1)}, {result.advice} advice"
     return f"{n} skill{'s' * (n != 1)}: {found if result.errors or result.advice else 'nothing is wrong'}."

@@ -15,7 +15,7 @@ from skillopt_mcp.cli.consolidating import Consolidation, consolidated
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
 from skillopt_mcp.cli.resuming import asked_roles, is_real, may_go_on
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput, CapReached, Stopped
+from skillopt_mcp.errors import BadInput, Busy, CapReached, Stopped
 from skillopt_mcp.operations.batching import abandon, told_of, waiting_batches
 from skillopt_mcp.operations.calibrating import run_prospect
 from skillopt_mcp.operations.consolidating import Document
@@ -239,6 +239,12 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
     except (KeyboardInterrupt, Stopped) as stop:
         _export(workspace, begun, way)
         return _broken_off(workspace, begun, options, way, stop if isinstance(stop, Stopped) else None)
+    except Busy as error:
+        why = str(error).partition(":")[0]
+        raise Busy(
+            f"{why}; nothing that was answered is lost: once that is over, go on with skillopt-mcp replay "
+            f"{shlex.quote(options.skill)} --resume"
+        ) from error
     _export(workspace, begun, way)
     result = advised(workspace, begun.skill_id, result)
     if options.json:
@@ -296,7 +302,8 @@ def _say(result: Replayed, label: str, options: Options) -> None:
         f"{result.tokens_in + result.tokens_out:,} tokens, {spent}."
     )
     say_verdict(result, label)
-    step = f"{result.next_step} --simulated" if result.verdict == "accept" and label else result.next_step
+    is_promotion = label and result.next_step.startswith("skillopt-mcp promote ")
+    step = f"{result.next_step} --simulated" if is_promotion else result.next_step
     terminal.say(f"Next: {terminal.advice(step, options)}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.backing_up import restore_store, review_backup
+from skillopt_mcp.operations.backing_up import Backup, restore_store, review_backup
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,13 @@ class Options(Invocation):
 
 
 def run(options: Options) -> int:
-    """Return 0 when it is in place, 1 when the person did not want it."""
+    """Return 0 when it is in place, 1 when the person did not want it. Raises Refused in an agent's shell."""
+    terminal.require_person("restore")
     file = Path(options.file).expanduser()
     if not options.yes:
         found = review_backup(options.store_path, file)
         if not options.json:
-            terminal.say(f"{file} is sound: {found.n_events:,} events, the last at {found.last_event_at or '?'}.")
-            terminal.say(f"Skills: {', '.join(found.skills) or 'none'}.")
-            for permit in found.permits:
-                terminal.say(f"  It allows {permit}.")
+            _say(found)
         question = f"Put it in the place of {options.store_path}?"
         if not terminal.agreed(question, yes=False, ask=not options.json):
             terminal.note("Nothing was changed.")
@@ -35,6 +33,16 @@ def run(options: Options) -> int:
     restored = restore_store(options.store_path, file)
     if options.json:
         terminal.emit(restored)
-    else:
-        terminal.say(restored.next_step)
+        return 0
+    if options.yes:
+        _say(restored)
+    terminal.say(terminal.advice(restored.next_step, options))
     return 0
+
+
+def _say(backup: Backup) -> None:
+    """Say what a backup holds, and what it lets agents do once it is the store."""
+    terminal.say(f"{backup.file} is sound: {backup.n_events:,} events, the last at {backup.last_event_at or '?'}.")
+    terminal.say(f"Skills: {', '.join(backup.skills) or 'none'}.")
+    for permit in backup.permits:
+        terminal.say(f"  It allows {permit}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,17 +13,18 @@ from pathlib import Path
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.cli.retiring import retire
+from skillopt_mcp.cli.rotating import rotate
 from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.appearing import write_new
 from skillopt_mcp.operations.checking import check_file, check_stored
 from skillopt_mcp.operations.linting import folder_of
 from skillopt_mcp.operations.results import TasksAdded
-from skillopt_mcp.operations.rotating import rotate_worn_tasks
 from skillopt_mcp.operations.tasks import add_data_set, add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import SPLITS, Task
-from skillopt_mcp.settings.splitting import split_plan
+from skillopt_mcp.settings.splitting import SplitPlan, split_plan
 from skillopt_mcp.store.retirements import Retirement
 
 STDIN = "-"
@@ -53,7 +55,7 @@ def run(options: Options) -> int:
         if options.action == "check":
             return _check(workspace, options)
         if options.action == "rotate":
-            return _rotate(workspace, options)
+            return rotate(workspace, options.skill, options.looks, options, yes=options.yes)
         if options.action == "retire":
             given = (options.skill, options.ids, options.reason)
             return retire(workspace, *given, options, yes=options.yes)
@@ -87,26 +89,39 @@ def _add(workspace: Workspace, options: Options) -> int:
 
 
 def _result(workspace: Workspace, options: Options) -> TasksAdded:
+    plan = _plan(options)
+    if plan is not None:
+        return add_data_set(workspace, options.skill, Path(options.file or "").expanduser(), plan)
+    if options.file == STDIN:
+        return add_tasks(workspace, options.skill, read_stream(sys.stdin.buffer))
+    return add_tasks(workspace, options.skill, file=options.file)
+
+
+def _plan(options: Options) -> SplitPlan | None:
+    """Return how the rows of the file come into splits; None where nothing was said. Raises BadInput."""
     if options.split_mode is None:
         if options.ratio is not None or options.seed is not None:
             raise BadInput("--ratio and --seed belong to --split-mode ratio: name it too")
-        if options.file == STDIN:
-            return add_tasks(workspace, options.skill, read_stream(sys.stdin.buffer))
-        return add_tasks(workspace, options.skill, file=options.file)
-    if options.file == STDIN:
+        if options.file and Path(options.file).expanduser().is_dir():
+            raise BadInput(
+                f"'{options.file}' is a folder: add --split-mode split_dir if it holds train, val and test, or name a "
+                ".json, .jsonl or .csv file"
+            )
+        return None
+    if options.file in (STDIN, None):
         raise BadInput("--split-mode reads a file or a folder: name one in the place of '-'")
     if options.split_mode != "ratio" and (options.ratio is not None or options.seed is not None):
         raise BadInput("in a folder of splits nothing is drawn: leave out --ratio and --seed")
-    plan = split_plan(options.split_mode, options.ratio, options.seed)
-    return add_data_set(workspace, options.skill, Path(options.file or "").expanduser(), plan)
+    return split_plan(options.split_mode, options.ratio, options.seed)
 
 
 def _check(workspace: Workspace, options: Options) -> int:
     # Only a file of tasks for a skill that is given by its path can be checked without a store.
     if options.file is None or folder_of(options.skill) is None:
         options.require_store()
+    plan = _plan(options)
     if options.file is not None:
-        found = check_file(workspace, options.skill, Path(options.file).expanduser())
+        found = check_file(workspace, options.skill, Path(options.file).expanduser(), plan)
     else:
         found = check_stored(workspace, options.skill)
     if options.json:
@@ -118,20 +133,6 @@ def _check(workspace: Workspace, options: Options) -> int:
         terminal.note(f"note: {remark}")
     terminal.say(f"{found.n_tasks} tasks, {len(found.problems)} problems.")
     return 1 if found.problems else 0
-
-
-def _rotate(workspace: Workspace, options: Options) -> int:
-    result = rotate_worn_tasks(workspace, options.skill, options.looks)
-    if options.json:
-        terminal.emit(result)
-        return 0
-    splits = result.splits
-    terminal.say(
-        f"{len(result.rotated)} tasks moved from test into train; {result.skill} has {splits.train} train, "
-        f"{splits.val} val and {splits.test} test tasks."
-    )
-    terminal.note(terminal.advice(result.next_step, options))
-    return 0
 
 
 def _list(name: str, tasks: Sequence[Task], retired: Mapping[int, Retirement], *, as_json: bool) -> None:
@@ -185,13 +186,9 @@ def _export(name: str, tasks: Sequence[Task], options: Options) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise BadInput(f"'{path}' exists: name a file that does not, or remove it first") from None
-    except OSError as error:
-        raise BadInput(f"'{path}' cannot be written ({error.strerror}): check the path") from error
+    if os.path.lexists(path):
+        raise BadInput(f"'{path}' exists: name a file that does not, or remove it first")
+    write_new(path, text.encode())
 
 
 def _plain(task: Task) -> dict[str, object]:
