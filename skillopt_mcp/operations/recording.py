@@ -18,6 +18,10 @@ from skillopt_mcp.store.trajectories import NewTrajectory
 
 ENOUGH_TO_PROPOSE = 3
 LARGEST_INDEX = 1 << 53
+_UNSCORED = (
+    "Nothing is learned from an attempt without a score: say how it ended, by record_trajectory with task "
+    "trajectory:{} and hard."
+)
 _RECORDED = re.compile("trajectory:[0-9]{1,18}")
 
 
@@ -51,7 +55,7 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
         version=short(tracked.live_version),
         n_new=n_new,
         duplicate=not added,
-        next_step=_next_step(n_new, added=added),
+        next_step=_UNSCORED.format(trajectory_id) if added and new.hard is None else _next_step(n_new, added=added),
     )
 
 

@@ -104,6 +104,14 @@ def test_one_session_and_index_is_one_trajectory_and_the_first_record_stays(plac
         assert n_stored(workspace) == 4
 
 
+def test_how_an_attempt_without_a_score_ended_is_asked_for_with_its_id(place: Place) -> None:
+    with place.open() as workspace:
+        recorded = record_trajectory(workspace, str(place.skill), Recording(task="a"))
+        assert "say how it ended, by record_trajectory with task trajectory:1 and hard" in recorded.next_step
+        scored = record_trajectory(workspace, str(place.skill), Recording(task="trajectory:1", hard=False))
+        assert "Record the next attempt" in scored.next_step
+
+
 def test_n_new_counts_since_the_last_proposal(place: Place) -> None:
     with place.open() as workspace:
         counts = [record_trajectory(workspace, str(place.skill), DONE).n_new for _ in range(3)]
