@@ -87,6 +87,8 @@ def working(order: str, results: list[Json]) -> Turn:
     if any("receipts" in result for result in results):
         return ["submitted"]
     folder = order.partition(" END")[0]
+    if not Path(folder).is_dir():
+        return ["the test has decided meanwhile, and this work was withdrawn"]
     Agent(SEED).do(folder)
     return [ToolCall("submit_work", {"replies": [{"work_id": Path(folder).name}], "max_items": 0})]
 
