@@ -12,7 +12,7 @@ from typing import NamedTuple
 import yaml
 
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.lines import BOM, to_lf
+from skillopt_mcp.documents.lines import BOM
 from skillopt_mcp.limits import (
     DESCRIPTION_CHARACTERS,
     FRONT_MATTER_BYTES,
@@ -25,6 +25,7 @@ Value = str | list["Value"] | dict[str, "Value"]
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*(?:\r\n|\n|\r)")
 _CLOSING = re.compile(rb"(?:(?<=[\r\n]))---[ \t]*(?:\r\n|\n|\r|\Z)")
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\x85\u2028\u2029][\s]*")
+_YAML_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 # A plain scalar that every YAML reader takes for this very string: it has a space, so it is no number, null or boolean.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9.]* [A-Za-z0-9 ,.'()/;_-]*[A-Za-z0-9.)]")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]')
@@ -103,7 +104,7 @@ def fault(content: bytes) -> Fault | None:
     except _Opaque as error:
         return Fault(error.line + _LINE_OF_FIRST_FIELD, str(error))
     except yaml.MarkedYAMLError as error:
-        return _explained(to_lf(content[:end]).decode("utf-8", "replace").split("\n"), error)
+        return _explained(_YAML_BREAK.split(content[:end].decode("utf-8", "replace")), error)
     except (yaml.YAMLError, ValueError, OverflowError):
         return Fault(1, "a character or an escape in it is none that YAML allows")
     return Fault(1, _TOO_LARGE)
@@ -111,7 +112,8 @@ def fault(content: bytes) -> Fault | None:
 
 def _explained(lines: list[str], error: yaml.MarkedYAMLError) -> Fault:
     """Return where YAML stumbled and why, and how to write a value that is not quoted; it may be a secret."""
-    places = [mark.line + _LINE_OF_FIRST_FIELD for mark in (error.problem_mark, error.context_mark) if mark]
+    marks = (mark for mark in (error.problem_mark, error.context_mark) if mark)
+    places = [min(mark.line + _LINE_OF_FIRST_FIELD, len(lines)) for mark in marks]
     # What is never closed is noticed at the end.
     line = next((place for place in places if _CLOSED.fullmatch(lines[place - 1]) is None), 1)
     why = error.problem or "it is no YAML"

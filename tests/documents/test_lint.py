@@ -186,3 +186,12 @@ def test_what_was_wrong_before_is_not_told_of_the_edit() -> None:
     before, after = skill("[x](gone.md)\n"), skill("[x](gone.md) [y](lost.md)\n")
     assert introduced(before, after, "s") == ('"SKILL.md" links to "lost.md", which is not there',)
     assert introduced(after, before, "s") == ()
+
+
+@pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029", "\r"])
+def test_a_line_that_yaml_alone_breaks_is_counted_as_yaml_does(mark: str) -> None:
+    found = frontmatter.fault(f"---\nname: a{mark}b: [{mark}{mark}---\n---\n".encode())
+    assert found is None or found.line >= 1
+    inner = "".join(f"k{n}: v{mark}" for n in range(9))
+    found = frontmatter.fault(f"---\n{inner}bad: [1\n---\n".encode())
+    assert found is not None
