@@ -195,3 +195,4 @@ def test_a_line_that_yaml_alone_breaks_is_counted_as_yaml_does(mark: str) -> Non
     inner = "".join(f"k{n}: v{mark}" for n in range(9))
     found = frontmatter.fault(f"---\n{inner}bad: [1\n---\n".encode())
     assert found is not None
+    assert (found.line, found.why) == (11, "what begins here is never closed")

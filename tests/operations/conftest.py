@@ -9,6 +9,9 @@ from hostwork import Clock, server
 from workshop import SEED, Place
 
 from skillopt_mcp.backends.world import make_skill
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -42,3 +45,14 @@ def host(place: Place, clock: Clock) -> Workspace:
     """Return a workspace whose target, optimizer and judge are its host; the tasks came from elsewhere."""
     place.add_tasks(place.open())
     return server(place, clock, place.folder / "work")
+
+
+@pytest.fixture
+def proposal(place: Place, host: Workspace) -> Proposed:
+    """Return a proposal with one question in the hands of a host."""
+    for n in range(6):
+        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
+        record_trajectory(host, str(place.skill), recording)
+    standing = propose_from_evidence(host, str(place.skill))
+    assert (standing.status, len(standing.work)) == ("work", 1)
+    return standing

@@ -21,8 +21,6 @@ from skillopt_mcp.operations.listing import list_skills
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.rebasing import rebase_candidate
 from skillopt_mcp.operations.receiving import receive
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
 from skillopt_mcp.operations.replaying import start_run
 from skillopt_mcp.operations.results import Proposed, Submitted
 from skillopt_mcp.operations.submitting import HANDED_IN, submit_work
@@ -52,17 +50,6 @@ def taught(call: Call) -> bool:
 def right_answer_of(call: Call) -> str:
     assert isinstance(call.request, Rollout)
     return str(call.request.task.judge.model_dump()["expected"])
-
-
-@pytest.fixture
-def proposal(place: Place, host: Workspace) -> Proposed:
-    """Return a proposal with one question in the hands of a host."""
-    for n in range(6):
-        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
-        record_trajectory(host, str(place.skill), recording)
-    standing = propose_from_evidence(host, str(place.skill))
-    assert (standing.status, len(standing.work)) == ("work", 1)
-    return standing
 
 
 def with_rubrics(place: Place, clock: Clock, n: int, votes: int = 1) -> Workspace:

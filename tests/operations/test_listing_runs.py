@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hostwork import Clock, begun, driven
 from workshop import SEED, Place
 
@@ -13,8 +12,6 @@ from skillopt_mcp.operations.handing_out import Room
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.listing_runs import list_runs
 from skillopt_mcp.operations.racing import race_candidates
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.submitting import submit_work
@@ -23,17 +20,6 @@ from skillopt_mcp.optimizer.config import Config
 
 SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)
 OUT = "1 piece of work is out until 2027-01-15 08:15 UTC, and handed out again after that"
-
-
-@pytest.fixture
-def proposal(place: Place, host: Workspace) -> Proposed:
-    """Return a proposal whose one piece of work is in the hands of a host."""
-    for n in range(6):
-        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
-        record_trajectory(host, str(place.skill), recording)
-    standing = propose_from_evidence(host, str(place.skill))
-    assert (standing.status, len(standing.work)) == ("work", 1)
-    return standing
 
 
 def test_what_a_host_drives_goes_on_by_its_work_and_not_by_replay(host: Workspace, proposal: Proposed) -> None:
