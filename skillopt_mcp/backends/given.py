@@ -58,7 +58,7 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
     wrong = unusable(reply.messages, reply.usage) or _unknown_fault(reply.fault)
     if wrong:
         raise BackendFault("internal", f"the reply of the backend {quoted(name)} cannot be used: {wrong}")
-    return reply._replace(messages=tuple(reply.messages))
+    return reply if isinstance(reply.messages, tuple) else reply._replace(messages=tuple(reply.messages))
 
 
 def unusable(messages: object, usage: object) -> str:

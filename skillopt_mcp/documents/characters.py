@@ -10,8 +10,10 @@ _HIDDEN = re.compile(
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Those of them that are ASCII: bytes are rid of them an order of magnitude faster than text is.
+# Those of them that are ASCII: bytes are rid of them an order of magnitude faster than text is, and by a table, even
+# one that changes nothing, in half the time that it takes without.
 _HIDDEN_BYTES = bytes(code for code in range(128) if _HIDDEN.match(chr(code)))
+_AS_THEY_ARE = bytes(range(256))
 _EMOJI = re.compile("[\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]")
 _BEFORE_SELECTOR = re.compile("[0-9#*\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u2934\u2935\u3030\u303d\u3297\u3299]")
 _JOINER = "\u200d"
@@ -27,7 +29,7 @@ def without_hidden(text: str) -> str:
     """Return `text` without any hidden character, joined emoji taken apart too."""
     if not text.isascii():
         return _HIDDEN.sub("", text)
-    return text if text.isprintable() else text.encode().translate(None, _HIDDEN_BYTES).decode()
+    return text.encode().translate(_AS_THEY_ARE, _HIDDEN_BYTES).decode()
 
 
 def escaped(text: str) -> str:

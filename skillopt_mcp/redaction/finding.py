@@ -16,9 +16,9 @@ from skillopt_mcp.redaction.views import View, views
 
 Look = Callable[[bytes], Iterable[Found]]
 # Most texts hold none of it: they are read once, where each way to look would read them once more. It may take several
-# times as long on text without words, so only a short one is read for it.
+# times as long on a long text without words, so only a shorter one is read for it.
 _SIGN: Pattern = re2.compile(f"{SHAPE_SIGN}|{PRIVATE_KEY.decode()}|(?:{CONTEXT_SIGN})".encode(), LATIN1)
-_SHORT = 16_384
+_SHORT = 131_072
 
 
 @dataclass(frozen=True, slots=True)

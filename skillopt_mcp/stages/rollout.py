@@ -36,7 +36,8 @@ def rollout(ask: Ask, attempts: Sequence[Attempt]) -> list[Trial]:
 def judged_again(ask: Ask, trials: Sequence[Trial], chance: str) -> list[Trial]:
     """Return trials whose answers the judges look at once more, on draws that `chance` names; the answers stay."""
     attempted = [Attempted(each.task, each.reply.text, each.reply.messages, f"{each.draw}/{chance}") for each in trials]
-    return [_scored(each, outcome) for each, outcome in zip(trials, judge_all(ask, attempted), strict=True)]
+    outcomes = judge_all(ask, attempted)
+    return [_scored(*each[:4], outcome) for each, outcome in zip(trials, outcomes, strict=True)]
 
 
 def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
@@ -63,10 +64,10 @@ def _missing(reply: Reply) -> Unscored:
 
 
 def _trial(attempt: Attempt, reply: Reply, outcome: Score | Unscored) -> Trial:
-    return _scored(Trial(attempt.files.digest, attempt.task, attempt.draw, reply, None, None), outcome)
+    return _scored(attempt.files.digest, attempt.task, attempt.draw, reply, outcome)
 
 
-def _scored(trial: Trial, outcome: Score | Unscored) -> Trial:
+def _scored(version: str, task: Task, draw: str, reply: Reply, outcome: Score | Unscored) -> Trial:
     if isinstance(outcome, Unscored):
-        return trial._replace(hard=None, soft=None, reason=outcome.reason, hint="")
-    return trial._replace(hard=outcome.hard, soft=outcome.soft, reason=outcome.reason, hint=outcome.hint)
+        return Trial(version, task, draw, reply, None, None, outcome.reason)
+    return Trial(version, task, draw, reply, outcome.hard, outcome.soft, outcome.reason, outcome.hint)
