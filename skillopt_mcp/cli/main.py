@@ -1,11 +1,12 @@
 """Main: from arguments to a command, and the one edge where errors become one line and an exit code.
 
-Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 130 interrupted, by Ctrl-C or by SIGTERM.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,9 @@ EXPECTED, USAGE, INTERRUPTED = 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code of one command. Raises SystemExit (2, or 0 after --help) as argparse does."""
+    if argv is None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # What `timeout`, a CI job and a shutdown send leaves as much behind as Ctrl-C does; a server has its own way.
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_streams()
     if sys.platform == "win32":

@@ -46,7 +46,8 @@ def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(cli, make_place) 
     assert again.stderr.startswith("error: no run of 'ledger-clerk' is unfinished")
 
 
-def test_ctrl_c_with_json_prints_one_object(make_place) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_interrupts_with_json_prints_one_object(make_place, number: signal.Signals) -> None:
     place = make_place()
     slow = f"{TARGET},latency_ms=300"
     command = [*place.command, "replay", "ledger-clerk", "--target", slow, "--optimizer", slow, *SMALL, "--json"]
@@ -54,7 +55,7 @@ def test_ctrl_c_with_json_prints_one_object(make_place) -> None:
     locks = place.store_path.with_name("store.db.locks")
     while not list(locks.glob("r-*.run")):
         assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=30)
     told = json.loads(out)
     assert process.returncode == 130
