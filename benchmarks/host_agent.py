@@ -9,6 +9,7 @@ from pathlib import Path
 
 from skillopt_mcp.backends.proposer import Proposer
 from skillopt_mcp.backends.world import World, right_answer, taught_by, topics_of
+from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.records.calls import Question
 from skillopt_mcp.records.replies import SCHEMAS
 
@@ -40,4 +41,5 @@ class Agent:
         schema = json.loads((place / "reply.schema.json").read_text())
         name = next(name for name, model in SCHEMAS.items() if set(model.model_fields) == set(schema["properties"]))
         question = Question((place / "INSTRUCTIONS.md").read_text(), (place / "EVIDENCE.md").read_text(), name)
-        return Proposer(self.seed, 0.7, 0.1).answer(question, "draw")
+        said = parse_reply(Proposer(self.seed, 0.7, 0.1).answer(question, "draw"), SCHEMAS[name])
+        return said if isinstance(said, str) else said.model_dump_json()

@@ -19,6 +19,10 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PROMOTABLE_NAME = re.compile(r"[a-z0-9-]{1,64}")
+# Where skills lie in a folder that is none: those of its hosts, and a folder of skills.
+_PLACES = (".claude/skills", ".agents/skills", ".codex/skills", "skills", "")
+_INSIDE_SHOWN = 3
+_OWN = Path(__file__).resolve().parent / "skills"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -72,6 +76,7 @@ def read_skill(path: Path) -> SkillFiles:
     files: list[SkillFile] = []
     n_bytes = 0
     with _opened_folder(folder) as opened:
+        _check_there(opened, folder)
         for parent, entry, inner in _entries(opened, folder):
             content, executable = _read_file(parent, entry.name, folder / inner)
             n_bytes += len(content)
@@ -79,7 +84,10 @@ def read_skill(path: Path) -> SkillFiles:
                 raise BadSkill(f"{quoted(str(folder))} is larger than {SKILL_BYTES // MIB} MiB; move large files out")
             files.append(SkillFile(inner, content, executable))
     skill = SkillFiles(tuple(files))
-    _check_main(skill, folder)
+    main = skill.get(MAIN_FILE)
+    if main is None:  # a folder of that name, or somebody has just removed it
+        raise _no_skill(folder)
+    _check_text(main, folder / MAIN_FILE)
     return skill
 
 
@@ -99,6 +107,7 @@ def stamp_of(folder: Path) -> tuple[tuple[str, int, int, int, int, int], ...]:
             return (_stamped(folder.name, os.stat(folder.name, dir_fd=opened, follow_symlinks=False)),)
     rows = []
     with _opened_folder(folder) as opened:
+        _check_there(opened, folder)
         for _, entry, inner in _entries(opened, folder):
             rows.append(_stamped(inner, entry.stat(follow_symlinks=False)))
     return tuple(sorted(rows))
@@ -129,6 +138,14 @@ def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
             if not name.startswith(".") and not _CONTROL.search(name) and os.path.isfile(folder / MAIN_FILE):
                 found.setdefault(os.path.realpath(folder), folder)
     return list(found.values())
+
+
+def is_as_shipped(folder: Path) -> bool:
+    """Return whether a skill is one that comes with this program, as it comes: nobody has made it theirs."""
+    try:
+        return (_OWN / folder.name / MAIN_FILE).read_bytes() == (folder / MAIN_FILE).read_bytes()
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -237,11 +254,20 @@ def _read_memory(path: Path) -> SkillFiles:
     return SkillFiles((memory,))
 
 
-def _check_main(skill: SkillFiles, folder: Path) -> None:
-    main = skill.get(MAIN_FILE)
-    if main is None:
-        raise BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}; write one, or give the folder that has it")
-    _check_text(main, folder / MAIN_FILE)
+def _check_there(opened: int, folder: Path) -> None:
+    """Raise BadSkill for a folder that is no skill, before all that lies in it is looked at."""
+    try:
+        os.stat(MAIN_FILE, dir_fd=opened, follow_symlinks=False)
+    except FileNotFoundError:
+        raise _no_skill(folder) from None
+
+
+def _no_skill(folder: Path) -> BadSkill:
+    inside = [quoted(str(each), 200) for each in find_skill_folders(folder / place for place in _PLACES)]
+    more = f" and {len(inside) - _INSIDE_SHOWN} more" if len(inside) > _INSIDE_SHOWN else ""
+    are = "are the skills" if len(inside) > 1 else "is the skill"
+    such = f" (inside it {are} {', '.join(inside[:_INSIDE_SHOWN])}{more})" if inside else ""
+    return BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}; write one, or give the folder that has it{such}")
 
 
 def _check_text(main: SkillFile, path: Path) -> None:

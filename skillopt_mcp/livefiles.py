@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,17 +32,23 @@ def replace_files(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
     """Turn the files of a skill from `before` into `after`: other files first, SKILL.md last, then what goes away.
 
     Each file is written beside its place, synced and swapped with it. Raises Stale when a file is not what `before`
-    says, Refused when a place is a link, is shared by a hard link, or cannot be written; files before it stay changed.
+    says, Refused when a place is a link, is shared by a hard link, is write-protected, or cannot be written; files
+    before it stay changed.
     """
-    changes = [(before.get(file.path), file) for file in after.files if before.get(file.path) != file]
-    gone = [file for file in before.files if after.get(file.path) is None]
-    for file in [*(old for old, _ in changes if old), *gone]:
-        with _opened(folder, file.path) as parent:
-            _status(parent, folder / file.path)
+    check_replaceable(folder, before, after)
+    changes, gone = _differences(before, after)
     for old, new in sorted(changes, key=lambda change: (change[1].path == MAIN_FILE, change[1].path)):
         _write(folder, old, new)
     for file in gone:
         _remove(folder, file)
+
+
+def check_replaceable(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
+    """Raise Refused or Stale where `replace_files` would, as far as can be told without writing anything."""
+    changes, gone = _differences(before, after)
+    for file in [*(old for old, _ in changes if old), *gone]:
+        with _opened(folder, file.path) as parent:
+            _status(parent, folder / file.path)
 
 
 def sweep(folder: Path, versions: Sequence[SkillFiles]) -> None:
@@ -57,6 +64,14 @@ def sweep(folder: Path, versions: Sequence[SkillFiles]) -> None:
                 found = _read(parent, name) if name.rpartition("-")[0] in marks else None
                 if found and any(content.startswith(found[0]) for content in contents):
                     os.unlink(name, dir_fd=parent)
+
+
+def _differences(
+    before: SkillFiles, after: SkillFiles
+) -> tuple[list[tuple[SkillFile | None, SkillFile]], list[SkillFile]]:
+    """Return the files that become others or are new, each with what it was, and those that go away."""
+    changes = [(before.get(file.path), file) for file in after.files if before.get(file.path) != file]
+    return changes, [file for file in before.files if after.get(file.path) is None]
 
 
 def _mark(folder: Path, path: str) -> str:
@@ -153,6 +168,9 @@ def _status(parent: int, place: Path) -> os.stat_result:
         raise _stale(place) from None
     if not stat.S_ISREG(status.st_mode):
         raise Refused(f"'{place}' is a link or no regular file: put the file itself in its place")
+    if not status.st_mode & stat.S_IWUSR:
+        allow = f"chmod u+w {shlex.quote(str(place))}"
+        raise Refused(f"'{place}' is write-protected, and stays as it is: allow its change first ({allow})")
     if status.st_nlink > 1:
         raise Refused(f"'{place}' has {status.st_nlink} hard links: make it a copy of its own, for they would part")
     return status

@@ -56,6 +56,16 @@ def codex_shell(command: str, output: str) -> list[bytes]:
     ]
 
 
+def codex_tool(namespace: str, name: str, arguments: object, output: str) -> list[bytes]:
+    call: dict[str, object] = {"type": "function_call", "namespace": namespace, "name": name}
+    answer: dict[str, object] = {"type": "function_call_output", "output": output}
+    call_id = f"c{next(_IDS)}"
+    return [
+        _codex({**call, "arguments": json.dumps(arguments), "call_id": call_id}),
+        _codex({**answer, "call_id": call_id}),
+    ]
+
+
 def joined(*parts: bytes | Iterable[bytes]) -> list[bytes]:
     return [each for part in parts for each in ([part] if isinstance(part, bytes) else part)]
 

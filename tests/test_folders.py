@@ -166,6 +166,25 @@ def test_a_path_that_is_no_folder_is_refused(folder: Path, tmp_path: Path) -> No
             assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("ask", [read_skill, stamp])
+def test_a_folder_that_is_no_skill_says_so_whatever_else_lies_in_it(
+    folder: Path, ask: Callable[[Path], object]
+) -> None:
+    _remove_main(folder)
+    _many_files(folder)
+    _linked_folder(folder)
+    with pytest.raises(BadSkill) as caught:
+        ask(folder)
+    assert str(caught.value) == f'"{folder}" has no SKILL.md; write one, or give the folder that has it'
+    for place in (".claude/skills/b", "skills/c", "d", "e"):
+        (folder / place).mkdir(parents=True)
+        (folder / place / "SKILL.md").touch()
+    with pytest.raises(BadSkill) as caught:
+        ask(folder)
+    inside = ", ".join(f'"{folder}/{place}"' for place in (".claude/skills/b", "skills/c", "d"))
+    assert str(caught.value).endswith(f"give the folder that has it (inside it are the skills {inside} and 1 more)")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
 def test_a_file_without_permission_is_refused(folder: Path) -> None:
     (folder / "SKILL.md").chmod(0)

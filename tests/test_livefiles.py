@@ -254,6 +254,17 @@ def test_nothing_is_written_when_one_of_the_files_has_a_hard_link(folder: Path, 
     assert read_skill(folder) == OLD
 
 
+@pytest.mark.parametrize("path", [file.path for file in OLD.files if NEW.get(file.path) != file])
+def test_nothing_is_written_when_one_of_the_files_is_write_protected(folder: Path, path: str) -> None:
+    (folder / path).chmod(0o444)
+    with pytest.raises(Refused, match=f"is write-protected, and stays .*chmod u\\+w {folder / path}"):
+        replace_files(folder, OLD, NEW)
+    assert read_skill(folder) == OLD
+    (folder / path).chmod(0o644)
+    replace_files(folder, OLD, NEW)
+    assert read_skill(folder) == NEW
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write")
 def test_a_folder_that_cannot_be_written_is_refused_with_nothing_changed(folder: Path) -> None:
     program = """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from math import inf
 from typing import Protocol, get_args, runtime_checkable
 
+from skillopt_mcp.backends.usages import is_of_numbers, unusable_usage
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
@@ -15,6 +17,9 @@ FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
 CHECK = "check"
 SLOTS = 8
+MAX_SLOTS = 1000
+# Longer than any run, and short enough to be a date.
+_MOST_SECONDS = 1e9
 
 
 class BackendFault(Exception):
@@ -23,23 +28,43 @@ class BackendFault(Exception):
     `fault` is its kind. Tried again: "rate_limit", "overloaded", "server", "connection", "timeout", "malformed" (no
     answer could be read). Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long", "internal"
     (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the attempt cost
-    all the same: an answer that was cut off is paid. Raises BackendError for a kind that is none.
+    all the same: an answer that was cut off is paid. One whose numbers cannot be is left out, and the message says so:
+    then the attempt costs what one costs that does not say. Raises BackendError for a kind that is none, and for a
+    message, a wait or a usage of another type.
     """
 
     def __init__(
         self, fault: Fault, message: str, retry_after: float | None = None, usage: Usage | None = None
     ) -> None:
+        said = f"as a BackendFault says ({quoted(str(message))})"
         if fault not in FAULTS:
             near = difflib.get_close_matches(str(fault), FAULTS, n=1, cutoff=0.0)[0]
             raise BackendError(
-                f"no fault is called {quoted(str(fault))}, as a BackendFault says ({quoted(str(message))}): "
-                f"did you mean '{near}'? Kinds: {', '.join(FAULTS)}"
+                f"no fault is called {quoted(str(fault))}, {said}: did you mean '{near}'? Kinds: {', '.join(FAULTS)}"
             )
-        super().__init__(message)
+        if not isinstance(message, str):
+            raise BackendError(
+                f"the message of a BackendFault ({fault}) is of type {type(message).__name__}: give a text"
+            )
+        wrong = "" if usage is None else unusable_usage(usage)
+        if wrong and not is_of_numbers(usage):
+            raise BackendError(
+                f"{wrong}, {said}: give usage a skillopt_mcp.Usage(...), or None where it is not known what was used"
+            )
         self.fault = fault
-        self.message = message
-        self.retry_after = retry_after
-        self.usage = usage
+        self.message = f"{message} (left out: {wrong})" if wrong else message
+        self.retry_after = None if retry_after is None else _seconds(retry_after, said)
+        self.usage = None if wrong else usage
+        super().__init__(self.message)
+
+
+def _seconds(wait: object, said: str) -> float:
+    """Return how long a backend asks to be left alone, a time that is over as 0. Raises BackendError for no number."""
+    if not isinstance(wait, int | float) or not abs(wait) < inf:
+        raise BackendError(
+            f"nobody can wait for {quoted(repr(wait))}, {said}: give retry_after a number of seconds, or None"
+        )
+    return float(min(max(wait, 0.0), _MOST_SECONDS))
 
 
 class Backend(Protocol):
@@ -72,9 +97,19 @@ def environment_name(backend: Backend) -> str | None:
 
 
 def slots_of(backend: Backend) -> int:
-    """Return how many calls the backend is sent at once where nobody says otherwise: its `n_slots`, if it has any."""
-    n_slots: object = getattr(backend, "n_slots", SLOTS)
-    return n_slots if isinstance(n_slots, int) else SLOTS
+    """Return how many calls the backend is sent at once where nobody says otherwise: its `n_slots`, if it has any.
+
+    Raises BackendError when that is no such number.
+    """
+    n_slots: object = getattr(backend, "n_slots", None)
+    if n_slots is None:
+        return SLOTS
+    if not isinstance(n_slots, int) or not 1 <= n_slots <= MAX_SLOTS:
+        raise BackendError(
+            f"the n_slots of the backend {quoted(backend.name)} is {quoted(repr(n_slots))}: give the number of calls "
+            f"that it takes at once, from 1 to {MAX_SLOTS}, or leave it out"
+        )
+    return n_slots
 
 
 @runtime_checkable

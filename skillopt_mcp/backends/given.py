@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Awaitable, Sequence
 from typing import get_args
 
-from skillopt_mcp.backends.base import Backend, BackendFault
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.names import is_spec
+from skillopt_mcp.backends.usages import unusable_usage
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.records.calls import Fault, Message, Reply, Role, Usage
 
-# More than any call can use, and few enough that the sum over all calls can be stored.
-_MOST = 10**12
 _SHOWN = 40
 _WANTED = (
     "an object with name, fingerprint, deferred = False and 'async def complete(self, call) -> Reply': see "
@@ -34,6 +34,12 @@ def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | 
         text: object = getattr(given, name, None)
         if not isinstance(text, str) or not text:
             raise BadInput(f"{said}, whose {name} is {quoted(repr(text))}, not a text: a backend is {_WANTED}")
+        if name == "name" and is_spec(text) and not _is_ours(given):
+            raise BadInput(
+                f"{said}, whose name is {quoted(text)}: that is how a backend of skillopt-mcp is spelled, and its runs "
+                "could not be told from those of that one; give another name, for instance "
+                f"{quoted(f'my-{text}')}"
+            )
     if not isinstance(getattr(given, "deferred", None), bool):
         raise BadInput(f"{said}, which has no 'deferred': write deferred = False; a backend is {_WANTED}")
     return value
@@ -42,7 +48,7 @@ def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | 
 async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
     """Return the reply of a backend's `complete`.
 
-    Raises BackendError when it is none, or comes without await, and BackendFault when it cannot be kept.
+    Raises BackendError when it is none, comes without await, or cannot be kept: the next one would be no other.
     """
     coming: object = replying
     if not inspect.isawaitable(coming):
@@ -57,7 +63,7 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
         raise BackendError(f"the reply of the backend {quoted(name)} has a {wrong} of type {kind}: see Reply")
     wrong = unusable(reply.messages, reply.usage) or _unknown_fault(reply.fault)
     if wrong:
-        raise BackendFault("internal", f"the reply of the backend {quoted(name)} cannot be used: {wrong}")
+        raise BackendError(f"the reply of the backend {quoted(name)} cannot be used: {wrong}")
     return reply if isinstance(reply.messages, tuple) else reply._replace(messages=tuple(reply.messages))
 
 
@@ -65,18 +71,22 @@ def unusable(messages: object, usage: object) -> str:
     """Return why what came with an answer cannot be kept: no transcript, or a usage that would get round a cap."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not all(map(_is_message, messages)):
         return "its messages are no tuple of skillopt_mcp.Message(role, content), both texts"
-    if not isinstance(usage, Usage):
-        return f"its usage is of type {type(usage).__name__}, not skillopt_mcp.Usage"
-    for name in ("tokens_in", "tokens_out", "tokens_cached"):
-        n: object = getattr(usage, name)
-        if not isinstance(n, int) or not 0 <= n <= _MOST:
-            return f"the {name} of its usage is {quoted(repr(n), _SHOWN)}, not a whole number from 0 to {_MOST:,}"
-    usd: object = usage.usd
-    for name, amount in (("usd", 0 if usd is None else usd), ("latency_ms", usage.latency_ms)):
-        # Not to be had of one that is not a number, nor of infinity.
-        if not isinstance(amount, int | float) or not 0 <= amount <= _MOST:
-            return f"the {name} of its usage is {quoted(repr(amount), _SHOWN)}, not a number from 0 to {_MOST:,}"
-    return ""
+    return unusable_usage(usage)
+
+
+def checked_bound(name: str, usage: object) -> Usage | None:
+    """Return what a backend's `worst_case` gave. Raises BackendError when no call can be charged with that."""
+    wrong = "" if usage is None else unusable_usage(usage)
+    if wrong:
+        raise BackendError(
+            f"what 'worst_case' of the backend {quoted(name)} gave cannot be used: {wrong}; return the most that one "
+            "attempt can use as a skillopt_mcp.Usage, or None where there is no limit"
+        )
+    return usage if isinstance(usage, Usage) else None
+
+
+def _is_ours(backend: object) -> bool:
+    return type(backend).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _is_message(value: object) -> bool:

@@ -10,6 +10,11 @@ BACKENDS = ("simulated", "scripted", "openai", "anthropic", "claude-code", "code
 def backend_name(spec: str) -> tuple[str, str]:
     """Return the backend that a spec "name:model" names, and the model. Raises BackendError when there is none."""
     name, _, model = spec.strip().partition(":")
-    if name not in BACKENDS:
+    if not is_spec(spec):
         raise BackendError(f"unknown backend '{name}' in '{spec}'; use one of: {', '.join(BACKENDS)}")
     return name, model
+
+
+def is_spec(name: str) -> bool:
+    """Return whether a backend's name is one that a spec opens: that of a backend of a program's own is none."""
+    return name.strip().partition(":")[0] in BACKENDS

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from skillopt_mcp.backends.base import Backend, BackendFault, environment_name, shown, slots_of, worst_case
 from skillopt_mcp.backends.batches import batching
-from skillopt_mcp.backends.given import awaited
+from skillopt_mcp.backends.given import awaited, checked_bound
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.foreign import is_stop, raised
 from skillopt_mcp.errors import BackendError, SkillOptError, Waiting
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
@@ -38,7 +39,7 @@ class Redacting:
         try:
             reply = await awaited(self.name, self._backend.complete(self._shown(call)))
         except BackendFault as fault:
-            text = self._redactor.text(fault.message)
+            text = self._redactor.text(str(fault.message))
             raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
         except BackendError as error:
             text = self._redactor.text(str(error))
@@ -55,8 +56,15 @@ class Redacting:
         return self._kept(call, reply)
 
     def worst_case(self, call: Call) -> Usage | None:
-        """Return the most that one attempt at the call can use."""
-        return worst_case(self._backend, call)
+        """Return the most that one attempt at the call can use. Raises BackendError when the backend cannot tell."""
+        try:
+            most = worst_case(self._backend, call)
+        except SkillOptError:
+            raise
+        except Exception as error:
+            told = raised(error, self._redactor)
+            raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {told}; mend that") from error
+        return checked_bound(self.name, most)
 
     def shown(self, call: Call) -> Call:
         """Return the call as the backend is shown it."""

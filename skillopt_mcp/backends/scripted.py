@@ -37,7 +37,7 @@ class Rule(BaseModel):
     reply: str = ""
     messages: list[Said] = Field(default_factory=list)
     fault: Fault | None = None
-    retry_after: float | None = None
+    retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     def matches(self, text: str) -> bool:
         """Return whether the rule is meant for a call of this text."""
@@ -96,7 +96,9 @@ def open_scripted(model: str) -> Scripted:
     except OSError as error:
         raise BackendError(f"script '{model}' cannot be read: {error.strerror}; write scripted:FILE.json") from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        # An entry that is no rule is no text either, which would be told first.
+        first = next((each for each in wrong if Rule.__name__ in each["loc"][:-1]), wrong[0])
         where = ".".join(map(str, first["loc"])) or "the file"
         raise BackendError(f"script '{model}' is not usable: {where}: {first['msg']}") from error
     backend = Scripted(_by_rules(script), name=f"scripted:{model}")

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from skillopt_mcp.backends.base import Backend, is_deferred, shown
+from skillopt_mcp.backends.base import MAX_SLOTS, Backend, is_deferred, shown
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.lanes import Lane, Open, open_lane
 from skillopt_mcp.calls.owners import Owner
@@ -24,7 +24,6 @@ from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
 
-MAX_SLOTS = 1000
 # Who is to answer what a deferred backend left open: no process, so no lock.
 HOST = "host"
 T = TypeVar("T")
@@ -56,7 +55,7 @@ class Asker:
         budget: Budget | None = None,
         on_pause: OnPause | None = None,
     ) -> None:
-        if n_slots is not None and not 1 <= n_slots <= MAX_SLOTS:
+        if n_slots is not None and not (isinstance(n_slots, int) and 1 <= n_slots <= MAX_SLOTS):
             raise BadInput(f"{n_slots} slots cannot be used: name from 1 to {MAX_SLOTS}")
         self.left_open: dict[int, Call] = {}
         self._store, self._backends, self._n_slots = store, backends, n_slots

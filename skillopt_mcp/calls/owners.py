@@ -5,8 +5,15 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
-from filelock import FileLock, Timeout
+
+class Lock(Protocol):
+    """A lock file that this process holds; it is let go when the process ends, however that happens."""
+
+    def release(self) -> None:
+        """Let go of it."""
+        ...
 
 
 class Owner:
@@ -16,8 +23,9 @@ class Owner:
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.name = secrets.token_hex(8)
-        self._lock = FileLock(self._path(self.name), mode=0o600)
-        self._lock.acquire(timeout=0)
+        lock = _hold(self._path(self.name))
+        assert lock, "nobody else knows this name yet"
+        self._lock = lock
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.owner"
@@ -29,10 +37,8 @@ class Owner:
         path = self._path(name)
         if not path.exists():
             return False
-        probe = FileLock(path, mode=0o600)
-        try:
-            probe.acquire(timeout=0)
-        except Timeout:
+        probe = _hold(path)
+        if probe is None:
             return True
         probe.release()
         path.unlink(missing_ok=True)
@@ -49,20 +55,25 @@ def held_locks(folder: Path) -> list[str]:
     """Return the names of the locks in a folder that a live process holds."""
     held = []
     for path in sorted(folder.glob("*")) if folder.is_dir() else []:
-        probe = FileLock(path, mode=0o600)
-        try:
-            probe.acquire(timeout=0)
-        except Timeout:
+        probe = _hold(path)
+        if probe is None:
             held.append(path.name)
         else:
             probe.release()
     return held
 
 
-def lock_run(folder: Path, name: str) -> FileLock | None:
+def lock_run(folder: Path, name: str) -> Lock | None:
     """Return the held lock of one run, or None when another process holds it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{name}.run", mode=0o600)
+    return _hold(folder / f"{name}.run")
+
+
+def _hold(path: Path) -> Lock | None:
+    # Loaded with the first lock: it brings asyncio along, and a hook that records, or a look, takes none.
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
+    lock = FileLock(path, mode=0o600)
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -11,12 +11,13 @@ from skillopt_mcp.records.budgets import Caps, Spent
 
 @dataclass(frozen=True, slots=True)
 class Capped(Invocation):
-    """The caps that commands share which ask models."""
+    """What commands share which ask models: their caps, and whether what they may spend is agreed to beforehand."""
 
     max_calls: int | None = None
     max_tokens: int | None = None
     max_usd: float | None = None
     max_minutes: float | None = None
+    yes: bool = False
 
     @property
     def caps(self) -> Caps:

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.agreeing import asked_for, is_real
+from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.preparing import Prepared
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.operations.consolidating import Consolidated, Document, Documents, Training, consolidate, documents
 from skillopt_mcp.operations.estimating import estimate_run
 from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Role
 
 EXPECTED, INTERRUPTED = 1, 130
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """What a person asked for: the two documents, which of them to train, and how to talk about it."""
+    """What a person asked for: the two documents, which of them to train, and what every command is told."""
 
     skill: str
     memory: str
     document: Document
     resume: bool
-    yes: bool
-    json: bool
+    options: Capped
 
 
 def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) -> int:
@@ -36,21 +40,21 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
         raise BadInput("--memory takes the stored tasks and writes no files: leave out --env and --out")
     both = documents(workspace, asked.skill, asked.memory, asked.document)
     label = _label(workspace)
-    if not _agreed(workspace, both, asked, ready, free=bool(label)):
+    if not _agreed(workspace, both, asked, ready):
         terminal.note("Nothing was spent.")
         return EXPECTED
     try:
-        with Watch("SIMULATION" if label else "", silent=asked.json) as watch:
+        with Watch("SIMULATION" if label else "", silent=asked.options.json) as watch:
             training = Training(
                 ready.config, ready.prompts, watch.notify, watch.on_reply, ready.slots, resume=asked.resume
             )
             result = consolidate(workspace, both, training)
     except (KeyboardInterrupt, Stopped) as stop:
         return _broken_off(asked, stop if isinstance(stop, Stopped) else None)
-    if asked.json:
+    if asked.options.json:
         terminal.emit(result)
     else:
-        _say(result, label)
+        _say(result, label, asked.options)
     return 0
 
 
@@ -59,39 +63,49 @@ def _label(workspace: Workspace) -> str:
     return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
 
 
-def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared, *, free: bool) -> bool:
+def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> bool:
     chosen = {"skill": [both.skill], "memory": [both.memory], "both": [both.skill, both.memory]}[asked.document]
     estimates = [estimate_run(workspace, document.path, ready.config) for document in chosen]
-    if not asked.json:
+    calls: Counter[Role] = sum((Counter(each.calls) for each in estimates), Counter())
+    real = is_real(workspace, asked_for(calls))
+    if not asked.options.json:
         known = " What was answered before is not asked again." if asked.resume else ""
+        judge = f", and {calls['judge']:,} calls of the judge" if calls["judge"] else ""
         names = " and then ".join(f"'{document.name}'" for document in chosen)
         terminal.note(
             f"Trains {names}, both documents at hand in every attempt. At most "
-            f"{sum(each.target_calls for each in estimates):,} target calls and about "
-            f"{sum(each.optimizer_calls for each in estimates):,} optimizer calls; caps are those of each run.{known}"
+            f"{calls['target']:,} target calls and about {calls['optimizer']:,} optimizer calls{judge}; "
+            f"caps are those of each run.{known}"
         )
-    if free and is_simulated(workspace.backend("optimizer").fingerprint):
-        return True
-    return terminal.agreed("Spend that much?", yes=asked.yes, ask=not asked.json)
+        if real:
+            terminal.note(foreseen(forecast(workspace, calls, ready.slots)))
+    return not real or terminal.agreed("Spend that much?", yes=asked.options.yes, ask=not asked.options.json)
 
 
 def _broken_off(asked: Consolidation, stopped: Stopped | None) -> int:
     reason = str(stopped) if stopped else "nothing that was answered is lost"
     higher = f" {stopped.higher}" if isinstance(stopped, CapReached) and stopped.higher else ""
-    if asked.json:
-        terminal.emit({"status": "stopped", "reason": reason, "next_step": f"the same command with --resume{higher}"})
+    if asked.options.json:
+        shown = {"status": "stopped", "verdict": None, "reason": reason}
+        terminal.emit(shown | {"next_step": f"the same command with --resume{higher}"})
     how = "Stopped" if stopped else "Interrupted"
     terminal.note(f"{how}; {reason.rstrip('.')}. Go on with the same command and --resume{higher}.")
     return EXPECTED if stopped else INTERRUPTED
 
 
-def _say(result: Consolidated, label: str) -> None:
+def _say(result: Consolidated, label: str, options: Capped) -> None:
     for outcome in (result.skill, result.memory):
         if outcome:
             terminal.say(_outcome(outcome))
-            terminal.say(f"Next: {outcome.next_step}")
+            terminal.say(f"Next: {told_next(outcome, label, options)}")
     if label:
         terminal.say(f"{label}: this says nothing about a real model.")
+
+
+def told_next(outcome: Replayed, label: str, options: Capped) -> str:
+    """Return what to do next with the outcome of a run, in the words of this command line; a simulation has a label."""
+    is_promotion = label and outcome.next_step.startswith("skillopt-mcp promote ")
+    return terminal.advice(f"{outcome.next_step} --simulated" if is_promotion else outcome.next_step, options)
 
 
 def _outcome(outcome: Replayed) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.installing.hosts import Surroundings
-from skillopt_mcp.operations.installing import Changed, Installed, Plan, Request, apply_plan
+from skillopt_mcp.operations.host_files import Plan
+from skillopt_mcp.operations.installing import Changed, Installed, Request, apply_plan
 from skillopt_mcp.store.locations import ENVIRONMENT
 
 PROGRAM = "skillopt-mcp"
@@ -53,14 +53,25 @@ class Installation(Invocation):
         They are planned `again` before they are written: a host that runs meanwhile writes to its own files.
         """
         if not self.json:
-            for change in plan.changes:
-                terminal.say_diff(change.diff)
-                terminal.say()
-            for note in plan.notes:
-                terminal.note(note)
+            self._show(plan)
         if self.dry_run or not plan.changes or not self._agreed():
             return None
         return apply_plan(again())
+
+    def _show(self, plan: Plan) -> None:
+        """Show what changes in the person's own files; of what comes with us no more than its name, but to look."""
+        named = [change for change in plan.changes if change.shipped and not self.dry_run]
+        for change in plan.changes:
+            if change not in named:
+                terminal.say_diff(change.diff)
+                terminal.say()
+        for change in named:
+            done = "removed" if change.after is None else "written"
+            terminal.say(f"To be {done}: {change.path} ({len(change.after or change.before or b''):,} bytes)")
+        if named:
+            terminal.note("What comes with skillopt-mcp is shown in full with --dry-run.")
+        for note in plan.notes:
+            terminal.note(note)
 
     def _agreed(self) -> bool:
         return terminal.agreed(f"Write this for {self.host}?", yes=self.yes, ask=not self.json)
@@ -80,11 +91,6 @@ class Installation(Invocation):
         if not self.json and result.next_step:
             terminal.note(result.next_step)
         return 1 if result.status == "shown" and not self.dry_run else 0
-
-
-def surroundings() -> Surroundings:
-    """Return where hosts are looked for."""
-    return Surroundings(Path(os.path.expanduser("~")), Path.cwd(), os.environ, sys.platform)
 
 
 def would_be(plan: Plan) -> list[Changed]:

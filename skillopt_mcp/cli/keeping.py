@@ -128,6 +128,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="what 'export' wrote")
     parser.add_argument("--skill", metavar="SKILL", help="the skill that takes it in (else the one of its name)")
     parser.add_argument("--keep-mine", action="store_true", help="leave out what contradicts what is here")
+    parser.add_argument("--other-skill", action="store_true", help="take in the history of another skill than that")
 
 
 KEEPING: dict[str, Command] = {

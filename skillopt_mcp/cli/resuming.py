@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.agreeing import is_real
 from skillopt_mcp.cli.capping import foreseen, told_caps
 from skillopt_mcp.operations.budgeting import is_used_up
 from skillopt_mcp.operations.estimating import estimate_rest
-from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.replaying import caps_of, run_backends
 from skillopt_mcp.operations.workspace import Workspace
@@ -40,8 +38,3 @@ def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, s
 def asked_roles(run: Run) -> tuple[Role, ...]:
     """Return the roles that a run asks models for."""
     return ("target", "optimizer", "judge") if run.judge else ("target", "optimizer")
-
-
-def is_real(workspace: Workspace, roles: Sequence[Role]) -> bool:
-    """Return whether one of those who answer for these roles is no simulation."""
-    return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)

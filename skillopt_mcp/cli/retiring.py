@@ -40,7 +40,7 @@ def _show(review: Retiring) -> None:
 
 def _told(result: Retired, options: Invocation) -> None:
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
         return
     splits = result.splits
     terminal.say(

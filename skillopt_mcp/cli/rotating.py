@@ -32,7 +32,7 @@ def _show(review: Rotating) -> None:
 
 def _told(result: Rotated, options: Invocation) -> None:
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
         return
     splits = result.splits
     terminal.say(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -33,9 +35,10 @@ _SPOKEN = (
         r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)",
         r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
     ),
-    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)", r"skillopt-mcp promote \1"),
-    (r"rollback_skill with skill (\S+) and version (\w+)", r"skillopt-mcp rollback \1 \2"),
+    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),
+    (r"rollback_skill with skill (\S+) and version (\w+)(?:\.$)?", r"skillopt-mcp rollback \1 \2"),
     (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
+    (r"\binspect (?!the )(\S+?)(?=\.$| tells)", r"skillopt-mcp show \1"),
     (r"\badd_tasks\b", "skillopt-mcp tasks add"),
     (r"\blist_skills\b", "skillopt-mcp skills"),
     (r"^(?:record_trajectory|propose_edits)$", r"skillopt-mcp replay, or \g<0> by your agent"),
@@ -73,9 +76,21 @@ def require_person(command: str) -> None:
             )
 
 
-def emit(value: BaseModel | Mapping[str, object]) -> None:
-    """Print one JSON object."""
-    shown = value.model_dump(mode="json") if isinstance(value, BaseModel) else dict(value)
+def login() -> str:
+    """Return who is logged in here, and by whom where that was by sudo; empty where nobody has a name."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+    behind = os.environ.get("SUDO_USER", "")
+    return f"{name}, by sudo of {behind}" if behind and behind != name else name
+
+
+def emit(value: BaseModel | Mapping[str, object], options: Invocation | None = None) -> None:
+    """Print one JSON object; given the options of the command, each `next_step` in it is in the words of `advice`."""
+    shown: object = value.model_dump(mode="json") if isinstance(value, BaseModel) else dict(value)
+    if options:
+        shown = _advised(shown, options)
     with output():
         results().write(json.dumps(shown, ensure_ascii=True) + "\n")
 
@@ -134,11 +149,31 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], n_long: int
             console.print(Text(line), soft_wrap=True)
 
 
-def advice(text: str, options: Invocation) -> str:
-    """Return an operation's advice in the words of this command line, on the store that was named."""
+def advice_on(skill: str, text: str, options: Invocation) -> str:
+    """Return what to do next with a skill, by what a command may call it, in the words of this command line."""
+    return advice(text.replace("add_tasks", f"skillopt-mcp tasks add {shlex.quote(skill)} FILE"), options)
+
+
+def advice(text: str, options: Invocation, target: str | None = None, judge: str | None = None) -> str:
+    """Return an operation's advice in the words of this command line, on the store and by the backends named."""
     for pattern, words in _SPOKEN:
         text = re.sub(pattern, words, text)
+    if target:
+        named = f"--target {shlex.quote(target)}{f' --judge {shlex.quote(judge)}' if judge else ''}"
+        text = text.replace("--target BACKEND:MODEL", named)
     return options.on_store(text)
+
+
+def _advised(value: object, options: Invocation) -> object:
+    """Return a JSON value whose every `next_step` speaks of commands."""
+    if isinstance(value, list):
+        return [_advised(each, options) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: advice(each, options) if name == "next_step" and isinstance(each, str) else _advised(each, options)
+        for name, each in value.items()
+    }
 
 
 def agreed(question: str, *, yes: bool, ask: bool = True) -> bool:

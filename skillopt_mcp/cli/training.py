@@ -97,7 +97,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", help="its id, c-...")
     backends(parser, "target", "judge")
     parser.add_argument(
-        "--max-pairs", type=int, metavar="N", default=200, help="pause undecided after so many pairs (default 200)"
+        "--max-pairs", type=int, metavar="N", default=200, help="pause undecided after so many more pairs (default 200)"
     )
     parser.add_argument(
         "--no-worse", type=float, metavar="D",
@@ -161,8 +161,9 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     revoke = actions.add_parser("revoke", help="take that permission back")
     revoke.add_argument("name", metavar="SKILL")
     move = actions.add_parser("move", help="say that a skill's folder was renamed or moved: its history goes with it")
-    move.add_argument("name", metavar="OLD", help="the skill's name, or the path where it was")
+    move.add_argument("name", metavar="OLD", help="the skill's name, the path where it was, or a folder of skills")
     move.add_argument("to", metavar="NEW", help="the path where it is now, or its folder's new name")
+    yes(move)
     forget = actions.add_parser("forget", help="list a skill no more whose folder is gone; nothing is deleted")
     forget.add_argument("name", metavar="SKILL")
     for action in (root, permit, revoke, move, forget):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import cast
 
 from pydantic import JsonValue
@@ -16,6 +17,8 @@ from skillopt_mcp.installing.toml_edits import toml_value, with_table, without_t
 
 NAME = "skillopt"
 HOOK_SECONDS = 30
+# Codex gives the end of a session no more, and tells the person at each start when more is asked for.
+_LESS = {("codex", "SessionEnd"): 3}
 _CAPTURE = "capture"
 
 Server = dict[str, JsonValue]
@@ -27,10 +30,16 @@ def server_entry(host: str, command: str, arguments: Sequence[str]) -> Server:
     if host in ("claude-code", "vscode"):
         return {"type": "stdio", **entry}
     if host == "codex":
-        # Without `required` a first turn may begin without the server; whether promote_skill may write is decided by
+        # Without `required` a first turn may begin without the server; whether these two tools may write is decided by
         # the verdict and by the person's permission, not by the host's dialog.
-        return {**entry, "required": True, "tools": {"promote_skill": {"approval_mode": "approve"}}}
+        approved: JsonValue = {"approval_mode": "approve"}
+        return {**entry, "required": True, "tools": {"promote_skill": approved, "rollback_skill": approved}}
     return entry
+
+
+def hook_seconds(host: str, events: Sequence[str]) -> dict[str, int]:
+    """Return the longest that our hook may take on each event, in seconds, as this host takes it."""
+    return {event: _LESS.get((host, event), HOOK_SECONDS) for event in events}
 
 
 def hook_command(command: str, store: str | None) -> str:
@@ -59,25 +68,24 @@ def without_server(text: str, places: Places) -> str:
     return _proven(text, edited.text, _reader(places), lambda value: _taken(value, path))
 
 
-def with_hooks(text: str, events: Sequence[str], command: str) -> str:
-    """Return a file of hooks in which each event runs the command, once. Raises BadInput."""
+def with_hooks(text: str, seconds: Mapping[str, int], command: str) -> str:
+    """Return a file of hooks in which each event runs the command, once, for so long at most. Raises BadInput."""
     edited = JsonText(text, comments=False)
-    for event in events:
+    for event, longest in seconds.items():
         # Not `async`, though hosts have it: they drop what still runs when a session ends.
-        group: JsonValue = {"hooks": [{"type": "command", "command": command, "timeout": HOOK_SECONDS}]}
-        if group in _groups(edited.value, event):
+        group: JsonValue = {"hooks": [{"type": "command", "command": command, "timeout": longest}]}
+        if [each for each in _groups(edited.value, event) if _lines(each)] == [group]:
             continue
-        edited.remove_elements(("hooks", event), _is_ours)
+        _take_out(edited, event)
         edited.append(("hooks", event), group)
     return edited.text
 
 
-def without_hooks(text: str, events: Sequence[str]) -> str:
-    """Return a file of hooks without ours. Raises BadInput."""
+def without_hooks(text: str) -> str:
+    """Return a file of hooks without ours, on whatever event they are. Raises BadInput."""
     edited = JsonText(text, comments=False)
-    for event in events:
-        if any(_is_ours(group) for group in _groups(edited.value, event)):
-            edited.remove_elements(("hooks", event), _is_ours)
+    for event in installed_hooks(text):
+        _take_out(edited, event)
     return edited.text
 
 
@@ -89,29 +97,66 @@ def installed_server(text: str, places: Places) -> Server | None:
     return value if isinstance(value, dict) else None
 
 
-def installed_hook(text: str, events: Sequence[str]) -> str | None:
-    """Return the line that a hook of ours runs, None when a file has none. Raises BadInput."""
+def installed_hooks(text: str) -> dict[str, str]:
+    """Return the line that a hook of ours runs, by the event, for each that runs one. Raises BadInput."""
     value = JsonText(text, comments=False).value
-    return next((line for event in events for group in _groups(value, event) if (line := _line(group))), None)
+    events = _mapping(_mapping(value).get("hooks"))
+    lines = {event: [*chain(*map(_lines, _groups(value, event)))] for event in events}
+    return {event: found[0] for event, found in lines.items() if found}
+
+
+def is_server_alone(text: str, places: Places, host: str) -> bool:
+    """Return whether a configuration is what install writes where there was none. Raises BadInput."""
+    server = installed_server(text, places) or {}
+    command, arguments = server.get("command"), server.get("args")
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return False
+    entry = server_entry(host, command, [str(each) for each in arguments])
+    return entry == server and with_server("", places, entry) == text
+
+
+def are_hooks_alone(text: str, seconds: Mapping[str, int]) -> bool:
+    """Return whether a file of hooks is what install writes where there was none. Raises BadInput."""
+    return any(with_hooks("", seconds, line) == text for line in installed_hooks(text).values())
 
 
 def _groups(value: JsonValue, event: str) -> list[JsonValue]:
-    hooks = value.get("hooks") if isinstance(value, dict) else None
-    groups = hooks.get(event) if isinstance(hooks, dict) else None
+    groups = _mapping(_mapping(value).get("hooks")).get(event)
     return groups if isinstance(groups, list) else []
 
 
-def _is_ours(group: JsonValue) -> bool:
-    return _line(group) is not None
+def _take_out(edited: JsonText, event: str) -> None:
+    """Take our hooks out of an event: whole groups, and those that somebody put into a group of theirs."""
+    edited.remove_elements(("hooks", event), lambda group: bool(_lines(group)) and not _theirs(group))
+    edited.replace_elements(("hooks", event), lambda group: _without_ours(group) if _lines(group) else group)
 
 
-def _line(group: JsonValue) -> str | None:
-    """Return what a group of hooks runs, if that is our capture and nothing else."""
-    hooks = group.get("hooks") if isinstance(group, dict) else None
-    if not isinstance(hooks, list) or len(hooks) != 1 or not isinstance(hooks[0], dict):
-        return None
-    line = str(hooks[0].get("command"))
-    return line if "skillopt-mcp" in line and f" {_CAPTURE}" in line else None
+def _without_ours(group: JsonValue) -> JsonValue:
+    return {**_mapping(group), "hooks": _theirs(group)}
+
+
+def _lines(group: JsonValue) -> list[str]:
+    """Return what the hooks of a group run that are ours."""
+    return [line for hook in _hooks(group) if (line := _line(hook))]
+
+
+def _theirs(group: JsonValue) -> list[JsonValue]:
+    return [hook for hook in _hooks(group) if not _line(hook)]
+
+
+def _hooks(group: JsonValue) -> list[JsonValue]:
+    hooks = _mapping(group).get("hooks")
+    return hooks if isinstance(hooks, list) else []
+
+
+def _line(hook: JsonValue) -> str:
+    """Return what a hook runs, if that is our capture."""
+    line = str(_mapping(hook).get("command"))
+    return line if "skillopt-mcp" in line and f" {_CAPTURE}" in line else ""
+
+
+def _mapping(value: JsonValue) -> dict[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
 
 
 def _reader(places: Places) -> Callable[[str], JsonValue]:

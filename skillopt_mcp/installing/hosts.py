@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,11 @@ class Places:
     hooks: Path | None = None
     skills: Path | None = None
     agents: Path | None = None
+
+
+def surroundings() -> Surroundings:
+    """Return where this process looks for hosts."""
+    return Surroundings(Path(os.path.expanduser("~")), Path.cwd(), os.environ, sys.platform)
 
 
 def places(host: str, scope: Scope, around: Surroundings) -> Places:

@@ -85,6 +85,14 @@ class JsonText:
             if len(span.entries) == 1:
                 self.remove(path)
 
+    def replace_elements(self, path: Sequence[str], change: Callable[[JsonValue], JsonValue]) -> None:
+        """Put what a change makes of it in the place of each element of the array at `path` that it changes."""
+        span = self._find(path)
+        # From the last one on, so that the places of those before it stay.
+        for entry in reversed(span.entries if span and isinstance(span.value, list) else []):
+            if (changed := change(entry.span.value)) != entry.span.value:
+                self._replace(entry.span, changed)
+
     def _drop(self, path: Sequence[str], chosen: Callable[[Entry], bool]) -> None:
         span = self._find(path[:-1])
         entry = next((each for each in span.entries if chosen(each)), None) if span else None

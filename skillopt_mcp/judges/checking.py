@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ from skillopt_mcp.records.tasks import NewTask, Task
 Problem = Literal[
     "passes empty", "passes parrot", "fails reference", "shape only", "duplicate", "near-duplicate", "leak",
 ]  # fmt: skip
+SHAPE_ONLY = "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
 NEAR = 0.85
 # Sets that overlap by NEAR share so many of the words of both.
 _SHARE = NEAR / (1 + NEAR)
@@ -43,19 +44,23 @@ def check_task(task: NewTask | Task) -> list[str]:
     return [text for _, text in _judge_problems(task.judge, task.prompt)]
 
 
-def check_tasks(tasks: Sequence[Task]) -> list[TaskFinding]:
-    """Return what is wrong with tasks, each alone and all together: twins within a split, and leaks between splits."""
+def check_tasks(tasks: Sequence[Task], names: Collection[str] | None = None) -> list[TaskFinding]:
+    """Return what is wrong with tasks, each alone and all together: twins within a split, and leaks between splits.
+
+    With `names`, only what is wrong with the tasks of these names among all.
+    """
+    meant = [task for task in tasks if names is None or task.name in names]
     alone = [
         TaskFinding(task.name, problem, text)
-        for task in tasks
+        for task in meant
         for problem, text in _judge_problems(task.judge, task.prompt)
     ]
-    return [*alone, *_collisions(tasks)]
+    return [*alone, *(found for found in _collisions(tasks, names) if names is None or found.task in names)]
 
 
 def _judge_problems(spec: JudgeSpec, prompt: str) -> Iterator[tuple[Problem, str]]:
     if is_shape_only(spec):
-        yield "shape only", "only the form of an answer is judged; such a judge cannot promote alone: add another kind"
+        yield "shape only", SHAPE_ONLY
     if any(isinstance(leaf, Rubric | Command | ToolCalled | ByEnvironment | ByHost) for leaf in leaves(spec)):
         # These need a model, a process or a recorded attempt; answers alone tell nothing of them.
         return
@@ -79,10 +84,16 @@ def distinct(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.name not in twins]
 
 
-def _collisions(tasks: Sequence[Task]) -> Iterator[TaskFinding]:
-    """Yield each task that says the same as an earlier one, or nearly so; across splits it leaks."""
+def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> Iterator[TaskFinding]:
+    """Yield each task that says the same as an earlier one, or nearly so; across splits it leaks.
+
+    With `names`, tasks that cannot be near to those are not compared.
+    """
     seen: dict[str, int] = {}
     words = [_words(task.prompt) for task in tasks]
+    if names is not None:
+        numbers = {_numbers(each) for task, each in zip(tasks, words, strict=True) if task.name in names}
+        words = [each if _numbers(each) in numbers else frozenset() for each in words]
     near = _near_pairs(words)
     for n, task in enumerate(tasks):
         key = " ".join(comparable(task.prompt).split())
@@ -136,7 +147,8 @@ def _alike(first: frozenset[str], second: frozenset[str]) -> bool:
 
 
 def _numbers(words: frozenset[str]) -> frozenset[str]:
-    return frozenset(word for word in words if any(character.isdigit() for character in word))
+    # Most words are letters alone.
+    return frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
 
 
 def _words(prompt: str) -> frozenset[str]:

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,7 +22,16 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.judges.answers import quoted
 from skillopt_mcp.judges.checks import unregistered
-from skillopt_mcp.judges.confinement import Level, best_level, bwrap_line, readable_paths, unprivileged_user, unreadable
+from skillopt_mcp.judges.confinement import (
+    Level,
+    barred,
+    best_level,
+    bwrap_line,
+    name_of,
+    readable_paths,
+    unprivileged_user,
+    unreadable,
+)  # fmt: skip
 from skillopt_mcp.records.calls import Call, Question, Reply, Usage
 from skillopt_mcp.records.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.records.replies import CheckReply
@@ -54,6 +63,13 @@ class _Ending(BaseModel):
     output: str
 
 
+def _together(prints: Iterable[str]) -> str:
+    return f"command:{hashlib.sha256(''.join(sorted(prints)).encode()).hexdigest()[:16]}"
+
+
+NO_COMMANDS = _together(())
+
+
 class CommandRunner:
     """Runs registered commands, one private folder each; `level` overrides the strongest confinement there is."""
 
@@ -64,8 +80,7 @@ class CommandRunner:
         self._commands = commands
         self._level: Level = best_level() if level is None else level
         self._unchanged: set[str] = set()
-        prints = "".join(sorted(command.fingerprint for command in commands.values()))
-        self.fingerprint = f"command:{hashlib.sha256(prints.encode()).hexdigest()[:16]}"
+        self.fingerprint = _together(command.fingerprint for command in commands.values())
 
     async def complete(self, call: Call) -> Reply:
         """Return how the command ended, as the JSON of a CheckReply; a fault when it could not be run.
@@ -86,7 +101,8 @@ class CommandRunner:
                 ending = await _supervised(self._job(command, folder), command.limits.time_s + _GRACE_S)
         except OSError as error:
             return _missing(f"it could not be run: {error}")
-        return _reply(ending)
+        is_started = ending.error is None and ending.exit not in _NOT_STARTED
+        return _reply(ending, "" if is_started else told_barred(command.argv))
 
     def command(self, name: str) -> RegisteredCommand:
         """Return the command that a task names. Raises BackendError when it is not registered, or has changed since."""
@@ -187,13 +203,27 @@ async def _supervised(job: str, patience_s: float) -> _Ending:
     return _Ending.model_validate_json(told)
 
 
-def _reply(ending: _Ending) -> Reply:
+def told_barred(argv: Sequence[str]) -> str:
+    """Return why a command line cannot work for the user that it runs as here, and what to do, or ""."""
+    user = unprivileged_user()
+    why = barred(argv, user)
+    if not why:
+        return ""
+    return (
+        f"{why}, and what root registers as a judge runs as '{name_of(user)}': put it where that user can reach it, or "
+        "run skillopt-mcp as another user than root"
+    )
+
+
+def _reply(ending: _Ending, why: str) -> Reply:
+    """Return how a command ended; `why` is the reason that it may not have been started for."""
     if ending.error is not None:
-        return _missing(f"it could not be started: {ending.error}")
+        return _missing(f"it could not be started: {why or ending.error}")
     if ending.limit == "abandoned":
         return _missing("it was given up")
     if ending.exit in _NOT_STARTED:
-        return _missing(f"it could not be started (exit code {ending.exit}): {quoted(ending.output[-300:], 300)}")
+        told = f"{why}; " if why else ""
+        return _missing(f"it could not be started (exit code {ending.exit}): {told}{quoted(ending.output[-300:], 300)}")
     check = CheckReply.model_validate(ending.model_dump(exclude={"error"}))
     return Reply(check.model_dump_json(), usage=_FREE)
 

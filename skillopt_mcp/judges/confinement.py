@@ -36,6 +36,8 @@ _PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.c
 _CREATE_RULESET = 444
 _SET_DUMPABLE = 4
 _PROBE_S = 10
+_LINKS = 40
+_USE = {True: "run", False: "read"}
 
 
 @cache
@@ -105,6 +107,52 @@ def unprivileged_user() -> list[int]:
     except KeyError:
         return [65534, 65534]
     return [nobody.pw_uid, nobody.pw_gid]
+
+
+def name_of(user: Sequence[int]) -> str:
+    """Return the name of a user ([user id, group id]), its number where it has none, "" where there is no user."""
+    if not user:
+        return ""
+    try:
+        return pwd.getpwuid(user[0]).pw_name
+    except KeyError:
+        return str(user[0])
+
+
+def barred(argv: Sequence[str], user: Sequence[int]) -> str:
+    """Return which file that a command line names a user ([user id, group id]) cannot reach, and why, or "".
+
+    A link is followed: what it leads through counts as well. Access lists, where there are any, are not looked at.
+    """
+    for part in filter(os.path.isabs, argv if user else ()):
+        for path in _led_through(part):
+            leads = f" leads to '{path}'" if str(path) != part else ""
+            closed = next((each for each in reversed(path.parents) if not _may(each, user, 0o1)), None)
+            if closed is not None:
+                return f"'{part}'{leads}: the user '{name_of(user)}' may not enter the folder '{closed}'"
+            if not path.is_symlink() and path.is_file() and not _may(path, user, 0o1 if part == argv[0] else 0o4):
+                return f"'{part}'{leads}: the user '{name_of(user)}' may not {_USE[part == argv[0]]} it"
+    return ""
+
+
+def _led_through(part: str) -> Iterator[Path]:
+    """Yield a path and what each link in its last place leads to, with the links in their folders resolved."""
+    for _ in range(_LINKS):
+        path = Path(os.path.realpath(os.path.dirname(part)), os.path.basename(part))
+        yield path
+        if not path.is_symlink():
+            return
+        part = os.path.join(path.parent, os.readlink(path))
+
+
+def _may(path: Path, user: Sequence[int], right: int) -> bool:
+    """Return whether the mode of a file or folder gives a user a right (1 to enter or run, 4 to read)."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return True
+    shift = 6 if found.st_uid == user[0] else 3 if found.st_gid == user[1] else 0
+    return bool(found.st_mode >> shift & right)
 
 
 @contextmanager

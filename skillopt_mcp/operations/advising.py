@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.operations.consenting import Consent, Lacking, Ready
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.promoting import NO_GAIN, check_promotion
 from skillopt_mcp.operations.workspace import Workspace
@@ -12,6 +15,7 @@ from skillopt_mcp.records.candidates import Candidate, rolled_back
 from skillopt_mcp.records.skills import short
 
 _LONGEST_BYTES = 600
+_PROMOTION = re.compile(r"(?:Call )?promote_skill (?:with candidate_id )?(c-[0-9a-f]{12})\.?")
 
 
 def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
@@ -22,19 +26,28 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> s
         return shortened(str(error), _LONGEST_BYTES)
 
 
+def by_a_person(workspace: Workspace, step: str) -> str:
+    """Return a next step as a person at a terminal takes it: a promotion may ask more of them than of a tool."""
+    found = _PROMOTION.fullmatch(step)
+    if found is None:
+        return step
+    advice = next_step(workspace, workspace.store.candidates.get_candidate(found[1]), Consent.PERSON)
+    return step if "promote_skill" in advice else advice
+
+
 def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
     store = workspace.store
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     changes = store.promotions.list_promotions(skill.id)
     was_live = any(each.to_version == candidate.version_id for each in changes)
     if skill.live_version == candidate.version_id:
-        undo = f" To undo it: rollback_skill with skill {skill.name}." if was_live else ""
+        undo = f" To undo it: rollback_skill with skill {called(store, skill)}." if was_live else ""
         return f"Nothing: it is what is live.{undo}"
     if candidate.version_id in rolled_back(changes):
-        command = f"skillopt-mcp rollback {skill.name} {short(candidate.version_id)}"
+        command = f"skillopt-mcp rollback {called(store, skill)} {short(candidate.version_id)}"
         return f"It was live, and a person rolled it back. To have it back, a person runs: {command}"
     if was_live:
-        back = f"rollback_skill with skill {skill.name} and version {short(candidate.version_id)}"
+        back = f"rollback_skill with skill {called(store, skill)} and version {short(candidate.version_id)}"
         return f"It was live, and is no more. To have it back: {back}."
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and decision.verdict == "reject":

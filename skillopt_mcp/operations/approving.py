@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.documents.characters import escaped, quoted
 from skillopt_mcp.operations.consenting import Consent, Lacking, Standing
+from skillopt_mcp.operations.permitting import signed
 from skillopt_mcp.operations.promoting import check_promotion, check_rollback
 from skillopt_mcp.operations.reviewing import Review, review_candidate, review_rollback
 from skillopt_mcp.operations.workspace import Workspace
@@ -45,7 +46,7 @@ def lacking(workspace: Workspace, candidate_id: str) -> Standing:
 
 def agree(workspace: Workspace, approval: Approval, given_by: str) -> int:
     """Keep a person's agreement to a change, for one promotion or rollback; return its id."""
-    return workspace.store.approvals.add_approval(replace(approval, given_by=given_by))
+    return workspace.store.approvals.add_approval(replace(approval, given_by=signed(given_by, workspace.login)))
 
 
 def disagree(workspace: Workspace, approval: Approval, approval_id: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from skillopt_mcp.calls.owners import held_locks
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError
 from skillopt_mcp.operations.appearing import appear, hidden_beside
+from skillopt_mcp.operations.moving_folders import missing_folders
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.verifying import Verified, verify_store
 from skillopt_mcp.store import driver
@@ -30,10 +31,14 @@ class BackedUp(Result):
 
 
 class Backup(Result):
-    """What a backup would bring back; `permits` are the standing permissions, commands and skill roots in it."""
+    """What a backup would bring back; `permits` are the standing permissions, commands and skill roots in it.
+
+    `missing` names the folders of its skills that are not on this machine.
+    """
 
     file: str
     skills: list[str]
+    missing: list[str]
     permits: list[str]
     n_events: int
     last_event_at: str
@@ -92,11 +97,12 @@ def restore_store(store_path: Path, file: Path) -> Restored:
         kept = _dated(store_path) if store_path.exists() else None
         replace_store(store_path, copy, kept or store_path)
     told = f" What was there is kept as {kept}." if kept else ""
+    step = described.next_step or "Compare the live files with it: skillopt-mcp verify"
     return Restored(
         **described.model_dump(exclude={"next_step"}),
         store=str(store_path),
         kept=str(kept or ""),
-        next_step=f"It is in place.{told} Compare the live files with it: skillopt-mcp verify",
+        next_step=f"It is in place.{told} {step}",
     )
 
 
@@ -130,13 +136,16 @@ def _described(copy: Path, file: Path, found: Verified) -> Backup:
         permits += [f"promotions of {each.name} without asking" for each in skills if _is_permitted(store, each.id)]
         permits += [f"the command {command.name} as a judge" for command in store.commands.list_commands()]
         last = store.events.last()
+        hidden = store.skills.list_forgotten()
+        missing, move = missing_folders([each for each in skills if each.id not in hidden])
     return Backup(
         file=str(file),
         skills=[skill.name for skill in skills],
+        missing=missing,
         permits=permits,
         n_events=found.n_events,
         last_event_at=last.told.at if last else "",
-        next_step="",
+        next_step=f"Where the missing folders are elsewhere on this machine: {move}" if move else "",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skillopt_mcp.backends.base import Backend, worst_case
-from skillopt_mcp.backends.names import BACKENDS
+from skillopt_mcp.backends.names import is_spec
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.budgets import Caps, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Question, Role, Rollout
@@ -28,9 +28,18 @@ _ADVICE = {
 }
 
 
+def _price(backend: Backend) -> str:
+    if not is_spec(backend.name):
+        return "have its 'worst_case' give the usd of its Usage, too, or use --max-tokens"
+    return (
+        "name it with price_in= and price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use "
+        "--max-tokens"
+    )
+
+
 def _advice(backend: Backend) -> str:
     kind = backend.name.partition(":")[0]
-    if kind not in BACKENDS:
+    if not is_spec(backend.name):
         return f"{_NO_CAP}give it a method 'worst_case(call) -> Usage', or cap the calls (calls=N)"
     return _NO_CAP + _ADVICE.get(kind, "write max_tokens=N in its spec, or cap the calls (--max-calls)")
 
@@ -38,6 +47,9 @@ def _advice(backend: Backend) -> str:
 def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
     """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
     for name, cap in (("calls", caps.calls), ("tokens", caps.tokens), ("usd", caps.usd), ("minutes", caps.minutes)):
+        given: object = cap
+        if isinstance(given, bool) or not isinstance(given, int | float | None):
+            raise BadInput(f"--max-{name} {given!r} is of type {type(given).__name__}: give a number above 0")
         if cap is not None and not cap > 0:
             raise BadInput(f"--max-{name} {cap} lets nothing happen: use more than 0")
     if not caps.bound_each_call:
@@ -52,8 +64,7 @@ def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
             )
         if caps.usd is not None and usage.usd is None:
             raise BadInput(
-                f"the price of '{backend.name}' is not known, so no cap on money can hold: name it with price_in= and "
-                "price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use --max-tokens"
+                f"the price of '{backend.name}' is not known, so no cap on money can hold: {_price(backend)}"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, Field
@@ -11,14 +11,18 @@ from pydantic import BaseModel, Field
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predicted_power, smallest_gain
 from skillopt_mcp.gates.confirm import ConfirmRule, fewest_pairs
+from skillopt_mcp.operations.choosing import chosen_tasks
 from skillopt_mcp.operations.comparing import carried_out, new_contest, promotion_tasks
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.listing_runs import Used, used_by
+from skillopt_mcp.operations.pausing import pairs_of_new
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.calibration import latest_calibration, run_calibration
+from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.confirmation import upcoming_alpha
 from skillopt_mcp.optimizer.progress import Notify, silent
+from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.skills import short
 
@@ -115,11 +119,16 @@ def prospect(workspace: Workspace, skill_id: int, version: str, rule: ConfirmRul
     return outlook(latest_calibration(workspace.store, skill_id, version) or WORST, rule)
 
 
-def run_prospect(workspace: Workspace, skill: str, alpha: float, max_pairs: int) -> str:
-    """Return why the promotion test that ends a run of a skill is unlikely to accept anything, "" when it may."""
-    tracked = workspace.skill(skill)
-    evidence = evidence_of(workspace.backends_for(promotion_tasks(workspace, tracked.id)))
-    rule = ConfirmRule(alpha=upcoming_alpha(workspace.store, tracked.id, evidence, alpha), max_pairs=max_pairs)
+def run_prospect(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> str:
+    """Return why the promotion test that ends a run of a skill is unlikely to accept anything, "" when it may.
+
+    It draws from the tasks of the run: those within its limits and of these digests `only`, fresh ones by its claim.
+    """
+    tracked, store = workspace.skill(skill), workspace.store
+    tasks = chosen_tasks(workspace, tracked, config, only)
+    evidence = evidence_of(workspace.backends_for(held_out(tasks)))
+    rule = replace(config.promotion_rule, max_pairs=max(1, pairs_of_new(store, tasks, config.promotion_rule)))
+    rule = replace(rule, alpha=upcoming_alpha(store, tracked.id, evidence, config.alpha))
     return prospect(workspace, tracked.id, tracked.live_version, rule)
 
 

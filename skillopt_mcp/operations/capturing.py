@@ -12,10 +12,11 @@ from skillopt_mcp.operations.workspace import Workspace
 def capture(store_path: Path, event: HookEvent) -> Harvested | None:
     """Record the finished attempts of a session; at its end the last one, and those of its sub-agents, as well.
 
-    Returns None where there is nothing to read, or no skill to look for: a store is not made for this.
+    Returns None where there is no skill to look for: a store is not made for this. Raises BadInput where there is no
+    transcript.
     """
-    transcripts = transcripts_of(event) if store_path.exists() else []
-    if not transcripts:
+    transcripts = transcripts_of(event)
+    if not store_path.exists():
         return None
     with Workspace(store_path, project=Path(event.cwd or ".")) as workspace:
         work = Harvest(workspace)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.environments.registry import environment_names
-from skillopt_mcp.errors import BackendError
 from skillopt_mcp.folders import read_skill
-from skillopt_mcp.judges.checking import check_tasks
 from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.linting import folder_of
+from skillopt_mcp.operations.misleading import problems_of
 from skillopt_mcp.operations.tasks import ENOUGH_HELD_OUT, drawn, parsed_rows, read_data_set, refusal
-from skillopt_mcp.operations.trying import trivial_commands
 from skillopt_mcp.operations.warning import secrets_warned
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.judging import ByEnvironment, Command
+from skillopt_mcp.records.judging import Command
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
 from skillopt_mcp.settings.splitting import SplitPlan
@@ -69,7 +64,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
     store = workspace.store if workspace.store_path.exists() else None
     added = _as_added(*_stored(workspace, store, skill), *drawn(good, plan))
     added.problems += [(each.index, each.reason) for each in rejected]
-    found = _problems(store, added.tasks, added.places)
+    found = problems_of(store, added.tasks, added.places)
     added.problems += [(added.places.get(name, len(rows)), text) for name, text in found]
     names = {index: f" '{task.name}'" for index, task in good if task.name}
     return Checked(
@@ -89,42 +84,10 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
 def check_stored(workspace: Workspace, skill: str) -> Checked:
     """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
     tasks = workspace.store.tasks.list_in_use(workspace.skill(skill).id)
-    found = _problems(workspace.store, tasks, {task.name for task in tasks})
+    found = problems_of(workspace.store, tasks, {task.name for task in tasks})
     problems = [f"task '{name}': {text}" if name else text for name, text in found]
     secrets = secrets_warned([(f"'{task.name}'", task) for task in tasks])
     return Checked(n_tasks=len(tasks), problems=problems, remarks=[*secrets, *_remarks(tasks)])
-
-
-def _problems(store: Store | None, tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the tasks of these names among all of a skill, as (name, text); "" names none.
-
-    Without a store nothing is known of commands: they are passed over.
-    """
-    yield from ((found.task, found.text) for found in check_tasks(tasks) if found.task in names)
-    meant = [task for task in tasks if task.name in names]
-    known = environment_names()
-    yield from ((task.name, text) for task in meant if (text := _unknown_environment(task, known)))
-    if store is None:
-        return
-    lacking = without_command(store, [task.judge for task in meant])
-    yield from ((meant[n].name, text) for n, text in lacking.items())
-    try:
-        yield from trivial_commands(store, [task for n, task in enumerate(meant) if n not in lacking]).items()
-    except BackendError as error:
-        yield "", str(error)
-
-
-def _unknown_environment(task: Task, known: Sequence[str]) -> str:
-    """Return what to tell of a task that an environment scores which is not there, or an empty string."""
-    # What stands behind the colon is up to the environment.
-    named = [leaf.name for leaf in leaves(task.judge) if isinstance(leaf, ByEnvironment)]
-    unknown = [name for name in named if name.partition(":")[0] not in known]
-    if not unknown:
-        return ""
-    return (
-        f"the environment {quoted(unknown[0])} is not known here, and nobody else can score the task: correct the name "
-        f"(known: {', '.join(known) or 'none'}) or install the package that has it"
-    )
 
 
 def _stored(workspace: Workspace, store: Store | None, skill: str) -> tuple[list[Task], list[Task]]:

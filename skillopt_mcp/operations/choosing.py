@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from skillopt_mcp.backends.base import environment_name
 from skillopt_mcp.judges.scorers import attemptable
 from skillopt_mcp.operations.judging import evidence_of, origins
+from skillopt_mcp.operations.learned import check_some_left, learned_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.sampling import held_out
@@ -38,19 +39,24 @@ def tasks_to_test(
 ) -> tuple[list[Task], tuple[Task, ...]]:
     """Return which of these tasks the promotion test of a candidate may draw, and the held-out ones that it rests on.
 
-    Retired tasks are left out, unless the test was opened before: what it draws is chosen before the evidence is seen.
+    Retired tasks are left out, and those that an imported candidate may have been made from, unless the test was opened
+    before: what it draws is chosen before the evidence is seen. Raises Refused when none is left for that.
     """
     store, skill_id = workspace.store, candidate.skill_id
     retired = store.retirements.list_retired(skill_id)
-    in_use = [task for task in tasks if task.id not in retired]
-    by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)} if retired else {}
+    learned = {task.id for task in learned_tasks(workspace, candidate, tasks)}
+    gone = retired.keys() | learned
+    in_use = [task for task in tasks if task.id not in gone]
+    by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)} if gone else {}
     for row in store.decisions.list_confirmations(skill_id, candidate.base_version, candidate.version_id):
-        if retired.keys().isdisjoint(row.tasks) or origins(row.backend)[0] != workspace.backend("target").fingerprint:
+        if gone.isdisjoint(row.tasks) or origins(row.backend)[0] != workspace.backend("target").fingerprint:
             continue
         own = tuple(by_id[task_id] for task_id in row.tasks)
         if row.backend in {evidence_of(workspace.backends_for(held)) for held in (own, held_out(tasks))}:
             return [*own, *(task for task in in_use if task not in own)], own
-    return in_use, held_out(in_use)
+    held = held_out(in_use)
+    check_some_left(candidate, held_out([task for task in tasks if task.id not in retired]), held)
+    return in_use, held
 
 
 def _limited(tasks: list[Task], split: Split, config: Config) -> list[Task]:

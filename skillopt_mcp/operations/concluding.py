@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from skillopt_mcp.operations.advising import next_step
+from skillopt_mcp.operations.charging import charged_with, finishing, together
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.workspace import Workspace
@@ -12,7 +16,9 @@ from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.locations import store_path
 
+_COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 
 
@@ -35,14 +41,16 @@ def replayed(
 ) -> Replayed:  # fmt: skip
     """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
     confirmation = None if isinstance(outcome, str) else outcome
-    ledger = [row for scope in scopes for row in workspace.store.ledger.list_rows(scope)]
-    prices = [row.usd for row in ledger]
+    store = workspace.store
+    parts = [finishing(store, run.id, scope, confirmation) for scope in scopes if scope != run.id and confirmation]
+    used = charged_with(store, run.id, parts)
+    ledger = together(used.rows)
     steps = workspace.store.runs.list_steps(run.id)
     return Replayed(
         run_id=run.id,
         skill=skill.name,
         status="finished",
-        steps=[_row(step) for step in steps],
+        steps=[step_row(step) for step in steps],
         best_version=short(made.version_id if made else run.base_version),
         candidate_id=made.id if made else None,
         verdict=confirmation.verdict if confirmation else None,
@@ -50,11 +58,12 @@ def replayed(
         test_before=confirmation.base_mean if confirmation else None,
         test_after=confirmation.candidate_mean if confirmation else None,
         n_pairs=confirmation.n_pairs if confirmation else 0,
-        n_calls=sum(row.n_calls for row in ledger),
-        n_missing=sum(row.n_missing for row in ledger),
-        tokens_in=sum(row.tokens_in for row in ledger),
-        tokens_out=sum(row.tokens_out for row in ledger),
-        usd=None if None in prices else sum(price for price in prices if price is not None),
+        pairs_before=parts[0].first if parts else None,
+        n_calls=ledger.n_calls,
+        n_missing=ledger.n_missing,
+        tokens_in=ledger.tokens_in,
+        tokens_out=ledger.tokens_out,
+        usd=ledger.usd,
         backend=run.target,
         next_step=_since(workspace, made) or _next_step(run, skill, made, confirmation),
     )
@@ -81,7 +90,15 @@ def _next_step(run: Run, skill: Skill, made: Candidate | None, confirmation: Con
     return "The best version of this run brings no useful gain; the live file stays."
 
 
-def _row(step: StepRecord) -> StepRow:
+def on_store(text: str, path: Path) -> str:
+    """Return a text whose commands name the store, unless it is the user's own: they are copied."""
+    if path == store_path(None, {}):
+        return text
+    return _COMMAND.sub(lambda _: f"skillopt-mcp --store {shlex.quote(str(path))} ", text)
+
+
+def step_row(step: StepRecord) -> StepRow:
+    """Return a step as a table row."""
     return StepRow(
         epoch=step.epoch,
         step=step.n,
@@ -92,4 +109,5 @@ def _row(step: StepRecord) -> StepRow:
         candidate=step.candidate,
         best=step.best,
         kind=step.kind,
+        candidate_id=step.candidate_id,
     )

@@ -7,8 +7,9 @@ from enum import Enum
 from pathlib import Path
 
 from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.live_changes import UNPROVEN, Change, answer
-from skillopt_mcp.operations.permitting import beyond_small_edit
+from skillopt_mcp.operations.permitting import beyond_small_edit, signed
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import STANDING_PERMISSION, Approval, rolled_back
@@ -69,7 +70,7 @@ def with_consent(workspace: Workspace, change: Change, consent: Consent) -> Stan
             f"Evaluate with a real target, or insist: skillopt-mcp {change.command} --simulated",
         )  # fmt: skip
     proven = consent if change.verdict == UNPROVEN or consent is not Consent.PERSON_UNPROVEN else Consent.PERSON
-    return Ready(change, consent, proven.value)
+    return Ready(change, consent, signed(proven.value, workspace.login))
 
 
 def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standing:
@@ -88,7 +89,7 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     if not why:
         return Ready(change, consent, consent.value, permission=permission)
     flag = " --simulated" if change.simulated else ""
-    permit = f" (or once: skillopt-mcp skills permit {change.skill.name}{flag})" if permits else ""
+    permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if permits else ""
     said = answer(workspace, change, "needs_approval", why, f"Ask the person to run: {_approve_or(change)}{permit}")
     return Lacking(change.approval, said)
 

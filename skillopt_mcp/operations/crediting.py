@@ -55,7 +55,7 @@ def credit_candidate(
     Harmful and spare edits are left out of a new candidate. Raises BadInput when fewer than two edits applied or there
     is no val task, BackendError without a target.
     """
-    candidate, base, edits = _taken_apart(workspace, candidate_id)
+    candidate, base, edits = taken_apart(workspace, candidate_id)
     whole = workspace.store.skills.get_files(candidate.skill_id, candidate.version_id)
     arms = (whole, *without_each(base, [edit for _, edit in edits]))
     tasks = search_tasks(workspace, candidate.skill_id)
@@ -89,7 +89,7 @@ def rescue_candidate(workspace: Workspace, candidate_id: str) -> Credited:
 
     Raises BadInput when fewer than two edits applied or there is no val task, BackendError without a target.
     """
-    candidate, base, edits = _taken_apart(workspace, candidate_id)
+    candidate, base, edits = taken_apart(workspace, candidate_id)
     tasks = search_tasks(workspace, candidate.skill_id)
     contest = new_contest(workspace, "rescue", candidate.skill_id, (base, *without_each(base, _plain(edits))), tasks)
 
@@ -104,16 +104,29 @@ def rescue_candidate(workspace: Workspace, candidate_id: str) -> Credited:
     return _credited(workspace, candidate, base, edits, kept, rows, contest.name)
 
 
-def _taken_apart(workspace: Workspace, id: str) -> tuple[Candidate, SkillFiles, list[tuple[int, Edit]]]:
+def taken_apart(workspace: Workspace, id: str) -> tuple[Candidate, SkillFiles, list[tuple[int, Edit]]]:
+    """Return a candidate, its base, and its applied edits by their index. Raises BadInput when they are not two."""
     store = workspace.store
     candidate = store.candidates.get_candidate(known(id))
     edits = [(report.index, edit) for edit, report in store.candidates.list_edits(candidate.id) if _applied(report)]
     if len(edits) < 2:
         raise BadInput(
-            f"candidate '{candidate.id}' has {len(edits)} applied edits of its own: there is nothing to tell apart; "
-            "for the best version of a run, name the candidates of its steps"
+            f"candidate '{candidate.id}' has {len(edits)} applied edits of its own: there is nothing to tell "
+            f"apart{_steps_to_name(workspace, candidate)}"
         )
     return candidate, store.skills.get_files(candidate.skill_id, candidate.base_version), edits
+
+
+def _steps_to_name(workspace: Workspace, candidate: Candidate) -> str:
+    """Return the candidates that have edits of their own, in words, where one is the best version of a run."""
+    if candidate.origin != "run" or not candidate.run_id:
+        return ""
+    steps = workspace.store.runs.list_steps(candidate.run_id)
+    tried = [step for step in steps if step.candidate_id and step.n_applied > 1]
+    if not tried:
+        return f", nor do the steps of run {candidate.run_id} have a candidate with two"
+    named = ", ".join(f"{step.candidate_id} (step {step.n}, {step.verdict.replace('_', ' ')})" for step in tried)
+    return f"; it is the best version of run {candidate.run_id}: name a candidate of its steps: {named}"
 
 
 def _credited(

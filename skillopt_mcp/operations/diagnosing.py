@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.checking import check_backend
 from skillopt_mcp.errors import SkillOptError, StoreError
-from skillopt_mcp.folders import default_roots, find_skill_folders
+from skillopt_mcp.folders import default_roots, find_skill_folders, is_as_shipped
+from skillopt_mcp.installing.hosts import surroundings
+from skillopt_mcp.operations.connecting import Connection, connections
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.migrating import migration_files
@@ -63,8 +65,9 @@ class Diagnosis(BaseModel):
     """Everything a report of a fault should say; `problems` are what needs a person, `lacking` what is no fault, but
     may be needed before anything can be trained.
 
-    `checked` tells of each backend that was named what is wrong with it, None when it answers; `roots_unread` says why
-    the roots that a person registered are not among `roots`, where they could not be read.
+    `checked` tells of each backend that was named what is wrong with it, None when it answers; `connections` what each
+    host found here has of us; `roots_unread` says why the roots that a person registered are not among `roots`, where
+    they could not be read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,6 +80,7 @@ class Diagnosis(BaseModel):
     backends: dict[str, bool]
     checked: dict[str, str | None] = {}
     hosts: dict[str, str | None]
+    connections: list[Connection] = []
     roots: list[Root]
     roots_unread: str = ""
     problems: list[str]
@@ -91,10 +95,12 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     problems: list[str] = []
     store, unread = _store(workspace, problems)
     places = workspace.roots() if store.exists and not unread else _host_roots()
-    roots = [Root(path=str(root), n_skills=len(find_skill_folders([root]))) for root in places]
+    roots = [Root(path=str(root), n_skills=_n_skills(root)) for root in places]
     checked = {spec: check_backend(spec) for spec in specs}
     problems += [problem for problem in checked.values() if problem]
     hosts = {name: shutil.which(name) for name in _HOSTS}
+    connected = connections(surroundings(), workspace.store_path)
+    problems += [problem for each in connected for problem in each.problems]
     lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
     if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
         lacking.append(_NOBODY)
@@ -109,11 +115,17 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
         backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
         checked=checked,
         hosts=hosts,
+        connections=connected,
         roots=roots,
         roots_unread=unread,
         problems=problems,
         lacking=lacking,
     )
+
+
+def _n_skills(root: Path) -> int:
+    """Return how many skills lie in a root; ours, as they come, are nothing that a person would train."""
+    return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
 
 
 def _has_skills(workspace: Workspace, store: StoreState) -> bool:

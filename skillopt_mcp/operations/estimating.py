@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.operations.choosing import chosen_tasks, target_tasks
+from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.gates.racing import RaceRule
+from skillopt_mcp.operations.choosing import chosen_tasks, target_tasks, tasks_to_test
+from skillopt_mcp.operations.comparing import promotion_tasks, search_tasks
+from skillopt_mcp.operations.controls import Control, evidence_for
+from skillopt_mcp.operations.crediting import taken_apart
+from skillopt_mcp.operations.judging import n_votes, origins
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.pausing import pairs_of_new, pairs_of_open
+from skillopt_mcp.operations.racing import entered
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import epoch_batches
 from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.prompts.asking import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
 from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.judging import Rubric
 from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import SPLITS, Task
+from skillopt_mcp.store.decisions import ConfirmationRow
 
 
 class Estimate(BaseModel):
@@ -46,6 +56,14 @@ class Estimate(BaseModel):
         return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
 
 
+class Rescue(NamedTuple):
+    """What a rescue tries at most: parts of a bundle on val tasks, and the calls of each role for that."""
+
+    n_parts: int
+    n_tasks: int
+    calls: dict[Role, int]
+
+
 def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
     """Return what a run of a skill, on the tasks of these digests `only`, would ask at most.
 
@@ -53,7 +71,9 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
     """
     tracked = workspace.skill(skill)
     n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
-    return _estimate(chosen_tasks(workspace, tracked, config, only), n_sessions, config)
+    tasks = chosen_tasks(workspace, tracked, config, only)
+    ending = _ending(workspace, tracked.live_version, tracked.id, tasks, config)
+    return _estimate(tasks, n_sessions, config, ending)
 
 
 def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
@@ -61,13 +81,19 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     store = workspace.store
     chosen = set(run.tasks)
     tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in chosen]
-    whole = _estimate(tasks, len(run.sessions), Config.of_run(run.config))
-    n_pairs = whole.promotion_pairs
-    tests = store.runs.list_finishes(run.id)
-    if tests:
+    config, retired = Config.of_run(run.config), store.retirements.list_retired(run.skill_id)
+    in_use = [task for task in tasks if task.id not in retired]
+    ending = _ending(workspace, run.base_version, run.skill_id, in_use, config)
+    begun = dict(store.runs.list_finishes(run.id))
+    if begun:
         # Its training is over.
-        n_left = max(0, n_pairs - sum(len(store.decisions.list_pairs(test)) - since for test, since in tests))
-        return {"target": 2 * n_left, "optimizer": 0, "judge": n_left * whole.pair_judge_calls}
+        rows = {row.id: row for row in store.decisions.list_tests(run.skill_id)}
+        n_left = sum(
+            pairs_of_open(store, [rows[test]], in_use, config.max_pairs, since) for test, since in begun.items()
+        )
+        return {"target": 2 * n_left, "optimizer": 0, "judge": n_left * ending.votes}
+    whole = _estimate(tasks, len(run.sessions), config, ending)
+    n_pairs = whole.promotion_pairs
     answered: Counter[str] = Counter()
     for row in store.ledger.list_rows(run.id):
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
@@ -75,9 +101,36 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
 
 
-def _estimate(tasks: list[Task], n_sessions: int, config: Config) -> Estimate:
+class _Ending(NamedTuple):
+    """The promotion test that a run may end with: its pairs at most, and the judge's calls of each."""
+
+    n_pairs: int
+    votes: int
+
+
+def _ending(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task], config: Config) -> _Ending:
+    """Return the test of a run on these tasks: its best version is a new candidate, or one whose test is open."""
+    store, rule, target = workspace.store, config.promotion_rule, workspace.backend("target").fingerprint
+    rows = [
+        row for row in store.decisions.list_tests(skill_id)
+        if row.base_version == base and origins(row.backend)[0].startswith(target)
+        # For another claim than `these` only a test goes on that was begun for it.
+        and rule.claim in ("these", row.claim)
+    ]  # fmt: skip
+    n_pairs = max(pairs_of_new(store, tasks, rule), pairs_of_open(store, rows, tasks, rule.max_pairs))
+    return _Ending(n_pairs, _pair_votes(workspace, skill_id, held_out(tasks), rows))
+
+
+def _pair_votes(workspace: Workspace, skill_id: int, held: Sequence[Task], rows: Sequence[ConfirmationRow]) -> int:
+    """Return how often a judge model is asked about one pair on these tasks, or on those of an open test, at most."""
+    drawn = {task_id for row in rows for task_id in row.tasks}
+    others = [task for task in workspace.store.tasks.list_tasks(skill_id) if task.id in drawn] if drawn else []
+    return 2 * max(map(n_votes, (*held, *others)), default=0)
+
+
+def _estimate(tasks: list[Task], n_sessions: int, config: Config, ending: _Ending) -> Estimate:
     counts = Counter(task.split for task in tasks)
-    votes = Counter({split: sum(_votes(task) for task in tasks if task.split == split) for split in SPLITS})
+    votes = Counter({split: sum(n_votes(task) for task in tasks if task.split == split) for split in SPLITS})
     n_train, n_val, n_slow = counts["train"], counts["val"], (config.epochs - 1) * config.slow_update
     steps = epoch_batches(n_train, config, 1) if n_train else []
     sizes = [sum(map(len, batches)) * config.repeats for batches in steps]
@@ -85,9 +138,7 @@ def _estimate(tasks: list[Task], n_sessions: int, config: Config) -> Estimate:
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
     n_planned, n_evaluated = config.epochs * n_train * config.repeats, 1 + _evaluations(n_steps, n_slow, config)
     train_rollouts = config.epochs * sum(sizes) + n_compared
-    n_pairs = config.max_pairs if config.claim == "these" else min(config.max_pairs, counts["test"])
-    pair_votes = 2 * max(map(_votes, held_out(tasks)), default=0)
-    most_votes = max((_votes(task) for task in tasks if task.split == "train"), default=0)
+    most_votes = max((n_votes(task) for task in tasks if task.split == "train"), default=0)
     return Estimate(
         n_steps=n_steps,
         n_train=n_train,
@@ -97,25 +148,67 @@ def _estimate(tasks: list[Task], n_sessions: int, config: Config) -> Estimate:
         optimizer_calls=config.epochs * sum(_reasoning(size + n_sessions, config) for size in sizes)
         + n_slow
         + (config.epochs - 1) * config.meta_skill,
-        promotion_pairs=n_pairs,
+        promotion_pairs=ending.n_pairs,
         judge_calls=config.epochs * config.repeats * votes["train"]
         + (train_rollouts - n_planned) * most_votes
         + n_evaluated * votes["val"]
-        + n_pairs * pair_votes,
-        pair_judge_calls=pair_votes,
+        + ending.n_pairs * ending.votes,
+        pair_judge_calls=ending.votes,
     )
 
 
 def estimate_test(workspace: Workspace, candidate_id: str, n_pairs: int) -> dict[Role, int]:
     """Return the calls that so many pairs of a candidate's promotion test ask of each role. Raises NotFound."""
-    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
-    votes = max(map(_votes, held_out(target_tasks(workspace, candidate.skill_id))), default=0)
-    return {"target": 2 * n_pairs, "judge": 2 * n_pairs * votes}
+    store, candidate = workspace.store, workspace.store.candidates.get_candidate(known(candidate_id))
+    tasks = target_tasks(workspace, candidate.skill_id, retired=True)
+    _, held = tasks_to_test(workspace, candidate, tasks)
+    rows = store.decisions.list_confirmations(candidate.skill_id, candidate.base_version, candidate.version_id)
+    return {"target": 2 * n_pairs, "judge": n_pairs * _pair_votes(workspace, candidate.skill_id, held, rows)}
 
 
-def _votes(task: Task) -> int:
-    """Return how often a judge model is asked about one attempt at a task."""
-    return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+def estimate_race(
+    workspace: Workspace, names: Sequence[str], rule: RaceRule, controls: Sequence[Control] = ()
+) -> dict[Role, int]:
+    """Return the calls that a race asks of each role at most. Raises what `race_candidates` raises before it begins."""
+    entry = entered(workspace, names, controls)
+    n_arms = 1 + len(entry.candidates) + len(entry.controls)
+    calls = _drawn(search_tasks(workspace, entry.skill.id), n_arms * rule.max_laps)
+    if "rewrite" not in entry.controls:
+        return calls
+    # Train rollouts that are stored are not paid again; those of another target are.
+    read = evidence_for(workspace, entry.skill.id, entry.base).tasks
+    calls = {"target": calls["target"] + len(read), "judge": calls["judge"] + sum(map(n_votes, read))}
+    return {**calls, "optimizer": 1 + MAX_REASKS}
+
+
+def estimate_credit(workspace: Workspace, candidate_id: str, rule: CreditRule) -> dict[Role, int]:
+    """Return the calls that crediting a candidate's edits asks of each role at most. Raises BadInput, NotFound."""
+    candidate, _, edits = taken_apart(workspace, candidate_id)
+    return _drawn(search_tasks(workspace, candidate.skill_id), (1 + len(edits)) * rule.max_pairs)
+
+
+def estimate_rescue(workspace: Workspace, candidate_id: str) -> Rescue:
+    """Return what rescuing a candidate's edits asks at most, both arms of every part on every val task.
+
+    Raises BadInput, NotFound.
+    """
+    candidate, _, edits = taken_apart(workspace, candidate_id)
+    tasks, n_parts = search_tasks(workspace, candidate.skill_id), 2 * len(edits) - 2
+    calls: dict[Role, int] = {
+        "target": 2 * n_parts * len(tasks),
+        "judge": 2 * n_parts * sum(map(n_votes, tasks)),
+    }
+    return Rescue(n_parts, len(tasks), calls)
+
+
+def estimate_calibration(workspace: Workspace, skill: Skill, n_pairs: int) -> dict[Role, int]:
+    """Return the calls that so many pairs of a skill against itself ask of each role at most. Raises BadInput."""
+    return _drawn(promotion_tasks(workspace, skill.id), 2 * n_pairs)
+
+
+def _drawn(tasks: Sequence[Task], n_rollouts: int) -> dict[Role, int]:
+    """Return the calls of so many rollouts of tasks by chance: each may be of the one that is judged most often."""
+    return {"target": n_rollouts, "judge": n_rollouts * max(map(n_votes, tasks), default=0)}
 
 
 def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:

@@ -7,46 +7,39 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal
 
+from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BadInput, Busy, Refused
+from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed
-from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.budgeting import check_caps
 from skillopt_mcp.operations.calibrating import prospect
 from skillopt_mcp.operations.choosing import target_tasks, tasks_to_test
 from skillopt_mcp.operations.handing_out import MAX_ITEMS, Room, expectation, hand_out, told, withdraw
-from skillopt_mcp.operations.judging import evidence_of, is_host_run, origins
+from skillopt_mcp.operations.judging import evidence_of, origins, shown_origin
 from skillopt_mcp.operations.leasing import n_elsewhere, told_wait
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.opening_tests import default_rule, evidence_so_far, foreseen_test, prepare
 from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.pausing import pairs_of_new, pairs_of_open
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import GATE, Test, open_test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import GATE, Test, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
-from skillopt_mcp.optimizer.sampling import described, fresh
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.optimizer.sampling import described
+from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
-from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
 SIMULATED = "simulated"
-# A person's quota pays for them: a test that a host runs pauses sooner.
-HOST_PAIRS = 40
 NO_GAIN = "This candidate brings no useful gain. Propose other edits."
-Evidence = Literal["", "host-run", "host-run, exposed"]
-_ORIGINS: dict[Evidence, str] = {
-    "host-run": "the host's own agents made or judged the attempts",
-    "host-run, exposed": "the host's own agents made or judged the attempts, in a session that had seen these tasks",
-}
 
 
 def evaluate_candidate(
@@ -57,7 +50,8 @@ def evaluate_candidate(
 
     The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once
     a verdict is reached it stands, and nothing more is spent. Where a host is the target, its work is handed out as far
-    as there is `room`; without, the first call tells what to expect, and later ones hand out.
+    as there is `room`; without, the first call tells what to expect, and later ones hand out. A test is opened, and
+    takes its share of the skill's error rate, with the first work or call: what tells of it opens none.
 
     Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
     is set.
@@ -72,26 +66,33 @@ def evaluate_candidate(
             f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
         )
-    test = prepare(workspace, candidate, rule or default_rule(workspace))
+    rule = rule or default_rule(workspace)
+    test = foreseen_test(workspace, candidate, rule)
     if standing(test, workspace.store).verdict != "undecided":
         # Noted again: a process may have died between its last pair and the note of the verdict.
         return _concluded(workspace, candidate, test, run_test(test, workspace.store, _nothing_to_ask))
-    if is_host(workspace.backend("target").name):
+    at_host = is_host(workspace.backend("target").name)
+    if not test.is_open:
+        if at_host and not (room and room.items):
+            return _foreseen(workspace, candidate, test, _offered(workspace, candidate, test))
+        _able(workspace, test)
+        test = prepare(workspace, candidate, rule)
+    if at_host:
         # As many as one batch of one version may need: what is ahead of the deciding pair is done in vain. What other
         # sessions hold may never come back: as much more is asked ahead, so that nobody waits for it.
         ahead = (room or Room()).items + n_elsewhere(workspace, test.row.id)
         test = replace(test, ahead=max(1, min(ahead, MAX_ITEMS)))
-    job = workspace.tests.attach(test.row.id, functools.partial(_run, workspace, test))
+    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test))
     job.watch(notify)
     wait([job.result], wait_s)
     is_done = job.result.done()
     if is_done:
-        workspace.tests.drop(test.row.id, job)
+        workspace.jobs.drop(test.row.id, job)
     # Where another session's call is at it, it is under way as well; submit_work tells that in its own words.
     busy = is_done and wait_s is not None and room is None and isinstance(job.result.exception(), Busy)
     if busy or not is_done:
         result = _running(candidate, test, standing(test, workspace.store), job.progress)
-        result = _untold(result) if _evidence(workspace, test.row) else result
+        result = _untold(result) if evidence_so_far(workspace, test.row) else result
         return _foreseen(workspace, candidate, test, result)
     outcome = job.result.result()
     if isinstance(outcome, Confirmation):
@@ -99,40 +100,18 @@ def evaluate_candidate(
     return _foreseen(workspace, candidate, test, _waiting(workspace, candidate, test, outcome, room))
 
 
-def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Test:
-    """Return the opened promotion test of a candidate. Raises BadInput when the skill has no held-out task."""
-    store = workspace.store
-    base = store.skills.get_files(candidate.skill_id, candidate.base_version)
-    files = store.skills.get_files(candidate.skill_id, candidate.version_id)
-    everything = target_tasks(workspace, candidate.skill_id, retired=True)
-    tasks, held = tasks_to_test(workspace, candidate, everything)
-    if is_form_alone(held):
-        raise Refused(
-            f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading), which promotes "
-            "nothing: add held-out tasks with a judge of what is said; nothing was spent"
-        )
-    if rule.margin < 0 and len(files.text) >= len(base.text):
-        raise BadInput(
-            f"candidate '{candidate.id}' is not shorter than the live version ({len(files.text):,} and "
-            f"{len(base.text):,} characters), so that it is no worse would be no reason to promote it"
-        )
-    test = open_test(store, (base, files), tasks, evidence_of(workspace.backends_for(held)), rule)
-    test = replace(test, origin=_origin(workspace, test.row) + test.origin)
-    if (rule.margin and test.rule.margin != rule.margin) or rule.claim not in ("these", test.rule.claim):
-        raise Refused(
-            f"the test of '{candidate.id}' was begun for another claim ({claimed(test.rule)}, "
-            f"{described(test.row.claim, test.tasks)}): it is chosen before the evidence is seen, and stays"
-        )
-    return test
-
-
 def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> int:
-    """Return after how many more pairs a test of this rule pauses: fresh tasks may be fewer. Raises NotFound."""
-    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
-    if rule.claim == "these":
-        return rule.max_pairs
-    tasks = target_tasks(workspace, candidate.skill_id)
-    return min(rule.max_pairs, len(fresh(tasks, workspace.store.tasks.list_looks(candidate.skill_id))))
+    """Return after how many more pairs a test of this rule pauses: fresh tasks may be fewer. Raises NotFound.
+
+    A test that is open goes on with its own claim, to where its turn ends; one that has decided draws no pair.
+    """
+    store = workspace.store
+    candidate = store.candidates.get_candidate(known(candidate_id))
+    tasks, held = tasks_to_test(workspace, candidate, target_tasks(workspace, candidate.skill_id, retired=True))
+    versions = (candidate.skill_id, candidate.base_version, candidate.version_id)
+    evidence = evidence_of(workspace.backends_for(held))
+    rows = [row for row in store.decisions.list_confirmations(*versions) if row.backend == evidence]
+    return pairs_of_open(store, rows, tasks, rule.max_pairs) if rows else pairs_of_new(store, tasks, rule)
 
 
 def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -142,14 +121,20 @@ def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
 def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation | Outstanding:
     store = workspace.store
     with only_here(store, test):
-        backends, budget = workspace.backends_for(test.tasks), Budget(test.row.id, workspace.caps)
-        check_caps(workspace.caps, backends)
-        check_batch(workspace, backends)
+        backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         if workspace.batch:
             test = replace(test, ahead=pairs_ahead(backends))
-        way = Way(workspace, budget, notify, n_slots=workspace.n_slots)
+        way = Way(workspace, budget, notify, workspace.on_reply, workspace.n_slots)
         with span("promotion_test", test=test.row.id):
             return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
+
+
+def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
+    """Return who answers in a test. Raises BadInput for caps or a batch that they cannot have."""
+    backends = workspace.backends_for(test.tasks)
+    check_caps(workspace.caps, backends)
+    check_batch(workspace, backends)
+    return backends
 
 
 @contextmanager
@@ -164,21 +149,9 @@ def only_here(store: Store, test: Test) -> Iterator[None]:
         lock.release()
 
 
-def _origin(workspace: Workspace, row: ConfirmationRow) -> str:
-    """Return what a verdict must say of the attempts that a host made; empty when none did."""
-    said = _evidence(workspace, row)
-    return f"; {said}: {_ORIGINS[said]}" if said else ""
-
-
-def _evidence(workspace: Workspace, row: ConfirmationRow) -> Evidence:
-    if not is_host_run(row.backend):
-        return ""
-    return "host-run, exposed" if workspace.store.exposures.exposed(row.id) else "host-run"
-
-
 def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
     """Return a verdict; what a host still has in hand for it is taken back."""
-    evidence = _evidence(workspace, test.row)
+    evidence = evidence_so_far(workspace, test.row)
     if evidence:
         withdraw(workspace, test.row.id)
     result = _evaluated(candidate, test, verdict).model_copy(update={"evidence": evidence})
@@ -191,14 +164,9 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
 def _overruled(workspace: Workspace, candidate: Candidate, counts: Decision) -> str:
     """Return what to do where another test of a candidate, with other backends, counts for more than this one."""
     other = workspace.store.decisions.find_confirmation(counts.scope)
-    by = f" with '{shortened(other.backend, 100)}'" if other else ""
+    by = f" with '{shortened(shown_origin(other.backend), 100)}'" if other else ""
     step = {"accept": _promote(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
     return f"Another test of this candidate{by} came to {counts.verdict}, and that is what counts. {step}"
-
-
-def default_rule(workspace: Workspace) -> ConfirmRule:
-    """Return the rule of a promotion test where nobody asks for another one."""
-    return ConfirmRule(max_pairs=HOST_PAIRS) if is_host(workspace.backend("target").name) else ConfirmRule()
 
 
 def _waiting(
@@ -209,25 +177,35 @@ def _waiting(
     so_far = _evaluated(candidate, test, standing(test, store))
     begun = bool(store.leases.list_of(job))
     work = hand_out(workspace, job, outcome, room or Room()) if room or begun else []
-    expected = expectation(test, store)
-    if work:
-        step = told(work, job)
-    elif begun:
-        step = told_wait(workspace, job)
-    else:
-        step = (
-            f"Nothing is handed out yet. Tell the user what it takes ({expected}) and, if that is fine, take the first "
-            f"work: submit_work with job_id {job}."
-        )
+    if not work and not begun:
+        return _offered(workspace, candidate, test)
     return _untold(so_far).model_copy(
         update={
-            "status": "work" if work or not begun else "running",
+            "status": "work" if work else "running",
             "verdict": None,
-            "evidence": _evidence(workspace, test.row),
-            "reason": expected,
+            "evidence": evidence_so_far(workspace, test.row),
+            "reason": expectation(test, store),
             "job_id": job,
             "work": work,
-            "next_step": step,
+            "next_step": told(work, job) if work else told_wait(workspace, job),
+        }
+    )
+
+
+def _offered(workspace: Workspace, candidate: Candidate, test: Test) -> Evaluated:
+    """Return what a test takes of whoever does its work, before any of it is handed out."""
+    expected = expectation(test, workspace.store)
+    unspent = "" if test.is_open else ", and the test takes nothing of the skill's error rate before"
+    held = f"; the guard holds {candidate.id}: promoting it takes a person's look" if candidate.findings else ""
+    return _untold(_evaluated(candidate, test, standing(test, workspace.store))).model_copy(
+        update={
+            "status": "work",
+            "verdict": None,
+            "evidence": evidence_so_far(workspace, test.row),
+            "reason": f"{expected}{held}",
+            "job_id": test.row.id,
+            "next_step": f"Nothing is handed out yet{unspent}. Tell the user what it takes ({expected}{held}) and, if "
+            f"that is fine, take the first work: submit_work with job_id {test.row.id}.",
         }
     )
 
@@ -279,7 +257,7 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
         alpha=round(verdict.alpha, 6),
         claim=f"{claim}{described(test.row.claim, test.tasks)}",
         reason=f"{verdict.reason}{missing}{simulated}",
-        backend=shortened(backend, 300),
+        backend=shortened(shown_origin(backend), 300),
         next_step=_next_step(candidate, verdict),
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.concluding import on_store
 from skillopt_mcp.operations.inspecting_runs import describe_run
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
@@ -115,7 +116,8 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
     yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
     if run.result:
-        yield "summary.json", _json(json.loads(run.result))
+        result = json.loads(run.result)
+        yield "summary.json", _json(result | {"next_step": on_store(result["next_step"], workspace.store_path)})
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:

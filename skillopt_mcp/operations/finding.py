@@ -9,8 +9,8 @@ from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.folders import default_roots, find_skill_folders, skill_folder
-from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, is_memory
+from skillopt_mcp.folders import default_roots, find_skill_folders, skill_folder, skill_name
+from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, is_memory, short
 from skillopt_mcp.store.opening import Store
 
 NAMES_SHOWN = 10
@@ -29,10 +29,12 @@ def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) 
     return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
 
 
-def find_folder(store: Store | None, roots: Sequence[Path], name: str) -> Path:
+def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: Path, *, look: bool = False) -> Path:
     """Return the folder of the one skill of this name that is tracked or lies in a root.
 
-    A forgotten one is it only where there is no other. Raises NotFound when there is none, or more than one.
+    Where there are more, it is the only one in the folder `project`, or else in the git checkout around that; whoever
+    only wants to `look` means a tracked one. A forgotten one is it only where there is no other. Raises NotFound when
+    there is none, or more than one.
     """
     tracked = store.skills.find_paths(name) if store else []
     forgotten = store.skills.find_forgotten_paths(name) if store else set[str]()
@@ -40,6 +42,9 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str) -> Path:
     known_places = list(dict.fromkeys([*tracked, *placed]))
     listed = [place for place in known_places if place not in forgotten]
     places = _found(listed, tracked) or _found(known_places, tracked)
+    if look:
+        places = [place for place in places if place in tracked] or places
+    places = _nearest(places, project)
     if len(places) == 1:
         return Path(places[0])
     if places:
@@ -53,8 +58,30 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str) -> Path:
 
 def folder_at(text: str) -> Path | None:
     """Return the folder that a text is the path of, None where it looks like a name. Raises BadSkill."""
-    is_path = "/" in text or os.sep in text or text.startswith("~") or text in (MAIN_FILE, *MEMORY_FILES)
+    is_path = "/" in text or os.sep in text or text.startswith("~") or text in (".", "..", MAIN_FILE, *MEMORY_FILES)
     return skill_folder(os.path.expanduser(text)) if is_path else None
+
+
+def check_no_copy(store: Store, folder: Path) -> None:
+    """Raise NotFound for a folder that is not tracked and has the name of a skill that is: a look tracks no copy."""
+    path, name = str(folder), skill_name(folder)
+    if not os.path.isfile(main_path(path)) or store.skills.find_at(path):
+        return
+    forgotten = store.skills.find_forgotten_paths(name)
+    others = [each for each in store.skills.find_paths(name) if each not in forgotten and not is_gone(each)]
+    if others:
+        raise NotFound(
+            f"nothing is recorded of {quoted(path, 500)}, and it is not tracked by a look, for a skill of its name is: "
+            f"{', '.join(quoted(other, 500) for other in others[:NAMES_SHOWN])}; look at that by its path, or begin "
+            f"here with: skillopt-mcp tasks add {shlex.quote(path)} FILE"
+        )
+
+
+def called(store: Store, skill: Skill) -> str:
+    """Return what to call a skill by in a command: its name, or its path where another one is listed by that name."""
+    forgotten = store.skills.find_forgotten_paths(skill.name)
+    others = [path for path in store.skills.find_paths(skill.name) if path not in (skill.path, *forgotten)]
+    return shlex.quote(skill.path if others else skill.name)
 
 
 def find_tracked(store: Store, name_or_path: str) -> Skill | None:
@@ -68,13 +95,29 @@ def find_tracked(store: Store, name_or_path: str) -> Skill | None:
 
 def advice(store: Store, path: str) -> str:
     """Return what to do about a path at which nothing is any more, "" when something is, or nothing tracked was."""
-    if not is_nowhere(path) or store.skills.find_at(path) is None:
+    skill = store.skills.find_at(path) if is_nowhere(path) else None
+    if skill is None:
         return ""
     shown = shlex.quote(path)
     return (
         f"{quoted(path, 500)} does not exist any more; if it was renamed or moved: skillopt-mcp skills move "
-        f"{shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}"
+        f"{shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}; if it was lost: {_back(skill)}"
     )
+
+
+def kept_files(store: Store, path: str) -> str:
+    """Return how to have the files back of a tracked skill whose main document alone is gone; "" for any other path."""
+    skill = store.skills.find_at(path) if is_gone(path) else None
+    return f"; or, if it was lost: {_back(skill)}" if skill else ""
+
+
+def _back(skill: Skill) -> str:
+    """Return how to have a skill's files back as they were last seen: the store holds every version of them."""
+    version = shlex.quote(f"{skill.path}@{short(skill.live_version)}")
+    # Only a folder that is new or empty is written to.
+    folder = "NEW-FOLDER" if is_memory(skill.path) or os.path.lexists(skill.path) else shlex.quote(skill.path)
+    moved = ", and move them to their place" if folder == "NEW-FOLDER" else ""
+    return f"the store has its files, as they were last seen: skillopt-mcp show {version} --out {folder}{moved}"
 
 
 def main_path(place: str) -> str:
@@ -96,6 +139,17 @@ def is_nowhere(path: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def _nearest(places: list[str], project: Path) -> list[str]:
+    """Return the only one of the places in a folder, or in the git checkout around it; where none is, all of them."""
+    here = Path(os.path.realpath(project))
+    checkout = next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here)
+    for base in (here, checkout):
+        inside = [place for place in places if Path(place).is_relative_to(base)]
+        if len(inside) == 1:
+            return inside
+    return places
 
 
 def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:

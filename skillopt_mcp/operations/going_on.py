@@ -13,13 +13,16 @@ from skillopt_mcp.records.skills import Skill
 
 
 def open_work(workspace: Workspace, skill: Skill, undecided: Sequence[Candidate]) -> str:
-    """Return how to go on with what is under way for a skill, the test of a candidate first; empty when nothing is."""
+    """Return how to go on with what is under way for a skill, the test of a candidate first; empty when nothing is.
+
+    The undecided candidates are those made from what is live.
+    """
     store = workspace.store
+    tests = store.leases.tests_out(skill.id, skill.live_version, [each.version_id for each in undecided])
     for each in reversed(undecided):
-        for test in store.decisions.list_confirmations(skill.id, each.base_version, each.version_id):
-            if work := told_leases(workspace, test.id):
-                return f"the test of {each.id} is under way: submit_work with job_id {test.id}; {work}"
-    proposals = [run for run in store.runs.list_runs(skill.id) if run.kind == "proposal"]
+        if (test_id := tests.get(each.version_id)) and (work := told_leases(workspace, test_id)):
+            return f"the test of {each.id} is under way: submit_work with job_id {test_id}; {work}"
+    proposals = store.runs.list_proposals_under_way(skill.id)
     return next(filter(None, (way_on(workspace, run) for run in reversed(proposals))), "")
 
 

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 from skillopt_mcp.backends.work import kind_of, n_chars, work_of
 from skillopt_mcp.calls.asking import Outstanding
+from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
-from skillopt_mcp.operations.judging import is_judged_by_host, n_votes
+from skillopt_mcp.operations.judging import is_attempted_by_host, is_judged_by_host, n_votes
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, paused_at
+from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.store.leases import Offer, Term
+from skillopt_mcp.store.leases import Offer, Taken, Term
 from skillopt_mcp.store.opening import Store
 
 MAX_ITEMS = 16
@@ -43,12 +45,24 @@ def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: R
     """Return work on calls that are in nobody's hands, leased to the session of the caller.
 
     The order is by chance and tells nothing; all of one batch is done with one version of the skill, or is of one kind.
+    Raises CapReached when all that is left was handed out before, and to do so again would go above a cap.
     """
-    leases, places, now = workspace.store.leases, workspace.workplaces, workspace.clock()
-    calls = outstanding.calls
-    free = leases.free(sorted(calls, key=lambda call_id: _shuffled(scope, call_id)), now)
-    offers = []
-    for call_id in _batch(free, calls, room):
+    calls, leases = outstanding.calls, workspace.store.leases
+    free = leases.free(sorted(calls, key=lambda call_id: _shuffled(scope, call_id)), workspace.clock())
+    taken = _leased(workspace, scope, calls, _batch(free, calls, room))
+    if taken.is_capped and not taken.offers:
+        # What was in nobody's hands yet is paid for.
+        taken = _leased(workspace, scope, calls, _batch(leases.never_taken(free), calls, room))
+        if not taken.offers:
+            raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
+    folder = workspace.workplaces.folder
+    return [WorkItem(work_id=offer.id, folder=str(folder(offer.id))) for offer in taken.offers]
+
+
+def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
+    """Lay out work on calls and lease it to the session of the caller."""
+    leases, places, now, offers = workspace.store.leases, workspace.workplaces, workspace.clock(), list[Offer]()
+    for call_id in call_ids:
         offer = Offer(f"w-{secrets.token_hex(16)}", call_id, _task_id(calls[call_id]))
         try:
             places.make(offer.id, work_of(calls[call_id], offer.id))
@@ -58,11 +72,12 @@ def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: R
         else:
             offers.append(offer)
     if not offers:
-        return []
-    taken = leases.take(offers, Term(scope, workspace.session, now, now + workspace.lease_s))
-    places.remove({offer.id for offer in offers} - {offer.id for offer in taken})
+        return Taken([], is_capped=False)
+    term = Term(scope, workspace.session, now, now + workspace.lease_s)
+    taken = leases.take(offers, term, workspace.caps)
+    places.remove({offer.id for offer in offers} - {offer.id for offer in taken.offers})
     places.sweep()
-    return [WorkItem(work_id=offer.id, folder=str(places.folder(offer.id))) for offer in taken]
+    return taken
 
 
 def expectation(test: Test, store: Store) -> str:
@@ -71,36 +86,44 @@ def expectation(test: Test, store: Store) -> str:
     The fewest pairs are told from the evidence at the last pause: whoever makes the attempts is not told, pair by pair,
     how they were scored.
     """
-    pairs, paused = store.decisions.list_pairs(test.row.id), paused_at(test, store)
+    pairs, paused = store.decisions.list_pairs(test.row.id), paused_at(test.row, store)
     n_done, pause = len(pairs), paused + test.rule.max_pairs
     left = max(1, pause - n_done)
     fewest = max(1, paused + fewest_more(pairs[:paused], test.rule) - n_done)
     n_chars = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
-    attempts = (2 * min(fewest, left), 2 * left)
+    answered = store.leases.count_answered(test.row.id)
+    # Those that no pair is made of yet need not be made again.
+    n_ahead = max(0, answered.get("target", 0) - 2 * n_done)
+    attempts = (max(1, 2 * min(fewest, left) - n_ahead), max(1, 2 * left - n_ahead))
+    n_in = sum(answered.values())
+    handed_in = f" ({n_in} {'answer is' if n_in == 1 else 'answers are'} handed in)" if n_in else ""
+    made = "agent runs" if is_attempted_by_host(test.row.backend) else "target calls (none by your agents)"
     return (
-        f"{n_done} pairs are done; a verdict takes {fewest} more at the very least, and after {pause} it pauses: from "
-        f"{attempts[0]} to {attempts[1]} more agent runs, each of which reads up to "
+        f"{n_done} pairs are done{handed_in}; a verdict takes {fewest} more at the very least, and after {pause} it "
+        f"pauses: from {attempts[0]} to {attempts[1]} more {made}, each of which reads up to "
         f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works{_to_judge(test, attempts)}"
     )
 
 
 def _to_judge(test: Test, attempts: tuple[int, int]) -> str:
-    """Return how many more agent runs judge so many attempts; empty where no rubric asks a host."""
+    """Return how many more agent runs, or calls of a judge model, judge so many attempts; empty without a rubric."""
     n = sum(map(n_votes, test.tasks))
-    if not n or not is_judged_by_host(test.row.backend):
+    if not n:
         return ""
+    made = "agent runs" if is_judged_by_host(test.row.backend) else "calls of the judge (none by your agents)"
     fewest, most = (math.ceil(each * n / len(test.tasks)) for each in attempts)
     n_rubrics = sum(n_votes(task) > 0 for task in test.tasks)
     return (
-        f"; besides, about {fewest} to {most} agent runs judge their answers, as {n_rubrics} of "
+        f"; besides, about {fewest} to {most} {made} judge their answers, as {n_rubrics} of "
         f"{len(test.tasks)} held-out tasks are judged by a rubric"
     )
 
 
 def told(work: Sequence[WorkItem], job_id: str) -> str:
     """Return what the host is to do with work."""
+    each = "For this 1 item" if len(work) == 1 else f"For each of these {len(work)} items"
     return (
-        f"For each of these {len(work)} items start a fresh agent that is told its folder and nothing else: it does "
+        f"{each} start a fresh agent that is told its folder and nothing else: it does "
         "what WORK.md there says and calls submit_work (without files: inspect the work_id). Do not do it yourself, "
         f"nor look into it. More at the same time: submit_work with job_id {job_id}."
     )

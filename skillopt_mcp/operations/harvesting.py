@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from skillopt_mcp.errors import BadInput, SkillOptError
+from skillopt_mcp.operations.attaching import attach_transcript, recorded_itself
 from skillopt_mcp.operations.finding import main_path
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.recording import Recording, record_trajectory
@@ -53,7 +54,7 @@ class Harvest:
     def __init__(self, workspace: Workspace, *, dry_run: bool = False) -> None:
         self._workspace = workspace
         self._dry_run = dry_run
-        self._finder = _Finder(workspace.store.skills.list_skills())
+        self._finder = _Finder(workspace.store.skills.list_skills() if workspace.is_made else [])
         self._problems: list[Problem] = []
         self._skills: Counter[str] = Counter()
         self._n_files = self._n_bytes = self._known = self._open = 0
@@ -105,18 +106,29 @@ class Harvest:
         return "These attempts have no score yet. Look at one with 'skillopt-mcp show trajectory:N'."
 
     def _keep(self, path: Path, session: str, attempt: Attempt, skill: Skill) -> None:
-        if attempt.index in self._workspace.store.trajectories.list_positions(skill.id, session):
-            self._known += 1
+        try:
+            known = self._is_known(session, attempt, skill)
+        except SkillOptError as error:
+            self._problem(path, error)
             return
-        if not self._dry_run:
-            try:
-                if record_trajectory(self._workspace, skill.path, _recording(session, attempt, skill)).duplicate:
-                    self._known += 1
-                    return
-            except SkillOptError as error:
-                self._problem(path, error)
-                return
-        self._skills[skill.name] += 1
+        if known:
+            self._known += 1
+        else:
+            self._skills[skill.name] += 1
+
+    def _is_known(self, session: str, attempt: Attempt, skill: Skill) -> bool:
+        """Return whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
+        is_placed = attempt.index in self._workspace.store.trajectories.list_positions(skill.id, session)
+        if is_placed and not attempt.recorded.ids:
+            return True
+        recording = _recording(session, attempt, skill)
+        if of_itself := recorded_itself(self._workspace, skill.id, attempt.recorded, recording):
+            if not self._dry_run:
+                attach_transcript(self._workspace, skill.id, of_itself, recording)
+            return True
+        if is_placed or self._dry_run:
+            return is_placed
+        return record_trajectory(self._workspace, skill.path, recording).duplicate
 
     def _problem(self, path: Path, error: Exception) -> None:
         self._problems.append(Problem(path=str(path), reason=shortened(str(error), REASON_BYTES)))

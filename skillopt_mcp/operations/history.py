@@ -8,6 +8,7 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.results import History, HistoryRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import Told
@@ -31,12 +32,13 @@ def history(workspace: Workspace, skill: str) -> History:
         )
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
-    undo = f"Undo the last change with: {_undo(tracked.name, rows[0])}" if rows else "The live file never changed."
+    name = called(workspace.store, tracked)
+    undo = f"Undo the last change with: {_undo(name, rows[0])}" if rows else "The live file never changed."
     if rows and rows[0].version != short(tracked.live_version):
         undo = (
             f"Somebody has edited the files since: they are version {short(tracked.live_version)} now. Undo the edit "
-            f"alone with: skillopt-mcp rollback {tracked.name} {rows[0].version} --over-edit; and the last change, "
-            f"too, with: {_undo(tracked.name, rows[0])} --over-edit"
+            f"alone with: skillopt-mcp rollback {name} {rows[0].version} --over-edit; and the last change, "
+            f"too, with: {_undo(name, rows[0])} --over-edit"
         )
     undo = workspace.trouble(tracked) or undo
     last = workspace.store.promotions.last_begun(tracked.path)

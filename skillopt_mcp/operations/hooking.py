@@ -45,22 +45,28 @@ def parse_event(text: bytes) -> HookEvent:
 
 
 def transcripts_of(event: HookEvent) -> list[Path]:
-    """Return the transcripts that an event is about: that of the session, at its end those of its sub-agents, too."""
+    """Return the transcripts that an event is about: that of the session, at its end those of its sub-agents, too.
+
+    Raises BadInput where there is none to read.
+    """
+    if not event.transcript_path:
+        raise BadInput("the hook names no transcript_path: nothing of this session is recorded")
     path = Path(os.path.expanduser(event.transcript_path))
-    if not event.transcript_path or not path.is_file():
-        return []
+    if not path.is_file():
+        raise BadInput(f"the transcript '{path}' is not there: nothing of this session is recorded")
     return [path, *(companions(path) if event.has_ended else ())]
 
 
 def may_record(store_path: Path, event: HookEvent) -> bool:
     """Return whether a skill may have been opened in what an event is about, or there is a problem that has to be told.
 
-    That is a store that is none, and a transcript that cannot be read. Raises OSError when the store cannot be.
+    That is a store that is none, and a transcript that cannot be read. Raises OSError when the store cannot be, and
+    BadInput where there is no transcript.
     """
-    transcripts = transcripts_of(event) if store_path.exists() else []
-    if transcripts and not _is_database(store_path):
-        return True
-    return any(map(_may_hold_a_use, transcripts))
+    transcripts = transcripts_of(event)
+    if not store_path.exists():
+        return False
+    return not _is_database(store_path) or any(map(_may_hold_a_use, transcripts))
 
 
 def _may_hold_a_use(path: Path) -> bool:

@@ -6,30 +6,38 @@ Prompts, answers and per-task results of held-out tasks are shown nowhere here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.operations.advising import next_step
+from skillopt_mcp.operations.advising import by_a_person, next_step
+from skillopt_mcp.operations.agreed import told_unused
 from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.detailing import (
+    UNSCORED_SHOWN,
+    candidate_detail,
+    is_unproven,
+    skill_detail,
+    trajectory_detail,
+    version_detail,
+)
+from skillopt_mcp.operations.details import Detail, Inspected, json_bytes, within
 from skillopt_mcp.operations.inspecting_runs import describe_run
-from skillopt_mcp.operations.inspecting_tests import described_test, tested_candidate
-from skillopt_mcp.operations.leasing import told_leases
+from skillopt_mcp.operations.inspecting_tests import described_test, promotion_test, tested_candidate
+from skillopt_mcp.operations.leasing import told_items, told_leases
+from skillopt_mcp.operations.listing import skill_row
 from skillopt_mcp.operations.listing_runs import way_on
-from skillopt_mcp.operations.live_changes import UNPROVEN
 from skillopt_mcp.operations.names import id_meant, known
-from skillopt_mcp.operations.paging import page_end, page_start
-from skillopt_mcp.operations.results import Inspected
+from skillopt_mcp.operations.paging import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
+from skillopt_mcp.operations.standing import step_of_attempt, step_of_version, told_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.skills import Skill, Version, short
 
-_CANDIDATE = re.compile("c-[0-9a-f]{12}")
-_TEST = re.compile("t-[0-9a-f]{12}")
-_RUN = re.compile("r-[0-9a-f]{12}")
-UNSCORED_SHOWN = 20
-_WORK = re.compile("w-[0-9a-f]{32}")
+SHOWN = 20
 _VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
 
 
@@ -42,13 +50,39 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     kind, text = described(workspace, known(id))
     end = page_end(text, start)
     left = f"{len(text) - end:,} more characters: pass the cursor." if end < len(text) else ""
-    return Inspected(
+    page = Inspected(
         id=id,
         kind=kind,
         text=text[start:end],
         cursor=str(end) if left else None,
         next_step=left or _advice(workspace, kind, id, consent),
     )
+    detail = None if start else detailed(workspace, kind, id, SHOWN)
+    if detail is None:
+        return page
+    room = max(ANSWER_BYTES - json_bytes(page), LEAST_BYTES)
+    return page.model_copy(update={kind: within(detail, room)})
+
+
+def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> Detail | None:
+    """Return in fields what an id of this kind names, None for a run and for work; `n` as `skill_detail` has it.
+
+    Raises NotFound, BadSkill.
+    """
+    if kind == "candidate":
+        return candidate_detail(workspace, id)
+    if kind == "test":
+        return promotion_test(workspace, id)
+    if kind == "trajectory":
+        return trajectory_detail(workspace, *_attempt(workspace, id))
+    if kind == "version" and (named := version_named(id)):
+        return version_detail(workspace, *_version_named(workspace, *named))
+    if kind == "skill":
+        skill = workspace.kept(id)
+        # As it is on disk now, where it can be read.
+        workspace.trouble(skill)
+        return skill_detail(workspace, workspace.store.skills.get_skill(skill.id), n)
+    return None
 
 
 def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
@@ -56,23 +90,30 @@ def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
         return next_step(workspace, workspace.store.candidates.get_candidate(id), consent)
     if kind == "run":
         return way_on(workspace, workspace.store.runs.get_run(id))
+    if kind == "skill":
+        step = skill_row(workspace, workspace.kept(id)).next_step
+        return by_a_person(workspace, step) if consent is Consent.PERSON else step
+    if kind == "version" and (named := version_named(id)):
+        skill, version = _version_named(workspace, *named)
+        return step_of_version(workspace, skill, version.id, consent)
+    if kind == "trajectory":
+        skill_id, trajectory = _attempt(workspace, id)
+        held_out = workspace.store.tasks.is_held_out(skill_id, trajectory.prompt)
+        return step_of_attempt(trajectory, is_held_out=held_out)
+    if kind == "work":
+        return f"Do what it says; whoever took it hands it in: submit_work with work_id {id} among its replies."
     candidate = tested_candidate(workspace, id) if kind == "test" else None
-    return next_step(workspace, candidate, consent) if candidate else ""
+    hand_in = "Hand in first what is done of the work listed. " if candidate and told_items(workspace, id) else ""
+    return f"{hand_in}{next_step(workspace, candidate, consent)}" if candidate else ""
 
 
 def described(workspace: Workspace, id: str) -> tuple[str, str]:
     """Return what kind of thing an id names, and all the text on it. Raises NotFound, BadInput."""
-    # A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
-    if _CANDIDATE.fullmatch(id):
-        return "candidate", _candidate(workspace, id)
-    if _TEST.fullmatch(id):
-        return "test", described_test(workspace, id)
-    if _RUN.fullmatch(id):
-        return "run", describe_run(workspace, id)
-    if _WORK.fullmatch(id):
-        return "work", _work(workspace, id)
-    if id.startswith("trajectory:"):
-        return "trajectory", _trajectory(workspace, id)
+    for shape, kind, describe in _IDS:
+        if shape.fullmatch(id):
+            if not workspace.is_made:
+                raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {kind} {quoted(id)}")
+            return kind, describe(workspace, id)
     if version := version_named(id):
         return "version", _version(workspace, *version)
     try:
@@ -102,6 +143,7 @@ def _candidate(workspace: Workspace, id: str) -> str:
             )
             for test in store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
         ),
+        *told_unused(workspace, skill.id, id),
         f"reasoning: {candidate.reasoning or '-'}",
         *(f"guard: {finding}" for finding in candidate.findings),
     ]
@@ -115,18 +157,23 @@ def _candidate(workspace: Workspace, id: str) -> str:
 
 
 def _trajectory(workspace: Workspace, id: str) -> str:
-    number = id.partition(":")[2]
-    plain = number.isascii() and number.isdecimal() and len(number) < 19
-    found = workspace.store.trajectories.get_trajectory(int(number)) if plain else None
-    if found is None:
-        raise NotFound(f"the store has no {quoted(id)}: ids of trajectories come from record_trajectory")
-    skill_id, trajectory = found
+    skill_id, trajectory = _attempt(workspace, id)
     if workspace.store.tasks.is_held_out(skill_id, trajectory.prompt):
         return f"{id} attempted a held-out task: what was asked, answered and scored is not shown"
     score = "unscored" if trajectory.hard is None else f"hard {int(trajectory.hard)}, soft {trajectory.soft}"
     messages = [f"[{message.role}] {message.content}" for message in trajectory.messages]
     return "\n".join([f"{id} ({score})", f"task: {trajectory.prompt}", *messages, f"answer: {trajectory.answer}",
                       f"reason: {trajectory.hint}"])  # fmt: skip
+
+
+def _attempt(workspace: Workspace, id: str) -> tuple[int, Trajectory]:
+    """Return the skill and the trajectory that an id names. Raises NotFound."""
+    number = id.partition(":")[2]
+    plain = number.isascii() and number.isdecimal() and len(number) < 19
+    found = workspace.store.trajectories.get_trajectory(int(number)) if plain else None
+    if found is None:
+        raise NotFound(f"the store has no {quoted(id)}: ids of trajectories come from record_trajectory")
+    return found
 
 
 def _work(workspace: Workspace, id: str) -> str:
@@ -138,8 +185,7 @@ def _work(workspace: Workspace, id: str) -> str:
 
 
 def _version(workspace: Workspace, name: str, version: str) -> str:
-    skill = workspace.kept(name)
-    found = workspace.store.skills.get_version(skill.id, version)
+    skill, found = _version_named(workspace, name, version)
     files = workspace.store.skills.get_files(skill.id, found.id)
     parent = short(found.parent_id) if found.parent_id else "none"
     label = _unproven(workspace, skill.id, found.id)
@@ -147,14 +193,15 @@ def _version(workspace: Workspace, name: str, version: str) -> str:
     return f"{head}\n\n{files.text}"
 
 
+def _version_named(workspace: Workspace, name: str, version: str) -> tuple[Skill, Version]:
+    skill = workspace.kept(name)
+    return skill, workspace.store.skills.get_version(skill.id, version)
+
+
 def _unproven(workspace: Workspace, skill_id: int, version: str) -> str:
-    """Return the label of a version that a person adopted without proof; a version that was proven since has none."""
-    verdicts = [
-        each.verdict
-        for each in workspace.store.promotions.list_promotions(skill_id)
-        if each.kind == "promote" and each.to_version == version
-    ]
-    return ", UNPROVEN: a person adopted it on an undecided test" if verdicts[:1] == [UNPROVEN] else ""
+    """Return the label of a version that a person adopted without proof, empty for any other."""
+    unproven = is_unproven(workspace, skill_id, version)
+    return ", UNPROVEN: a person adopted it on an undecided test" if unproven else ""
 
 
 def _retired(workspace: Workspace, skill_id: int) -> str:
@@ -163,8 +210,8 @@ def _retired(workspace: Workspace, skill_id: int) -> str:
 
 
 def _skill(workspace: Workspace, name: str) -> str:
-    store = workspace.store
     skill = workspace.kept(name)
+    store = workspace.store
     trouble = workspace.trouble(skill)
     counts = store.tasks.count_tasks(skill.id)
     permission = store.skills.get_permission(skill.id)
@@ -175,13 +222,22 @@ def _skill(workspace: Workspace, name: str) -> str:
         f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
         f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
+        *told_unused(workspace, skill.id),
     ]
-    for candidate in store.candidates.list_candidates(skill.id)[-20:]:
-        decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-        lines.append(f"candidate {candidate.id}: {decision.verdict if decision else 'not evaluated'}")
+    lines += told_candidates(workspace, store.skills.get_skill(skill.id), SHOWN)
     unscored = store.trajectories.list_unscored(skill.id, UNSCORED_SHOWN)
     if unscored:
         ids = ", ".join(f"trajectory:{each}" for each in unscored)
         lines.append(f"without a score (record_trajectory with such an id as task says how it ended): {ids}")
-    lines += [f"run {run.id}: {run.status}" for run in store.runs.list_runs(skill.id)[-20:]]
+    lines += [f"run {run.id}: {run.status}" for run in store.runs.list_runs(skill.id)[-SHOWN:]]
     return "\n".join(lines)
+
+
+# A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
+_IDS: tuple[tuple[re.Pattern[str], str, Callable[[Workspace, str], str]], ...] = (
+    (re.compile("c-[0-9a-f]{12}"), "candidate", _candidate),
+    (re.compile("t-[0-9a-f]{12}"), "test", described_test),
+    (re.compile("r-[0-9a-f]{12}"), "run", describe_run),
+    (re.compile("w-[0-9a-f]{32}"), "work", _work),
+    (re.compile("trajectory:.*", re.DOTALL), "trajectory", _trajectory),
+)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict
-
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.operations.details import PromotionTest
 from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.judging import is_host_run
-from skillopt_mcp.operations.leasing import told_leases
+from skillopt_mcp.operations.judging import is_host_run, shown_origin
+from skillopt_mcp.operations.leasing import told_items, told_leases
+from skillopt_mcp.operations.opening_tests import evidence_so_far
 from skillopt_mcp.operations.results import Arm
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.sampling import described
@@ -21,29 +21,6 @@ from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.decisions import ConfirmationRow
-
-
-class PromotionTest(BaseModel):
-    """The `j`-th promotion test of a skill, at its share `alpha` of the error rate; `verdict` is what it came to last.
-
-    The means are of the pairs with both scores; none while a host works, which would see how each was scored.
-    """
-
-    model_config = ConfigDict(frozen=True)
-    id: str
-    skill: str
-    candidate_id: str | None
-    base: Arm
-    candidate: Arm
-    j: int
-    alpha: float
-    pairs_done: int
-    pairs_missing: int
-    verdict: str | None
-    reason: str
-    claim: str
-    backend: str
-    simulated: bool
 
 
 def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
@@ -70,8 +47,9 @@ def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
         verdict=decision.verdict if decision else None,
         reason=decision.reason if decision else "",
         claim=f"{claimed(rule)} {where}" if rule else where,
-        backend=row.backend,
+        backend=shown_origin(row.backend),
         simulated=is_simulated(row.backend),
+        evidence=evidence_so_far(workspace, row),
     )
 
 
@@ -98,15 +76,25 @@ def described_test(workspace: Workspace, id: str) -> str:
             f"asked: {test.claim}",
             f"pairs so far: {test.pairs_done}{missing}; base {_mean(test.base)}, candidate {_mean(test.candidate)}",
             f"answered by: {test.backend}{simulated}",
-            *filter(None, [told_leases(workspace, test.id)]),
+            *filter(None, [_handed_in(workspace, test), told_leases(workspace, test.id)]),
+            *told_items(workspace, test.id),
         ]
     )
+
+
+def _handed_in(workspace: Workspace, test: PromotionTest) -> str:
+    """Return how many answers of a host are in, which no pair may be made of yet; empty without any."""
+    n = sum(workspace.store.leases.count_answered(test.id).values())
+    return f"answers handed in: {n}; a pair takes one of each version, judged, and pairs count in order" if n else ""
 
 
 def _row(workspace: Workspace, id: str) -> ConfirmationRow:
     row = workspace.store.decisions.find_confirmation(id)
     if row is None:
-        raise NotFound(f"there is no promotion test {quoted(id)}: ids of tests come from evaluate_candidate")
+        raise NotFound(
+            f"there is no promotion test {quoted(id)}: ids of tests come from evaluate_candidate, and one that nobody "
+            "took work of is not begun: submit_work with it as job_id takes the first"
+        )
     return row
 
 

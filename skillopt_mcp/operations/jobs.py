@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 
@@ -36,20 +36,19 @@ class Job(Generic[T]):
         self._watcher = watcher
 
 
-class Jobs(Generic[T]):
-    """The jobs of a process that come to a T, one per name at a time."""
+class Jobs:
+    """The jobs of a process, one per name at a time; a name is always that of the same work."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job[T]] = {}
+        self._jobs: dict[str, object] = {}
         self._lock = threading.Lock()
 
     def attach(self, name: str, work: Callable[[Notify], T]) -> Job[T]:
         """Return the job of that name, started when it is not under way; a finished one is handed out once more."""
         with self._lock:
-            job = self._jobs.get(name)
-            if job is None:
-                job = self._jobs[name] = Job(name, work)
-            return job
+            if name not in self._jobs:
+                self._jobs[name] = Job(name, work)
+            return cast(Job[T], self._jobs[name])
 
     def drop(self, name: str, job: Job[T]) -> None:
         """Forget a finished job, so that the next `attach` starts afresh; another one of that name goes on."""

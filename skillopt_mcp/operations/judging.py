@@ -8,7 +8,7 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.judges import Judges
 from skillopt_mcp.judges.checks import unregistered
-from skillopt_mcp.judges.command import CommandRunner
+from skillopt_mcp.judges.command import NO_COMMANDS, CommandRunner
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.judging import Command, JudgeSpec, Rubric
@@ -55,6 +55,11 @@ def evidence_of(backends: Mapping[Role, Backend]) -> str:
     return backends["target"].fingerprint + (f"{_JUDGED_BY}{judge.fingerprint}" if judge else "")
 
 
+def shown_origin(evidence: str) -> str:
+    """Return a text of `evidence_of` for people: commands are named only where there are some."""
+    return evidence.replace(f"+{NO_COMMANDS}", "")
+
+
 def origins(evidence: str) -> list[str]:
     """Return the fingerprints that a text of `evidence_of` names: the target's, and the judges'."""
     return evidence.split(_JUDGED_BY)
@@ -63,6 +68,11 @@ def origins(evidence: str) -> list[str]:
 def is_host_run(evidence: str) -> bool:
     """Return whether a text of `evidence_of` names a host, as target or as judge."""
     return any(map(_is_of_host, origins(evidence)))
+
+
+def is_attempted_by_host(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a host as target."""
+    return _is_of_host(origins(evidence)[0])
 
 
 def is_judged_by_host(evidence: str) -> bool:

@@ -25,17 +25,36 @@ def told_leases(workspace: Workspace, scope: str) -> str:
     return f"work was out until {overdue} and did not come back: whoever asks for work gets it anew"
 
 
+def told_items(workspace: Workspace, scope: str) -> list[str]:
+    """Return, a line each, the work of a scope that the caller's own session has out, and how it ends; or nothing.
+
+    The id of work is known to whoever took it alone: of other sessions' work, `told_leases` says how much there is.
+    """
+    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
+    # Of what came back to the session that had it before, the last lease.
+    last = {lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values()
+    if not last:
+        return []
+    return [
+        f"this session has out, each in the folder of its name below {workspace.workplaces.root}:",
+        *(f"  {each.id} since {_minute(each.taken_at)}, until {_minute(each.expires_at)}" for each in last),
+        "  submit_work takes replies: [{work_id}] for the answer.md in its folder, or {work_id, reply}; {work_id, "
+        "failed: why} for what an agent gave up. What was cut off is handed out again by itself",
+    ]
+
+
 def told_wait(workspace: Workspace, job_id: str) -> str:
     """Return what whoever gets no work of a job is to do: until when nothing of it can be handed out."""
     now = workspace.clock()
-    out = [lease.expires_at for lease in workspace.store.leases.unanswered_of(job_id) if lease.expires_at > now]
+    out = [lease for lease in workspace.store.leases.unanswered_of(job_id) if lease.expires_at > now]
     if not out:
         return f"Call submit_work with job_id {job_id} for more work."
     many = "1 item is" if len(out) == 1 else f"{len(out)} items are"
+    back = math.ceil(min(lease.expires_at for lease in out) / 60) * 60
+    listed = f" (inspect {job_id} lists them)" if any(lease.session == workspace.session for lease in out) else ""
     return (
-        f"Nothing can be handed out before {_minute(math.ceil(min(out) / 60) * 60)} ({many} out). Wait for those of "
-        f"them that your own agents have; otherwise stop here, do not poll, and call submit_work with job_id {job_id} "
-        "then."
+        f"Nothing can be handed out before {_minute(back)} ({many} out). Wait for those of them that your own agents "
+        f"have{listed}; otherwise stop here, do not poll, and call submit_work with job_id {job_id} then."
     )
 
 

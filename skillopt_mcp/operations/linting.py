@@ -16,6 +16,7 @@ from skillopt_mcp.documents.lint import Severity, lint
 from skillopt_mcp.errors import BadSkill, NotFound, SkillOptError
 from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder
 from skillopt_mcp.guard.dangers import dangers
+from skillopt_mcp.operations.finding import is_nowhere
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.nesting import nested_roots
 from skillopt_mcp.operations.workspace import Workspace
@@ -93,7 +94,8 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
     if is_main and path.is_file():
         return skill_folder(path.parent)
     is_path = is_main or "/" in given or os.sep in given or given.startswith(("~", ".")) or given in MEMORY_FILES
-    return skill_folder(path) if is_path or (bare and (_main_names(path) or _skills_in(path))) else None
+    has_skills = bare and (_main_names(path) or _skills_in(path) or _dead_links(path))
+    return skill_folder(path) if is_path or has_skills else None
 
 
 def _places(workspace: Workspace, given: str) -> list[_Place]:
@@ -105,9 +107,15 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
     if is_memory(str(folder)) or _main_names(folder):
         return [_Place(given, folder)]
     root = _Place(given, folder)
-    inside = _skills_in(folder)
-    if inside:
-        return [_Place(os.path.join(given, each.name), Path(os.path.realpath(each)), root=root) for each in inside]
+    inside = [
+        _Place(os.path.join(given, each.name), Path(os.path.realpath(each)), root=root) for each in _skills_in(folder)
+    ]
+    dead = [
+        _Place(os.path.join(given, each.name), each, _told_dead(each), root if inside else None)
+        for each in _dead_links(folder)
+    ]
+    if inside or dead:
+        return [*inside, *dead]
     # A folder that is none at all is told of when it is read.
     nested = nested_roots(folder)
     return [
@@ -167,6 +175,22 @@ def _skills_in(root: Path) -> list[Path]:
         return []
     folders = [root / name for name in names if not name.startswith(".")]
     return [folder for folder in folders if folder.is_dir() and (_main_names(folder) or _is_closed(folder))]
+
+
+def _dead_links(root: Path) -> list[Path]:
+    """Return the links right inside a folder that lead nowhere, by name."""
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    return [path for name in names if not name.startswith(".") and is_nowhere(str(path := root / name))]
+
+
+def _told_dead(link: Path) -> str:
+    return (
+        f"it is a link to {quoted(os.readlink(link), 300)}, where nothing is, so that no host finds a skill here: put "
+        "the folder back, or remove the link"
+    )
 
 
 def _main_names(folder: Path) -> list[str]:

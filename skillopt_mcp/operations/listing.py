@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from skillopt_mcp.folders import find_skill_folders
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.folders import find_skill_folders, is_as_shipped
+from skillopt_mcp.operations.agreed import unused_approvals
 from skillopt_mcp.operations.going_on import left_behind, open_work
 from skillopt_mcp.operations.paging import page_start, shortened
 from skillopt_mcp.operations.recording import ENOUGH_TO_PROPOSE
+from skillopt_mcp.operations.resembling import resembled, told_resembled
 from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
@@ -17,21 +21,22 @@ from skillopt_mcp.records.skills import Skill, short
 
 PAGE = 15
 PAGE_BYTES = 9_000
-TROUBLE_BYTES = 1_000
+TROUBLE_BYTES = 1_500
+TO_TRACK = "record_trajectory tracks it"
 
 
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
-    """Return tracked skills, then those found in skill folders, a page at a time. Raises BadInput on a bad cursor."""
+    """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput."""
     start = page_start(cursor)
-    hidden = workspace.store.skills.list_forgotten()
-    tracked = [skill for skill in workspace.store.skills.list_skills() if skill.id not in hidden]
+    tracked = _listed(workspace) if workspace.is_made else []
     known = {skill.path for skill in tracked}
     found = [Path(os.path.realpath(path)) for path in find_skill_folders(workspace.roots())]
-    untracked = [path for path in dict.fromkeys(found) if str(path) not in known]
+    untracked = [path for path in dict.fromkeys(found) if str(path) not in known and not is_as_shipped(path)]
     here: list[Skill | Path] = [*tracked, *untracked]
+    alike = resembled(workspace, [*known, *map(str, untracked)]) if tracked else {}
     rows, room = list[SkillRow](), PAGE_BYTES
     for each in here[start : start + PAGE]:
-        row = _tracked(workspace, each) if isinstance(each, Skill) else _untracked(each)
+        row = _tracked(workspace, each, alike) if isinstance(each, Skill) else _untracked(each, alike)
         room -= len(row.model_dump_json().encode())
         if rows and room < 0:
             break
@@ -44,21 +49,36 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     )
 
 
+def _listed(workspace: Workspace) -> list[Skill]:
+    hidden = workspace.store.skills.list_forgotten()
+    return [skill for skill in workspace.store.skills.list_skills() if skill.id not in hidden]
+
+
 def _next_step(here: list[Skill | Path]) -> str:
     if not here:
         return "No skill was found. Record an attempt with the path of a skill folder to begin."
     return "Record attempts with record_trajectory; each skill's next step stands beside it."
 
 
-def _untracked(path: Path) -> SkillRow:
-    return SkillRow(
-        name=path.name, path=str(path), tracked=False, promotable=True, next_step="record_trajectory tracks it"
-    )
+def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
+    """Return a tracked skill as it is listed."""
+    return _tracked(workspace, skill, resembled(workspace, [skill.path]))
 
 
-def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
-    store = workspace.store
+def _untracked(path: Path, alike: Mapping[str, Skill]) -> SkillRow:
+    step = told_resembled(alike, str(path)) or TO_TRACK
+    return SkillRow(name=path.name, path=str(path), tracked=False, promotable=True, next_step=step)
+
+
+def _trouble(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> str:
     trouble = workspace.trouble(skill)
+    places = [quoted(path, 200) for path, other in alike.items() if other.id == skill.id]
+    return f"{trouble}; it looks like what is at {places[0]} now" if trouble and places else trouble
+
+
+def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> SkillRow:
+    store = workspace.store
+    trouble = _trouble(workspace, skill, alike)
     skill = store.skills.get_skill(skill.id)
     counts = store.tasks.count_tasks(skill.id)
     total, new = store.trajectories.count_trajectories(skill.id)
@@ -66,9 +86,9 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
     closed = {each.to_version for each in store.promotions.list_promotions(skill.id)}
     candidates = [each for each in store.candidates.list_candidates(skill.id) if each.version_id not in closed]
     current = [each for each in candidates if each.base_version == skill.live_version]
-    verdicts = [(each, _verdict(workspace, each)) for each in current]
-    undecided = [each for each, verdict in verdicts if verdict in ("", "undecided")]
-    accepted = [each for each, verdict in verdicts if verdict == "accept"]
+    verdicts = store.decisions.verdicts(skill.id, GATE, skill.live_version)
+    undecided = [each for each in current if verdicts.get(each.version_id, "undecided") == "undecided"]
+    accepted = [each for each in current if verdicts.get(each.version_id) == "accept"]
     return SkillRow(
         name=skill.name,
         path=skill.path,
@@ -79,8 +99,10 @@ def _tracked(workspace: Workspace, skill: Skill) -> SkillRow:
         n_trajectories=total,
         n_new=new,
         open_candidates=len(undecided) + len(accepted),
+        approved=list(unused_approvals(workspace, skill.id)),
         promotable=workspace.root_of(skill) is not None,
         next_step=shortened(trouble, TROUBLE_BYTES)
+        or told_resembled(alike, skill.path)
         or (_promotion_of(_next_of(accepted)) if accepted else open_work(workspace, skill, undecided))
         or ("" if current else left_behind(workspace, skill, candidates))
         or _advice(undecided, new, sum(counts.values())),
@@ -112,8 +134,3 @@ def _promotion_of(candidate: Candidate) -> str:
 def _evaluation_of(candidate: Candidate) -> str:
     held = "; the guard holds it: promoting it takes a person's look" if candidate.findings else ""
     return f"evaluate_candidate {candidate.id}{held}"
-
-
-def _verdict(workspace: Workspace, candidate: Candidate) -> str:
-    decision = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
-    return decision.verdict if decision else ""

@@ -20,13 +20,17 @@ from skillopt_mcp.store.skills import told
 
 
 class Moved(Result):
-    """A skill that is at another path now; `edited` tells that its files are not those that were seen last."""
+    """A skill that is at another path now; `edited` tells that its files are not those that were seen last.
+
+    `joined` says what had been recorded of the new folder already, and joined it.
+    """
 
     skill: str
     path: str
     before: str
     version: str
     edited: bool
+    joined: str = ""
 
 
 class Forgotten(Result):
@@ -40,8 +44,9 @@ class Forgotten(Result):
 def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     """Let a tracked skill be at another folder from now on, which is there already, with all that is known of it.
 
-    Raises NotFound, BadSkill, BadInput where nothing moves, Refused when the old folder still holds a skill or the new
-    one is tracked with something recorded of it, and Busy while another process changes its files.
+    Tasks and attempts of the new folder join those of the skill. Raises NotFound, BadSkill, BadInput where nothing
+    moves, Refused when the old folder still holds a skill or the new one has been worked on beyond that, and Busy while
+    another process changes its files.
     """
     skill = _tracked(workspace, old)
     place = _place(skill, new)
@@ -56,17 +61,22 @@ def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     if lock is None:
         raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
     try:
-        workspace.store.skills.move(skill.id, skill_name(place), str(place))
+        joined = told(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
     finally:
         lock.release()
         workspace.forget(skill)
     moved = workspace.again(workspace.store.skills.get_skill(skill.id))
     edited = files.digest != skill.live_version
-    told_of_edit = f" Its files are not those seen last ({short(skill.live_version)}): that is an edit of yours now."
+    said = ["Tasks, attempts and history went with it."]
+    if joined:
+        said.append(f"Of the new folder, {joined} joined them.")
+    if edited:
+        said.append(f"Its files are not those seen last ({short(skill.live_version)}): that is an edit of yours now.")
+    look = "tasks check" if "tasks" in joined else "show"
+    said.append(f"Look at it with: skillopt-mcp {look} {shlex.quote(moved.name)}")
     return Moved(
         skill=moved.name, path=moved.path, before=skill.path, version=short(moved.live_version), edited=edited,
-        next_step=f"Tasks, attempts and history went with it.{told_of_edit if edited else ''} Look at it with: "
-        f"skillopt-mcp show {shlex.quote(moved.name)}",
+        joined=joined, next_step=" ".join(said),
     )  # fmt: skip
 
 

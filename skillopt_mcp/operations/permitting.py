@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from skillopt_mcp.documents.alignment import changes
+from skillopt_mcp.documents.characters import escaped
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.lines import is_text
 from skillopt_mcp.errors import BadInput
@@ -15,6 +16,7 @@ from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 
 SMALL_LINES = 60
 SMALL_BYTES = 6_000
+LOGIN_CHARACTERS = 200
 PERSON = "a person at a terminal"
 
 
@@ -38,7 +40,7 @@ def add_root(workspace: Workspace, path: str) -> Path:
 def permit(workspace: Workspace, skill: str, *, simulated: bool, given_by: str = PERSON) -> Skill:
     """Keep a standing permission to promote a skill's accepted candidates; with `simulated`, on a simulation too."""
     tracked = workspace.skill(skill)
-    workspace.store.skills.grant_permission(tracked.id, given_by, simulated=simulated)
+    workspace.store.skills.grant_permission(tracked.id, signed(given_by, workspace.login), simulated=simulated)
     return tracked
 
 
@@ -47,6 +49,11 @@ def revoke(workspace: Workspace, skill: str) -> Skill:
     tracked = workspace.skill(skill)
     workspace.store.skills.revoke_permission(tracked.id)
     return tracked
+
+
+def signed(agreed: str, login: str) -> str:
+    """Return who agreed in the words that are kept, with the name that they are logged in by where it is known."""
+    return f"{agreed} ({escaped(login)[:LOGIN_CHARACTERS]})" if login else agreed
 
 
 def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:

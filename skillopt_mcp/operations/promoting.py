@@ -9,7 +9,7 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, Busy, Refused, Stale
 from skillopt_mcp.folders import files_folder
 from skillopt_mcp.judges.shapes import is_form_alone
-from skillopt_mcp.livefiles import replace_files
+from skillopt_mcp.livefiles import check_replaceable, replace_files
 from skillopt_mcp.operations.consenting import Consent, Lacking, Ready, Standing, with_consent
 from skillopt_mcp.operations.live_changes import UNPROVEN, Change, Status, answer, stale
 from skillopt_mcp.operations.names import known
@@ -156,6 +156,8 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
         if before.digest != change.from_version:
             return stale(workspace, change)
         after = store.skills.get_files(skill.id, change.to_version)
+        # Nobody's approval is used up by a change that cannot be made.
+        check_replaceable(files_folder(Path(skill.path)), before, after)
         journal = _begun(workspace, change, ready.consent)
         if not isinstance(journal, Promotion):
             return journal

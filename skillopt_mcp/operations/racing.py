@@ -52,7 +52,7 @@ class Raced(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """Who races: candidates of one version of a skill, none where only controls are compared with that version."""
 
     skill: Skill
@@ -84,7 +84,7 @@ def race_candidates(
     and rolled out on train tasks. Raises BadInput when candidates are of several skills or versions, or there is no val
     task, BackendError without a target, or without an optimizer that is needed.
     """
-    entry = _entered(workspace, names, tuple(dict.fromkeys(controls)))
+    entry = entered(workspace, names, controls)
     found = _raced(workspace, entry, rule or RaceRule(), notify)
     # A control is there to be compared with: it leads nobody into a test.
     first = leader(found.standings[: len(entry.candidates)])
@@ -109,13 +109,14 @@ def is_candidate(name: str) -> bool:
     return _CANDIDATE.fullmatch(name) is not None
 
 
-def _entered(workspace: Workspace, names: Sequence[str], controls: tuple[Control, ...]) -> _Entry:
-    store = workspace.store
+def entered(workspace: Workspace, names: Sequence[str], controls: Sequence[Control] = ()) -> Entry:
+    """Return who races, each once. Raises BadInput, NotFound and BadSkill as `race_candidates` does."""
+    store, controls = workspace.store, tuple(dict.fromkeys(controls))
     if len(names) == 1 and not is_candidate(names[0]):
         skill = workspace.skill(names[0])
         if not controls:
             raise BadInput(f"'{skill.name}' alone is no race: name candidates (c-...), or controls to compare it with")
-        return _Entry(skill, skill.live_version, (), controls)
+        return Entry(skill, skill.live_version, (), controls)
     candidates = tuple(store.candidates.get_candidate(known(id)) for id in dict.fromkeys(names))
     if not candidates:
         raise BadInput("no candidate was named: name one or more, c-...")
@@ -125,10 +126,10 @@ def _entered(workspace: Workspace, names: Sequence[str], controls: tuple[Control
     if len({(each.skill_id, each.base_version) for each in candidates}) > 1:
         raise BadInput("these candidates were not made from one version of one skill: race those that were")
     first = candidates[0]
-    return _Entry(store.skills.get_skill(first.skill_id), first.base_version, candidates, controls)
+    return Entry(store.skills.get_skill(first.skill_id), first.base_version, candidates, controls)
 
 
-def _raced(workspace: Workspace, entry: _Entry, rule: RaceRule, notify: Notify) -> _Outcome:
+def _raced(workspace: Workspace, entry: Entry, rule: RaceRule, notify: Notify) -> _Outcome:
     """Return where everybody ended; the rewrite is asked for first, and in the same budget."""
     store, skill_id = workspace.store, entry.skill.id
     base = store.skills.get_files(skill_id, entry.base)
@@ -154,7 +155,7 @@ def _raced(workspace: Workspace, entry: _Entry, rule: RaceRule, notify: Notify) 
     return carried_out(workspace, contest, work, read=evidence.tasks if evidence else None)
 
 
-def _next_step(entry: _Entry, found: _Outcome, ahead: str | None) -> str:
+def _next_step(entry: Entry, found: _Outcome, ahead: str | None) -> str:
     gains = {name: at.gain for (name, _), at in zip(found.arms, found.standings, strict=True) if not at.dropped}
     better = [name for name in NAMES.values() if gains.get(name, 0.0) > max(0.0, gains.get(ahead or "", 0.0))]
     warning = f" Mind that the control{'s' * (len(better) > 1)} {' and '.join(better)} gained more." if better else ""

@@ -13,7 +13,7 @@ from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.proposing import kept, proposed
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, candidate_id
+from skillopt_mcp.records.candidates import IMPORTED, Candidate, CandidateOrigin, candidate_id
 from skillopt_mcp.records.edits import Applied, Edit, Patch
 from skillopt_mcp.records.skills import SkillFiles, short
 
@@ -21,8 +21,9 @@ from skillopt_mcp.records.skills import SkillFiles, short
 def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     """Return the candidate that the same edits make of what is live now, with what became of each of them.
 
-    It carries what the guard said of the edits' evidence, and none of the old one's evidence. Raises NotFound, and
-    Refused when the live file is the one that the candidate was made for, or the candidate itself, edited or not.
+    It carries where the edits come from and what the guard said of their evidence, and none of the old one's evidence.
+    Raises NotFound, and Refused when the live file is the one that the candidate was made for, or the candidate itself,
+    edited or not.
     """
     store = workspace.store
     old = store.candidates.get_candidate(known(id))
@@ -64,7 +65,11 @@ def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Pa
         version_id=applied.files.digest,
         origin=origin,
         reasoning=patch.reasoning,
-        findings=(*findings(live, applied.files), *carried(old.findings)),
+        findings=(
+            *(finding for finding in old.findings if finding == IMPORTED),
+            *findings(live, applied.files),
+            *carried(old.findings),
+        ),
         run_id=old.run_id,
     )
     return kept(workspace, made, patch, applied)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 
 from skillopt_mcp import limits
@@ -13,14 +13,15 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.hosts import host_evaluation
 from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.operations.conforming import broken
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Receipt
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.prompts.parsing import parse_reply
+from skillopt_mcp.prompts.parsing import found_reply
 from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Message, Reply, Role, storable
 from skillopt_mcp.records.judging import ByHost
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.store.leases import Answered, Lease
+from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease
 
 MAX_REPLIES = 64
 _FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
@@ -33,6 +34,12 @@ _SAID: dict[Answered, str] = {
     "duplicate": "this work was submitted before; the first reply stays",
     "late": "somebody else has answered it meanwhile",
     "withdrawn": "it is not needed any more",
+}
+_GIVEN_UP: dict[GivenUp, str] = {
+    "missing": "it is missing now",
+    "free": "it is handed out again",
+    "elsewhere": "its time had run out, and somebody else has it: what they hand in counts",
+    "late": _SAID["late"],
 }
 
 
@@ -80,6 +87,10 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
             raise BadInput(f"a reply has no field {quoted(str(name))}: it has {', '.join(_FIELDS)}")
     # Models fill in what they leave out: an empty reason is none.
     failed = fields.get("failed") or None
+    if failed is not None and fields.get("reply"):
+        raise BadInput(
+            "a reply has an answer or was given up, never both: give reply, or failed, and leave out the other"
+        )
     if lease.state == "failed" and failed is None:
         raise BadInput("this work was given up as failed: take more with submit_work")
     status: Answered
@@ -87,11 +98,12 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
         reason = _SAID[status]
     elif failed is not None:
-        status, reason = "accepted", _given_up(workspace, lease, str(failed))
+        became = _given_up(workspace, lease, str(failed))
+        status, reason = "late" if became == "late" else "accepted", _GIVEN_UP[became]
     else:
         reply = _reply(workspace, lease, fields)
         if problem := _problem(workspace, lease, reply):
-            status, reason = "accepted", _spoilt(workspace, lease, problem)
+            status, reason = "accepted", _spoilt(workspace, lease, reply, problem)
         else:
             status = workspace.store.leases.answer(lease.id, reply, workspace.session)
             reason = _SAID[status]
@@ -99,29 +111,38 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     return Receipt(work_id=lease.id, status=status, reason=reason)
 
 
-def _given_up(workspace: Workspace, lease: Lease, why: str) -> str:
+def _given_up(workspace: Workspace, lease: Lease, why: str) -> GivenUp:
     said = workspace.redactor.text(storable(why[:1000]))
     missing = Reply(f"the host could not do it: {said}", fault="internal", id=lease.call_id)
-    is_missing = workspace.store.leases.fail(lease.id, missing, _MOST_FAILURES[lease.role])
-    return "it is missing now" if is_missing else "it is handed out again"
+    return workspace.store.leases.fail(_failing(workspace, lease, missing))
+
+
+def _failing(workspace: Workspace, lease: Lease, missing: Reply) -> Failing:
+    return Failing(lease.id, missing, _MOST_FAILURES[lease.role], workspace.clock())
 
 
 def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
     """Return why the answer to a question cannot be used; empty where it can, or where nobody can tell here."""
     schema = None if lease.role == "target" else workspace.workplaces.read(lease.id, SCHEMA)
     model = asked_for(schema) if schema else None
-    found = parse_reply(reply.text, model) if model else None
-    return found if isinstance(found, str) else ""
+    if model is None:
+        return ""
+    found = found_reply(reply.text, model)
+    return found if isinstance(found, str) else broken(found[0], model)
 
 
-def _spoilt(workspace: Workspace, lease: Lease, problem: str) -> str:
-    """Return that a question is missing now: its replies could not be used. Raises BadInput while there are tries."""
-    most, note_id = _MOST_FAILURES[lease.role], f"w-{secrets.token_hex(16)}"
+def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
+    """Return that a question is missing now: its replies could not be used. Raises BadInput while there are tries.
+
+    One reply that is submitted again, as after a lost connection, is one try.
+    """
+    note_id = f"w-{hashlib.sha256(f'{lease.id} {reply.text}'.encode()).hexdigest()[:32]}"
     said = workspace.redactor.text(storable(problem[:1000]))
     missing = Reply(f"no reply of the host could be used: {said}", fault="malformed", id=lease.call_id)
-    if not workspace.store.leases.note_unusable(lease.id, note_id, missing, most):
+    failing = _failing(workspace, lease, missing)
+    if not workspace.store.leases.note_unusable(failing, note_id):
         raise BadInput(f"the reply cannot be used ({said}): give one JSON object that is valid under '{SCHEMA}'")
-    return f"it is missing now, after {most} replies that could not be used ({shortened(said, 200)})"
+    return f"it is missing now, after {failing.most} replies that could not be used ({shortened(said, 200)})"
 
 
 def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) -> Reply:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from skillopt_mcp import limits
 from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.operations.resembling import told_likeness
 from skillopt_mcp.operations.results import Recorded
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Message, messages_json, storable
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.redaction.redacting import Redactor
-from skillopt_mcp.store.trajectories import NewTrajectory
+from skillopt_mcp.store.trajectories import NewTrajectory, Scoring
 
 ENOUGH_TO_PROPOSE = 3
 LARGEST_INDEX = 1 << 53
@@ -22,6 +23,17 @@ _UNSCORED = (
     "Nothing is learned from an attempt without a score: say how it ended, by record_trajectory with task "
     "trajectory:{} and hard."
 )
+_TOLD: dict[Scoring, str] = {
+    "corrected": "Corrected; its reason tells the score that it had before.",
+    "same": "It has that score already.",
+    "unexplained": (
+        "It had a score before, which stays. If that was wrong, give {} the right one with a reason for the correction."
+    ),
+    "learned from": (
+        "It had a score before, which stays, as a run has learned from it: record the attempt anew with the right "
+        "score, and let its reason say that {} was scored wrongly."
+    ),
+}
 _RECORDED = re.compile("trajectory:[0-9]{1,18}")
 
 
@@ -40,28 +52,30 @@ class Recording:
 
 
 def record_trajectory(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
-    """Store an attempt, once per (session_id, index); where `task` is the id of one without a score, score that one.
+    """Store an attempt, once per (session_id, index); where `task` is the id of one, score that one.
 
     Raises BadInput, NotFound, BadSkill; then nothing is stored.
     """
     if _RECORDED.fullmatch(recording.task):
         return _scored(workspace, skill, recording)
-    new = _checked(recording, workspace.redactor, workspace.session)
+    new = checked(recording, workspace.redactor, workspace.session)
     tracked = workspace.skill(skill)
     trajectory_id, added, n_new = workspace.store.trajectories.add_trajectory(tracked.id, tracked.live_version, new)
+    likeness = told_likeness(workspace, tracked.path)
+    step = _UNSCORED.format(trajectory_id) if added and new.hard is None else _next_step(n_new, added=added)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
         skill=tracked.name,
         version=short(tracked.live_version),
         n_new=n_new,
         duplicate=not added,
-        next_step=_UNSCORED.format(trajectory_id) if added and new.hard is None else _next_step(n_new, added=added),
+        next_step=f"First, {likeness}. {step}" if likeness else step,
     )
 
 
 def _scored(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
-    """Say how an attempt ended that was recorded without a score, as hooks do."""
-    new = _checked(recording, workspace.redactor, workspace.session)
+    """Say how an attempt ended that was recorded without a score, as hooks do, or correct a score."""
+    new = checked(recording, workspace.redactor, workspace.session)
     if new.hard is None:
         raise BadInput(f"say how {recording.task} ended: give hard, or soft")
     tracked = workspace.skill(skill)
@@ -75,8 +89,8 @@ def _scored(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
         skill=tracked.name,
         version=short(tracked.live_version),
         n_new=n_new,
-        duplicate=not done,
-        next_step=_next_step(n_new, added=True) if done else "It had a score before, which stays.",
+        duplicate=done not in ("scored", "corrected"),
+        next_step=_next_step(n_new, added=True) if done == "scored" else _TOLD[done].format(recording.task),
     )
 
 
@@ -88,7 +102,8 @@ def _next_step(n_new: int, *, added: bool) -> str:
     return f"{n_new} attempts are new: call propose_edits with edits against the mistakes they share."
 
 
-def _checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajectory:
+def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajectory:
+    """Return what is stored of an attempt, secrets taken out. Raises BadInput where it cannot be stored."""
     if not recording.task.strip():
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):

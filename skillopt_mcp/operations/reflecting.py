@@ -15,6 +15,7 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.gates.means import mean_score
 from skillopt_mcp.operations.budgeting import check_caps
+from skillopt_mcp.operations.charging import together
 from skillopt_mcp.operations.choosing import target_tasks
 from skillopt_mcp.operations.going_on import told_stale
 from skillopt_mcp.operations.handing_out import Room, hand_out, told, withdraw
@@ -38,6 +39,7 @@ from skillopt_mcp.records.skills import Skill, SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.splits import epoch_order
 from skillopt_mcp.stages.evaluate import Evaluation
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
 MOST_SESSIONS = 40
@@ -71,12 +73,12 @@ def advance_proposal(
         return _as_live(workspace, skill, Proposed.model_validate_json(run.result))
     if run.status == "stopped":
         raise Refused(f"the proposal '{run.id}' was given up, as '{skill.name}' has changed since: propose again")
-    job = workspace.proposals.attach(run.id, functools.partial(_work, workspace, run))
+    job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run))
     job.watch(notify)
     wait([job.result], wait_s)
     if not job.result.done():
         return _open(skill, run, f"Call propose_edits for '{skill.name}' again; it goes on meanwhile.")
-    workspace.proposals.drop(run.id, job)
+    workspace.jobs.drop(run.id, job)
     outcome = job.result.result()
     if isinstance(outcome, Work):
         return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
@@ -105,9 +107,7 @@ def _open(skill: Skill, run: Run, next_step: str) -> Proposed:
 def _unfinished(workspace: Workspace, skill: Skill) -> Run | None:
     """Return the skill's proposal that is under way; one that began on another version is given up."""
     runs = workspace.store.runs
-    for run in reversed(runs.list_runs(skill.id)):
-        if run.kind != "proposal" or run.status != "running":
-            continue
+    for run in reversed(runs.list_proposals_under_way(skill.id)):
         if run.base_version == skill.live_version and _named(workspace) == (run.target, run.optimizer):
             return run
         runs.set_status(run.id, "stopped")
@@ -201,15 +201,31 @@ def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Propo
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None
     result = proposed(skill.name, base, work.applied, made)
     if made is None:
-        result = result.model_copy(
-            update={"next_step": "Reflection found nothing to change: record more attempts, above all failed ones."}
-        )
+        result = result.model_copy(update={"next_step": _why_none(workspace, run)})
     result = result.model_copy(
         update={"notes": [*result.notes, *work.unusable, *work.patterns][:NOTES_SHOWN], "job_id": run.id}
     )
     store.runs.set_status(run.id, "finished", result.model_dump_json())
     withdraw(workspace, run.id)
     return result
+
+
+def _why_none(workspace: Workspace, run: Run) -> str:
+    """Return why a proposal has no candidate; where the answers were lost, the attempts behind them are new again."""
+    store = workspace.store
+    if not _is_lost(store, run):
+        return "Reflection found nothing to change: record more attempts, above all failed ones."
+    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal" and each.result]
+    read = {session for each in others if not _is_lost(store, each) for session in each.sessions}
+    if unread := set(run.sessions) - read:
+        store.trajectories.mark_unseen(run.skill_id, min(unread))
+    return "The answers were lost, so nothing was learned from the attempts: call propose_edits again."
+
+
+def _is_lost(store: Store, run: Run) -> bool:
+    """Return whether every analyst that a proposal asked stayed without an answer."""
+    asked = together([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
+    return 0 < asked.n_missing == asked.n_calls - asked.n_again
 
 
 def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: Work) -> Candidate:

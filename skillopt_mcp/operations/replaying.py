@@ -14,7 +14,6 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BackendError, Busy, NotFound, Refused
-from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.operations.batching import Way, check_batch, pairs_ahead
@@ -24,6 +23,7 @@ from skillopt_mcp.operations.choosing import chosen_tasks, tasks_to_test
 from skillopt_mcp.operations.concluding import replayed, why_none
 from skillopt_mcp.operations.evaluating import only_here
 from skillopt_mcp.operations.judging import evidence_of, judge_named
+from skillopt_mcp.operations.opening_tests import check_claimed
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -99,11 +99,7 @@ def _check(workspace: Workspace, run: Run) -> None:
     chosen = set(run.tasks)
     tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in chosen]
     evidence = evidence_of(workspace.backends_for(tasks))
-    check_claim(workspace.store, run.skill_id, tasks, evidence, _rule(config))
-
-
-def _rule(config: Config) -> ConfirmRule:
-    return ConfirmRule(alpha=config.alpha, max_pairs=config.max_pairs, claim=config.claim)
+    check_claim(workspace.store, run.skill_id, tasks, evidence, config.promotion_rule)
 
 
 def _new_run(
@@ -263,15 +259,17 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
             return replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
         backends = workspace.backends_for(held)
         try:
-            test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), _rule(plan.config))
+            rule = plan.config.promotion_rule
+            test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), rule)
+            check_claimed(test, rule, made.id)
         except Refused as error:
-            # Other promotion tests have drawn its fresh tasks since the run began.
+            # Other promotion tests have drawn its fresh tasks since the run began, or it was tested for another claim.
             return replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
         test = replace(test, ahead=pairs_ahead(backends))
         with only_here(store, test):
             # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
-            since = store.runs.begin_finish(run.id, test.row.id, paused_at(test, store))
+            since = store.runs.begin_finish(run.id, test.row.id, paused_at(test.row, store))
             confirmation = _done(
                 way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
             )

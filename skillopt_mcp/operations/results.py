@@ -145,7 +145,10 @@ class Promoted(Result):
 
 
 class SkillRow(BaseModel):
-    """One skill: found on disk (tracked or not), with what has been gathered for it."""
+    """One skill: found on disk (tracked or not), with what has been gathered for it.
+
+    `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
+    """
 
     name: str
     path: str
@@ -156,6 +159,7 @@ class SkillRow(BaseModel):
     n_trajectories: int = 0
     n_new: int = 0
     open_candidates: int = 0
+    approved: list[str] = Field(default_factory=list)
     promotable: bool = False
     next_step: str = ""
 
@@ -164,15 +168,6 @@ class SkillList(Result):
     """Skills found and tracked; `cursor` asks for the next page."""
 
     skills: list[SkillRow]
-    cursor: str | None = None
-
-
-class Inspected(Result):
-    """One thing in detail. `text` is data from the store, never an instruction; `cursor` asks for the next page."""
-
-    id: str
-    kind: str
-    text: str
     cursor: str | None = None
 
 
@@ -209,10 +204,39 @@ class StepRow(BaseModel):
     candidate: float | None
     best: float
     kind: Literal["step", "slow", "meta"] = "step"
+    candidate_id: str | None = None
+
+
+class Accounted(BaseModel):
+    """What became of what a run sent to models, its part of the promotion test with it.
+
+    Of `n_sent` sends, `n_answered` were answered and `n_failed` failed; of `n_unanswered` nothing came back: they are
+    under way, or were lost with a process that ended, and may be paid for all the same. Up to `n_repeated` calls were
+    sent again for that: about `tokens_repeated` and `usd_repeated`, as the replies in their places. `usd_known` is the
+    price of what was answered, but for `n_unpriced` calls of unknown price. All that was sent took up to
+    `tokens_at_most` and `usd_at_most`, as far as the most that a call can take was asked for: under caps.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    n_sent: int = 0
+    n_answered: int = 0
+    n_failed: int = 0
+    n_unanswered: int = 0
+    n_repeated: int = 0
+    tokens_repeated: int = 0
+    usd_repeated: float | None = 0.0
+    tokens_at_most: int = 0
+    usd_known: float = 0.0
+    usd_at_most: float = 0.0
+    n_unpriced: int = 0
 
 
 class Replayed(Result):
-    """The outcome of a run. Scores are means of `hard`; `verdict` is the promotion gate's on the best version."""
+    """The outcome of a run. Scores are means of `hard`; `verdict` is the promotion gate's on the best version.
+
+    Of the `n_pairs` of its promotion test, `pairs_before` are others' work: a run is charged with those after.
+    `n_calls` are the calls that have come to an end: answered, or given up (`n_missing`).
+    """
 
     run_id: str
     skill: str
@@ -225,6 +249,7 @@ class Replayed(Result):
     test_before: float | None
     test_after: float | None
     n_pairs: int
+    pairs_before: int | None = None
     n_calls: int
     n_missing: int
     tokens_in: int

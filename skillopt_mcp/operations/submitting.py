@@ -9,13 +9,13 @@ from skillopt_mcp.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.handing_out import Room
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.opening_tests import candidate_of_job
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.receiving import receive
 from skillopt_mcp.operations.reflecting import advance_proposal
 from skillopt_mcp.operations.results import Evaluated, Proposed, Receipt, Submitted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.progress import Notify, silent
-from skillopt_mcp.records.candidates import candidate_id
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.store.opening import Store
 
@@ -95,11 +95,7 @@ def _advanced(workspace: Workspace, job: str, room: Room, wait_s: float | None, 
     if job.startswith(PROPOSAL):
         run = _proposal(store, known(job))
         return advance_proposal(workspace, run, wait_s, room, notify)
-    test = store.decisions.find_confirmation(known(job))
-    if test is None:
-        raise NotFound(NO_JOB.format(quoted(job)))
-    candidate = candidate_id(test.skill_id, test.base_version, test.version_id)
-    return evaluate_candidate(workspace, candidate, wait_s, notify, room=room)
+    return evaluate_candidate(workspace, candidate_of_job(workspace, known(job)), wait_s, notify, room=room)
 
 
 def _proposal(store: Store, job: str) -> Run:

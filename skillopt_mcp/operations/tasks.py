@@ -18,7 +18,9 @@ from skillopt_mcp.environments.rows import ALIASES, read_rows, read_splits, spli
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.operations.judging import without_command
+from skillopt_mcp.operations.misleading import told_problems
 from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.resembling import told_likeness
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
 from skillopt_mcp.operations.warning import warned
 from skillopt_mcp.operations.workspace import Workspace
@@ -158,7 +160,16 @@ def refusal(task: NewTask, outcome: str) -> str:
 def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: SplitPlan | None = None) -> TasksAdded:
     good, rejected = parsed_rows(given)
     ordered, shares = drawn(good, plan)
-    return _stored(workspace, skill, ordered, rejected, shares)
+    added = _stored(workspace, skill, ordered, rejected, shares)
+    return added.model_copy(update={"warnings": [*added.warnings, *_misleading(workspace, skill, good)]})
+
+
+def _misleading(workspace: Workspace, skill: str, good: Sequence[tuple[int, NewTask]]) -> list[str]:
+    """Return what a check says of the tasks that were given, among all in use; and whose history the skill may lack."""
+    tracked, digests = workspace.skill(skill), {task.digest for _, task in good}
+    tasks = workspace.store.tasks.list_in_use(tracked.id)
+    found = told_problems(tracked.name, tasks, {task.name for task in tasks if task.digest in digests})
+    return [*filter(None, [told_likeness(workspace, tracked.path)]), *found]
 
 
 def _stored(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import inspect
 import os
 import threading
 import warnings
@@ -22,8 +23,11 @@ from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.operations.charging import account, told_under_way
+from skillopt_mcp.operations.concluding import on_store
+from skillopt_mcp.operations.python_words import in_python_words
 from skillopt_mcp.operations.replaying import go_on_or_start, left_behind, replay
-from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.results import Accounted, Replayed
 from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -40,9 +44,13 @@ StageName = Literal[
     "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "confirm"
 ]
 Callback = Callable[[Progress], None]
+_ASYNC = (
+    "the callback of '{}' is async, and nothing would await it: give a function ('def', not 'async def'), which may "
+    "hand what it hears to a loop with asyncio.run_coroutine_threadsafe"
+)
 
 
-class Trained(Replayed):
+class Trained(Replayed, Accounted):
     """The outcome of training: that of the run, and the best version's SKILL.md. The live file has not changed."""
 
     best_skill: str = Field(description="SKILL.md of the best version")
@@ -72,7 +80,9 @@ def train(
     "rescue", "slow", "meta", "confirm"; "step" at the end of each); what it raises stops the run. A dict as config has
     the names of settings files ("epochs", "train.num_epochs"). `caps` bound what the run may use, over all calls that
     go on with it; `n_slots` calls are under way at once. Nothing is written to the skill's folder: that takes a
-    promotion.
+    promotion. What the outcome counts is that of the run: what it sent, over all calls that went on with it, and of a
+    promotion test that several runs share, the pairs that it asked for. Ctrl-C tells, in a note of KeyboardInterrupt,
+    how many calls were under way, which may be paid again.
 
     Raises Stopped where the run stops before its end: CapReached at a cap, Outage where a backend fails, TurnedDown
     where it wants no such call. A call with the same arguments (but for higher caps) goes on with it, and pays for
@@ -96,12 +106,19 @@ def train(
         _notify(callbacks or {}), store, caps, n_slots,
     )  # fmt: skip
     if not _is_in_loop():
-        return work()
-    with ThreadPoolExecutor(1, thread_name_prefix="train") as thread:
+        with in_python_words():
+            return work()
+    with in_python_words(), ThreadPoolExecutor(1, thread_name_prefix="train") as thread:
+        working = thread.submit(copy_context().run, work)
         try:
-            return thread.submit(copy_context().run, work).result()
-        except BaseException:
+            return working.result()
+        except KeyboardInterrupt as error:
             # Ctrl-C comes to this thread alone: the one that works stops at its next reply, and is waited for.
+            stop.set()
+            for note in getattr(working.exception(), "__notes__", ()):
+                error.add_note(note)
+            raise
+        except BaseException:
             stop.set()
             raise
 
@@ -132,11 +149,19 @@ def _train(
         run = go_on_or_start(workspace, tracked.path, settings, only=only)
         if given is not None and not rolls_out(given) and run.id not in known:
             _tell_of_left(workspace, run, tracked, given.name)
-        result = replay(workspace, run, notify, _unless(stop), n_slots=n_slots)
+        try:
+            result = replay(workspace, run, notify, _unless(stop), n_slots=n_slots)
+        except (KeyboardInterrupt, Stopped) as error:
+            under_way = told_under_way(workspace.store, run.id)
+            if under_way and (isinstance(error, KeyboardInterrupt) or stop.is_set()):
+                error.add_note(under_way)
+            raise
         steps = workspace.store.runs.list_steps(run.id)
         best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
         return Trained(
-            **result.model_dump(),
+            **result.model_dump(exclude={"next_step"}),
+            **account(workspace.store, run.id).told.model_dump(),
+            next_step=on_store(result.next_step, place),
             best_skill=best.main.decode("utf-8", "replace"),
             skill_path=tracked.path,
             store_path=str(place),
@@ -198,11 +223,19 @@ def _notify(callbacks: Mapping[StageName, Callback]) -> Notify:
         if name not in stages:
             near = difflib.get_close_matches(name, stages, n=1, cutoff=0.0)[0]
             raise BadInput(f"no stage is called '{name}': did you mean '{near}'? Stages: {', '.join(stages)}")
+        if _is_async(callbacks[name]):
+            raise BadInput(_ASYNC.format(name))
     by_stage = {str(name): callback for name, callback in callbacks.items()}
 
     def notify(progress: Progress) -> None:
         callback = by_stage.get(progress.stage)
-        if callback:
-            callback(progress)
+        given: object = callback(progress) if callback else None
+        if inspect.iscoroutine(given):
+            given.close()
+            raise BadInput(_ASYNC.format(progress.stage))
 
     return notify
+
+
+def _is_async(callback: Callback) -> bool:
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__)

@@ -17,21 +17,27 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.batches import Patience, batching
 from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.registry import batched, open_backend
-from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.errors import BackendError, BadSkill
 from skillopt_mcp.folders import read_skill, skill_name, stamp_of
 from skillopt_mcp.operations.callers import MOST_CHARACTERS, SESSION, VARIABLE
-from skillopt_mcp.operations.finding import advice, find_folder, find_tracked, folder_at, is_nowhere, skill_roots
+from skillopt_mcp.operations.finding import (
+    advice,
+    check_no_copy,
+    find_folder,
+    find_tracked,
+    folder_at,
+    is_nowhere,
+    kept_files,
+    skill_roots,
+)
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import recover
 from skillopt_mcp.operations.redacting import open_redactor
 from skillopt_mcp.operations.workplaces import Workplaces
-from skillopt_mcp.optimizer.plan import Work
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
-from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.redacting import Redactor
@@ -72,10 +78,13 @@ class Workspace:
         self.caps = caps
         self.clock = clock
         self.lease_s = LEASE_S
+        # Whom a command line acts for: what they agree to is kept with their name.
+        self.login = ""
+        # Who counts what comes in for contests and promotion tests: a person may watch.
+        self.on_reply: Callable[[Call, Reply], None] | None = None
         self._hands_out = hands_out
         self.n_slots, self.batch = n_slots, batch
-        self.tests: Jobs[Confirmation | Outstanding] = Jobs()
-        self.proposals: Jobs[Work | Outstanding] = Jobs()
+        self.jobs = Jobs()
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
         self._backends: dict[Role, Backend] = {}
         self._project = project or Path.cwd()
@@ -198,17 +207,23 @@ class Workspace:
         then.
         """
         name = known(name_or_path)
-        return self._looked_at(folder_at(name) or find_folder(self._made, self.roots(), name))
+        return self._looked_at(folder_at(name) or find_folder(self._made, self.roots(), name, self._project))
 
     def kept(self, name_or_path: str) -> Skill:
-        """Return a skill as `skill` does; where its folder is gone or cannot be read, as the store holds it.
+        """Return a skill to look at as `skill` does; where its folder is gone or cannot be read, as the store holds it.
 
-        Raises NotFound as `skill` does, BadSkill when the store does not hold it either.
+        Raises NotFound as `skill` does, and for what is no more than a copy of a tracked skill; BadSkill when the store
+        does not hold it either.
         """
+        name, store = known(name_or_path), self._made
+        given = folder_at(name)
+        folder = given or find_folder(store, self.roots(), name, self._project, look=True)
+        if store:
+            check_no_copy(store, folder)
         try:
-            return self.skill(name_or_path)
+            return self._looked_at(folder)
         except BadSkill:
-            found = find_tracked(self.store, name_or_path)
+            found = find_tracked(store, name if given else str(folder)) if store else None
             if found is None:
                 raise
             return found
@@ -238,6 +253,9 @@ class Workspace:
 
     def _look(self, folder: Path) -> Skill:
         key = str(folder)
+        if not self.is_made:
+            # Raises BadSkill before a store is made for it.
+            read_skill(folder)
         now = stamp_of(folder)
         with self._lock:
             cached = self._seen.get(key)
@@ -261,7 +279,8 @@ class Workspace:
         """Return what to do about a skill that cannot be read, and whether a change of it waits for that."""
         last = self.store.promotions.last_begun(path)
         waits = "; a change of it was cut short, and is settled once its files can be read"
-        return f"{advice(self.store, path) or error}{waits if last and last.is_open else ''}"
+        told = advice(self.store, path) or f"{error}{kept_files(self.store, path)}"
+        return f"{told}{waits if last and last.is_open else ''}"
 
     def live(self, skill: Skill) -> SkillFiles:
         """Return a skill's files as they are on disk now. Raises BadSkill."""

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
+from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.prompts.forms import UpdateMode
 from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
 from skillopt_mcp.schedule import Schedule
@@ -95,6 +96,11 @@ class Config(BaseModel):
     def of_run(cls, text: str) -> Config:
         """Return the config of a run's row (json); a setting that came later is what the run did without it."""
         return cls.model_validate(_BEFORE | json.loads(text))
+
+    @property
+    def promotion_rule(self) -> ConfirmRule:
+        """Return the rule of the promotion test that a run ends with."""
+        return ConfirmRule(alpha=self.alpha, max_pairs=self.max_pairs, claim=self.claim)
 
     @model_validator(mode="after")
     def _budget_falls(self) -> Config:

@@ -33,7 +33,7 @@ class Test:
     """One promotion test: both arms, the held-out tasks, and the row that names it.
 
     `origin` is what every verdict adds: who made the attempts, where no backend did, and that tasks were retired; pairs
-    are asked `ahead`.
+    are asked `ahead`. One that is not open is what `upcoming_test` foresees: its row is not in the store.
     """
 
     row: ConfirmationRow
@@ -43,6 +43,7 @@ class Test:
     rule: ConfirmRule
     origin: str = ""
     ahead: int = PAIRS_AHEAD
+    is_open: bool = True
 
 
 def open_test(
@@ -56,23 +57,55 @@ def open_test(
     comes later: but for `max_pairs`, they are chosen before the evidence is seen. Raises BadInput when there is no
     held-out task, Refused when those that the claim allows are too few to accept anything.
     """
+    new = _unopened(store, arms, tasks, backend, rule)
+    refunded = _refunded(store, new.skill_id, backend)
+    row = store.decisions.open_confirmation(new, lambda n, staked: next_alpha(n, rule.alpha, staked, refunded))
+    return _on(store, row, arms, rule)
+
+
+def upcoming_test(
+    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, rule: ConfirmRule
+) -> Test:
+    """Return the promotion test that `open_test` would return now; a new one is not opened, and takes no error rate.
+
+    Raises what that raises.
+    """
+    new = _unopened(store, arms, tasks, backend, rule)
+    if store.decisions.find_confirmation(new.id):
+        return open_test(store, arms, tasks, backend, rule)
+    opened = store.decisions.list_tests(new.skill_id)
+    alpha = upcoming_alpha(store, new.skill_id, backend, rule.alpha)
+    row = replace(new, j=max((test.j for test in opened), default=0) + 1, alpha=alpha)
+    return replace(_on(store, row, arms, rule), is_open=False)
+
+
+def id_of_test(skill_id: int, base: str, candidate: str, backend: str) -> str:
+    """Return what names the promotion test of two versions with a backend, whether it is open or not."""
+    name = hashlib.sha256(f"{skill_id}:{base}:{candidate}:{backend}".encode()).hexdigest()
+    return f"t-{name[:12]}"
+
+
+def _unopened(
+    store: Store, arms: tuple[SkillFiles, SkillFiles], tasks: Sequence[Task], backend: str, rule: ConfirmRule
+) -> ConfirmationRow:
+    """Return the row of a test before it has a place in the skill's life, and an error rate."""
     base, candidate = arms
     held = held_out(tasks)
     if not held:
         raise BadInput("the skill has no held-out task (val or test): add tasks with add_tasks or 'tasks add'")
     skill_id = held[0].skill_id
-    name = hashlib.sha256(f"{skill_id}:{base.digest}:{candidate.digest}:{backend}".encode()).hexdigest()
-    new = ConfirmationRow(f"t-{name[:12]}", skill_id, base.digest, candidate.digest, 0, 0.0, backend, (), rule.claim)
-    new = replace(new, rule=asked_of(rule))
-    new = _with_tasks(store, new, tasks, rule)
-    refunded = _refunded(store, skill_id, backend)
-    row = store.decisions.open_confirmation(new, lambda n, staked: next_alpha(n, rule.alpha, staked, refunded))
-    by_id = {task.id: task for task in store.tasks.list_tasks(skill_id)}
+    name = id_of_test(skill_id, base.digest, candidate.digest, backend)
+    new = ConfirmationRow(name, skill_id, base.digest, candidate.digest, 0, 0.0, backend, (), rule.claim)
+    return _with_tasks(store, replace(new, rule=asked_of(rule)), tasks, rule)
+
+
+def _on(store: Store, row: ConfirmationRow, arms: tuple[SkillFiles, SkillFiles], rule: ConfirmRule) -> Test:
+    by_id = {task.id: task for task in store.tasks.list_tasks(row.skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
     asked = _asked(store, row, rule)
     most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
     rule = replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim)
-    return Test(row, base, candidate, frozen, rule, _without(store, row))
+    return Test(row, *arms, frozen, rule, _without(store, row))
 
 
 def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule:
@@ -129,7 +162,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
     """
     pairs = store.decisions.list_pairs(test.row.id)
     verdict = _verdict(test, pairs)
-    limit = (paused_at(test, store) if since is None else since) + test.rule.max_pairs
+    limit = (paused_at(test.row, store) if since is None else since) + test.rule.max_pairs
     limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
     while verdict.verdict == "undecided" and len(pairs) < limit:
         notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
@@ -163,9 +196,9 @@ def _refunded(store: Store, skill_id: int, backend: str) -> float:
     return left
 
 
-def paused_at(test: Test, store: Store) -> int:
-    """Return after how many pairs the test last paused; 0 when it never did."""
-    last = store.decisions.latest_in(test.row.id)
+def paused_at(row: ConfirmationRow, store: Store) -> int:
+    """Return after how many pairs a test last paused; 0 when it never did."""
+    last = store.decisions.latest_in(row.id)
     return ConfirmInputs.model_validate_json(last.inputs).n_pairs if last else 0
 
 

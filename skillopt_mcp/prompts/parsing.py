@@ -25,17 +25,23 @@ def parse_reply(text: str, model: type[M]) -> M | str:
     An object counts only when it has a field of the model beyond its reasoning: so that the inside of a reply that
     breaks off is not taken for an empty one.
     """
+    found = found_reply(text, model)
+    return found if isinstance(found, str) else found[1]
+
+
+def found_reply(text: str, model: type[M]) -> tuple[dict[str, object], M] | str:
+    """Return the object that `parse_reply` takes, as it was written and as a `model`, or why there is none."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return f"the reply is longer than {MAX_BYTES:,} bytes"
     wanted = [name for name in model.model_fields if name != "reasoning"]
     problem = f"the reply has no JSON object with {' or '.join(map(repr, wanted))}"
-    parsed: M | None = None
+    parsed: tuple[dict[str, object], M] | None = None
     for found in _objects(text):
         if isinstance(found, str):
             problem = found
         elif any(name in found for name in wanted):
             result = _validated(found, model)
-            parsed, problem = (parsed, result) if isinstance(result, str) else (result, problem)
+            parsed, problem = (parsed, result) if isinstance(result, str) else ((found, result), problem)
     return problem if parsed is None else parsed
 
 

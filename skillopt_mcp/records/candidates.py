@@ -15,6 +15,8 @@ PromotionKind = Literal["promote", "rollback"]
 PromotionState = Literal["pending", "undoing", "done", "undone"]
 STANDING_PERMISSION = "standing permission"
 """The consent of a change that no person was asked about."""
+IMPORTED = "it was imported from another store: see that you know where its edits come from"
+"""What the guard finds of a candidate that another store made."""
 
 
 @dataclass(frozen=True, slots=True)

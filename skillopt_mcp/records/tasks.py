@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -52,6 +53,13 @@ class Task:
     digest: str
     tags: tuple[str, ...] = ()
     files: tuple[TaskFile, ...] = ()
+
+
+def asked_digest(prompt: str, files: Sequence[TaskFile]) -> str:
+    """Return the sha256 (hex) over what a task asks: its prompt without the blanks around it, and its files."""
+    held = sorted([file.path, file.content] for file in files)
+    asked = json.dumps([prompt.strip(string.whitespace), held], ensure_ascii=False)
+    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def task_digest(prompt: str, judge: str, files: Sequence[Sequence[str]]) -> str:

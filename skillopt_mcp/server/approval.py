@@ -11,9 +11,11 @@ import anyio.to_thread
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import build_resolver_plans, resolve_arguments
+from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredResult
 from pydantic import BaseModel, Field
 
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.operations.approving import (
     BY_THE_HOST,
     Question,
@@ -29,13 +31,14 @@ from skillopt_mcp.records.candidates import Approval
 
 _ASKING = ("promote_skill", "rollback_skill")
 _COMMAND = re.compile(r"skillopt-mcp (?:approve|rollback) [^;(]*[^;( ]")
+_SHOWN_ERROR = 100
 _ASKS = ClientCapabilities(elicitation=ElicitationCapability())
 
 
 class Agreement(BaseModel):
     """What the person fills in."""
 
-    write: bool = Field(title="Write it", description="Yes: change the file now. No: leave it as it is.")
+    write: bool = Field(strict=True, title="Write it", description="Yes: change the file now. No: leave it as it is.")
 
 
 class Said(NamedTuple):
@@ -70,6 +73,12 @@ class ApprovalDesk:
             if asking.asked is None:
                 raise
             return Said("the host was asked, and its answer had not the form that was asked for", asking.asked.approval)
+        # A host may say that it can ask, and then not be able to: the person's command serves there as well.
+        except MCPError as error:
+            if asking.asked is None:
+                raise
+            said = f"{error.error.code}, {quoted(error.error.message, _SHOWN_ERROR)}"
+            return Said(f"the host was asked, and answered with an error ({said})", asking.asked.approval)
         if isinstance(resolved, InputRequiredResult):
             return resolved
         # A write may wait for another process: not in the loop.

@@ -12,6 +12,7 @@ from mcp_types import Tool as ListedTool
 from pydantic import Field, WithJsonSchema
 
 from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.details import Inspected
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.handing_out import DEFAULT_CHARS, DEFAULT_ITEMS, Room
 from skillopt_mcp.operations.inspecting import inspect
@@ -22,7 +23,6 @@ from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.reflecting import propose_from_evidence
 from skillopt_mcp.operations.results import (
     Evaluated,
-    Inspected,
     Promoted,
     Proposed,
     Recorded,

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import cast
 
-from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.records.candidates import Approval, PromotionKind
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Value
 
 _CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
 _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedApproval:
+    """An approval that no change has used up: of which change, who gave it, and when."""
+
+    kind: PromotionKind
+    from_version: str
+    to_version: str
+    given_by: str
+    at: str
 
 
 class Approvals:
@@ -40,6 +52,18 @@ class Approvals:
             [*_change(wanted), wanted.findings_digest, wanted.evidence],
         )
         return (cast(int, row[0]), str(row[1])) if row else None
+
+    def list_unused(self, skill_id: int) -> list[UnusedApproval]:
+        """Return the unused approvals of a skill, the oldest first."""
+        rows = self._pool.rows(
+            "select kind, from_version, to_version, given_by, created_at from approval"
+            f" where skill_id = ? and {_UNUSED} order by id",
+            [skill_id],
+        )
+        return [
+            UnusedApproval(cast(PromotionKind, kind), str(old), str(new), str(by), str(at))
+            for kind, old, new, by, at in rows
+        ]
 
     def withdraw(self, given: Approval) -> int:
         """Take back every unused approval of a change, whatever it was shown with; return how many there were."""

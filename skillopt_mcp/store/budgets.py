@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+from skillopt_mcp.errors import StoreError
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
@@ -41,12 +43,9 @@ class Budgets:
         return _above_nothing(Spent(*cast(_Values, row))) if row else Spent()
 
     def list_beside_runs(self) -> list[str]:
-        """Return the budgets that are neither a run's nor of a promotion test that a run came to, in order."""
-        sql = (
-            "select id from budget where id not in (select id from run)"
-            " and id not in (select confirmation_id from finish) order by id"
-        )
-        return [str(row[0]) for row in self._pool.rows(sql)]
+        """Return the budgets that are not a run's, in order: a run may have come to the promotion test of one."""
+        rows = self._pool.rows("select id from budget where id not in (select id from run) order by id")
+        return [str(row[0]) for row in rows]
 
 
 def n_affordable(connection: Connection, bill: Bill) -> int:
@@ -63,10 +62,16 @@ def n_affordable(connection: Connection, bill: Bill) -> int:
 
 
 def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
-    """Return what is spent once the bill's change and `costs` are charged."""
+    """Return what is spent once the bill's change and `costs` are charged. Raises StoreError for what is no amount."""
     change = bill.change.plus(
         sum(cost.calls for cost in costs), sum(cost.tokens for cost in costs), sum(cost.usd for cost in costs)
     )
+    if not all(map(math.isfinite, change)):
+        # Kept, it would end every cap: nothing is more than it.
+        raise StoreError(
+            f"calls of '{bill.budget}' would be charged {change.tokens} tokens, ${change.usd} and {change.seconds} s, "
+            "which is no amount: nothing is stored; have the backend say what a call uses in finite numbers"
+        )
     row = connection.execute(_GET, [bill.budget]).fetchone()
     spent = _above_nothing((Spent(*row) if row else Spent()).plus(*change))
     connection.execute(_PUT, (bill.budget, *spent, row_sum(*spent)))

@@ -38,10 +38,12 @@ class Candidates:
             raise NotFound(f"the store has no candidate '{candidate_id}': make one with propose_edits or replay")
         return _candidate(row)
 
-    def list_candidates(self, skill_id: int) -> list[Candidate]:
-        """Return the candidates of a skill that may be promoted one day (not those of single steps), newest last."""
+    def list_candidates(self, skill_id: int, *, steps: bool = False) -> list[Candidate]:
+        """Return the candidates of a skill that may be promoted one day, newest last; with `steps`, those of single
+        steps, too.
+        """
         rows = self._pool.rows(
-            f"{_CANDIDATE} where skill_id = ? and origin in ('host', 'run') order by rowid", [skill_id]
+            f"{_CANDIDATE} where skill_id = ? and (origin in ('host', 'run') or ?) order by rowid", [skill_id, steps]
         )
         return [_candidate(row) for row in rows]
 

@@ -164,6 +164,16 @@ class Decisions:
         )
         return _decision(row) if row else None
 
+    def verdicts(self, skill_id: int, gate: str, base_version: str) -> dict[str, str]:
+        """Return a gate's word on each version that it compared with a base: the verdict of the `latest` decision."""
+        rows = self._pool.rows(
+            "select version_id, verdict from decision where skill_id = ? and gate = ? and base_version = ?"
+            f" order by {_IS_SIMULATED} desc, verdict = 'undecided' desc, id",
+            [skill_id, gate, base_version],
+        )
+        # The last one counts, in the order of `latest` the other way round.
+        return {str(version): str(verdict) for version, verdict in rows}
+
     def is_accepted(self, skill_id: int, gate: str, base_version: str, version_id: str) -> bool:
         """Return whether any decision of a gate accepted a version against a base, whatever others came to later."""
         row = self._pool.row(

@@ -27,6 +27,7 @@ KINDS = {
     "permission_set": "permission",
     "permission_withdrawn": "permission",
     "tasks_added": "task",
+    "tasks_moved": "task",
     "tasks_rotated": "rotation",
     "tasks_retired": "retirement",
     "command_registered": "command",

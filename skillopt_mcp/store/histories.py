@@ -16,6 +16,8 @@ from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.store.candidates import insert_candidate
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.learned import new_learned
+from skillopt_mcp.store.matching import new_retired, new_tasks
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.retirements import note_retired, retire_task, retired_name
 from skillopt_mcp.store.skills import add_version
@@ -24,10 +26,6 @@ from skillopt_mcp.store.tasks import insert_task, name_of, note_added
 
 FINAL = ("accept", "reject")
 _PAGE = 200
-_TASKS = (
-    "select digest, coalesce(retirement.name, task.name), split, task_id is not null from task"
-    " left join retirement on task_id = id where skill_id = ?"
-)
 _TRAJECTORY = (
     "select id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at"
     " from trajectory where skill_id = ? and id > ? order by id limit ?"
@@ -38,7 +36,7 @@ _TRAJECTORY = (
 class NewHistory:
     """What a history brings, checked: versions (parent, files), tasks, attempts, candidates, and what only tells.
 
-    Retired tasks come with the reason for that.
+    Retired tasks come with the reason for that; `learned` are all that the candidates may have been made from.
     """
 
     sha256: str
@@ -48,6 +46,7 @@ class NewHistory:
     candidates: Sequence[NewCandidate]
     told: Sequence[Told]
     retired: Sequence[tuple[NewTask, str]] = ()
+    learned: Sequence[NewTask] = ()
 
 
 @dataclass(slots=True)
@@ -59,12 +58,13 @@ class Taken:
     trajectories: int = 0
     candidates: int = 0
     told: int = 0
+    learned: bool = False
     conflicts: list[str] = field(default_factory=list)
 
     @property
     def n_new(self) -> int:
         """Return how much was new in all."""
-        return self.versions + self.tasks + self.trajectories + self.candidates + self.told
+        return self.versions + self.tasks + self.trajectories + self.candidates + self.told + self.learned
 
 
 class Histories:
@@ -114,8 +114,8 @@ class Histories:
         """
         taken = Taken()
         with self._pool.write() as connection:
-            tasks = _new_tasks(connection, skill_id, new.tasks, taken)
-            retired = _new_retired(connection, skill_id, new.retired, taken)
+            tasks = new_tasks(connection, skill_id, new.tasks, taken.conflicts)
+            retired = new_retired(connection, skill_id, new.retired, taken.conflicts)
             trajectories = _new_trajectories(connection, skill_id, new.trajectories, taken)
             told = _new_told(connection, skill_id, new.told, taken)
             if taken.conflicts and not keep_mine:
@@ -130,8 +130,10 @@ class Histories:
             note_added(connection, skill_id, len(tasks) + len(gone))
             note_retired(connection, skill_id, gone)
             taken.tasks, taken.trajectories, taken.told = len(tasks) + len(gone), len(trajectories), len(told)
+            learned = new_learned(connection, skill_id, new.learned)
+            taken.learned = bool(learned)
             if taken.n_new:
-                _insert(connection, (skill_id, new.sha256), trajectories, told)
+                _insert(connection, (skill_id, new.sha256), trajectories, [*told, *learned])
         return taken
 
 
@@ -154,42 +156,6 @@ def _insert(
         [(of[0], imported_id, what, _sha256(content), content) for what, content in told],
     )
     append(connection, "skill_imported", imported_id, skill=of[0], sha256=of[1])
-
-
-def _new_tasks(connection: Connection, skill_id: int, tasks: Sequence[NewTask], taken: Taken) -> list[NewTask]:
-    rows = connection.execute(_TASKS, [skill_id]).fetchall()
-    splits = {digest: (name, split) for digest, name, split, _ in rows}
-    names = {name for _, name, _, is_retired in rows if not is_retired}
-    gone = {digest for digest, _, _, is_retired in rows if is_retired}
-    found = []
-    for task in tasks:
-        name = name_of(task)
-        held = splits.get(task.digest)
-        if held is None and name in names:
-            taken.conflicts.append(f"task '{name}': another task has that id here")
-        elif held is None:
-            found.append(task)
-            splits[task.digest] = (name, task.split)
-            names.add(name)
-        elif task.digest in gone:
-            taken.conflicts.append(f"task '{held[0]}': it is retired here, in use in the file")
-        elif held[1] != task.split:
-            taken.conflicts.append(f"task '{held[0]}': its split is {held[1]} here, {task.split} in the file")
-    return found
-
-
-def _new_retired(
-    connection: Connection, skill_id: int, retired: Sequence[tuple[NewTask, str]], taken: Taken
-) -> list[tuple[NewTask, str]]:
-    """Return the retired tasks that are not here; what is in use here stays so, for no import decides on that."""
-    here = {digest: is_retired for digest, _, _, is_retired in connection.execute(_TASKS, [skill_id])}
-    found = {}
-    for task, reason in retired:
-        if task.digest not in here:
-            found[task.digest] = (task, reason)
-        elif not here[task.digest]:
-            taken.conflicts.append(f"task '{name_of(task)}': it is in use here, retired in the file")
-    return list(found.values())
 
 
 def _insert_retired(connection: Connection, skill_id: int, task: NewTask, reason: str) -> int:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
 
+from skillopt_mcp.records.budgets import Caps, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
-from skillopt_mcp.store.calls import insert_reply
+from skillopt_mcp.store.budgets import Bill, charge, n_affordable
+from skillopt_mcp.store.calls import claim_again, insert_reply
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.exposures import KNOWS
 from skillopt_mcp.store.pool import Pool, Row
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
+GivenUp = Literal["missing", "free", "elsewhere", "late"]
 # A lease from further ahead than this was taken before the clock was set back: it may never seem to expire.
 _SET_BACK_S = 60
 _CHUNK = 400
@@ -28,6 +32,7 @@ class Lease(NamedTuple):
     scope: str
     task_id: int | None
     session: str
+    taken_at: float
     expires_at: float
     state: LeaseState
     role: Role
@@ -48,6 +53,25 @@ class Term(NamedTuple):
     session: str
     taken_at: float
     expires_at: float
+
+
+class Taken(NamedTuple):
+    """The offers that were leased, and whether caps left out others."""
+
+    offers: list[Offer]
+    is_capped: bool
+
+
+class Failing(NamedTuple):
+    """A lease that brought no answer `at` a time (seconds since 1970): after `most` of them its call is `missing`.
+
+    The id of the reply is its call's.
+    """
+
+    lease_id: str
+    missing: Reply
+    most: int
+    at: float
 
 
 class Leases:
@@ -80,10 +104,31 @@ class Leases:
             n_answered += cast(int, row[0])
         return len(call_ids) - n_answered
 
-    def take(self, offers: Sequence[Offer], term: Term) -> list[Offer]:
-        """Return those of the offers that were leased: what somebody took or answered meanwhile is left out."""
+    def never_taken(self, call_ids: Sequence[int]) -> list[int]:
+        """Return those of the calls, in their order, that were in nobody's hands yet."""
+        taken: set[int] = set()
+        for chunk in _chunks(call_ids):
+            rows = self._pool.rows(f"select call_id from lease where call_id in ({_marks(chunk)})", chunk)
+            taken |= {cast(int, call_id) for (call_id,) in rows}
+        return [call_id for call_id in call_ids if call_id not in taken]
+
+    def take(self, offers: Sequence[Offer], term: Term, caps: Caps) -> Taken:
+        """Lease those of the offers that nobody took or answered meanwhile.
+
+        The first lease of a call was charged with its claim. Each further one is a claim of its own: it is charged to
+        the budget of the scope, and left out where that would go above a cap.
+        """
+        leased, is_capped = list[Offer](), False
         with self._pool.write() as connection:
-            return [offer for offer in offers if _take(connection, offer, term)]
+            for offer in offers:
+                if connection.execute(_FREE, [offer.call_id, term.taken_at]).fetchone() is None:
+                    continue
+                if not _is_charged(connection, offer.call_id, term.scope, caps):
+                    is_capped = True
+                    continue
+                connection.execute(_TAKE, [offer.id, offer.call_id, term.scope, offer.task_id, *term[1:]])
+                leased.append(offer)
+        return Taken(leased, is_capped)
 
     def find(self, lease_id: str) -> Lease | None:
         """Return a lease, None when nobody was ever given one of that id."""
@@ -96,8 +141,25 @@ class Leases:
 
     def unanswered_of(self, scope: str) -> list[Lease]:
         """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
-        waits = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
-        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {waits}", [scope])]
+        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {_WAITED_FOR}", [scope])]
+
+    def tests_out(self, skill_id: int, base_version: str, versions: Sequence[str]) -> dict[str, str]:
+        """Return, by version, the newest promotion test against a base that has leases as in `unanswered_of`."""
+        rows = self._pool.rows(
+            "select c.version_id, c.id from confirmation c where c.skill_id = ? and c.base_version = ?"
+            " and c.version_id in (select value from json_each(?))"
+            f" and exists (select 1 from lease l where l.scope = c.id and {_WAITED_FOR}) order by c.j",
+            [skill_id, base_version, json.dumps(versions)],
+        )
+        return {str(version): str(test_id) for version, test_id in rows}
+
+    def count_answered(self, scope: str) -> dict[Role, int]:
+        """Return how many leases of a scope were answered, by the role that was asked."""
+        answered = "where l.scope = ? and l.state = 'answered' group by c.role"
+        rows = self._pool.rows(
+            f"select c.role, count(*) from lease l join call c on c.id = l.call_id {answered}", [scope]
+        )
+        return {cast(Role, role): cast(int, n) for role, n in rows}
 
     def answer(self, lease_id: str, reply: Reply, session: str) -> Answered:
         """Store the reply of a lease (the id of the reply is its call's): the first one of a call stays.
@@ -115,20 +177,33 @@ class Leases:
             connection.execute(_ANSWER, [lease_id, string.whitespace, session])
         return "accepted"
 
-    def fail(self, lease_id: str, missing: Reply, most: int) -> bool:
-        """End a lease without an answer; return whether its call is missing now, which it is after `most` of them."""
-        with self._pool.write() as connection:
-            return _fail(connection, lease_id) and _is_lost(connection, missing, most)
+    def fail(self, failing: Failing) -> GivenUp:
+        """End a lease without an answer; return what became of its call.
 
-    def note_unusable(self, lease_id: str, note_id: str, missing: Reply, most: int) -> bool:
-        """Note that a reply to a lease cannot be used; return whether its call is missing now, as `fail` does.
-
-        Until then the lease stays out. The note is a failed lease of its own, so that both are counted together.
+        It is missing after `most` of them, unless another lease of it is out and in time: one that ran out has no say
+        over that.
         """
         with self._pool.write() as connection:
-            noted = connection.execute(_NOTE, [note_id, lease_id])
-            is_lost = bool(noted.rowcount) and _is_lost(connection, missing, most)
-            return is_lost and _fail(connection, lease_id)
+            if not _fail(connection, failing.lease_id):
+                return "free"
+            if connection.execute("select 1 from reply where call_id = ?", [failing.missing.id]).fetchone():
+                return "late"
+            if _is_elsewhere(connection, failing):
+                return "elsewhere"
+            return "missing" if _is_lost(connection, failing) else "free"
+
+    def note_unusable(self, failing: Failing, note_id: str) -> bool:
+        """Note that a reply to a lease cannot be used, once per note; return whether its call is missing now.
+
+        Until then the lease stays out. The note is a failed lease of its own, so that both are counted together; none
+        is made while another lease of the call is out and in time.
+        """
+        with self._pool.write() as connection:
+            if _is_elsewhere(connection, failing):
+                return False
+            noted = connection.execute(_NOTE, [note_id, failing.lease_id])
+            is_lost = bool(noted.rowcount) and _is_lost(connection, failing)
+            return is_lost and _fail(connection, failing.lease_id)
 
     def rule_out(self, missing: Reply) -> None:
         """Store that a call cannot be handed out (the id of the reply is its call's): it is missing."""
@@ -148,24 +223,28 @@ class Leases:
 
 
 _LEASE = (
-    "select l.id, l.call_id, l.scope, l.task_id, l.session, l.expires_at, l.state, c.role"
+    "select l.id, l.call_id, l.scope, l.task_id, l.session, l.taken_at, l.expires_at, l.state, c.role"
     " from lease l join call c on c.id = l.call_id"
 )
+_WAITED_FOR = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
+_IN_TIME = f"state = 'out' and ? between taken_at - {_SET_BACK_S} and expires_at"
 _IS_TAKEN = (
     "(exists (select 1 from reply where call_id = call.id)"
-    " or exists (select 1 from lease where call_id = call.id and state = 'out'"
-    f" and ? between taken_at - {_SET_BACK_S} and expires_at))"
+    f" or exists (select 1 from lease where call_id = call.id and {_IN_TIME}))"
+)
+_FREE = f"select 1 from call where id = ? and not {_IS_TAKEN}"
+_TAKE = (
+    "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
+    " values (?, ?, ?, ?, ?, ?, ?, 'out')"
 )
 _ANSWER = (
     f"update lease as l set state = 'answered', session = case when {KNOWS.format(who='?3')} then ?3"
     " else l.session end where l.id = ?1"
 )
-
-
 _NOTE = (
     "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
     " select ?, call_id, scope, task_id, session, taken_at, expires_at, 'failed' from lease"
-    " where id = ? and state = 'out'"
+    " where id = ? and state = 'out' on conflict do nothing"
 )
 
 
@@ -174,30 +253,36 @@ def _fail(connection: Connection, lease_id: str) -> bool:
     return bool(changed.rowcount)
 
 
-def _is_lost(connection: Connection, missing: Reply, most: int) -> bool:
-    """Store that a call is missing (the id of the reply is its call's) once `most` of its leases failed."""
+def _is_elsewhere(connection: Connection, failing: Failing) -> bool:
+    """Return whether another lease of the call is out and in time."""
+    other = f"select 1 from lease where call_id = ? and id <> ? and {_IN_TIME}"
+    return connection.execute(other, [failing.missing.id, failing.lease_id, failing.at]).fetchone() is not None
+
+
+def _is_lost(connection: Connection, failing: Failing) -> bool:
+    """Store that a call is missing once `most` of its leases failed."""
     counted = "select count(*) from lease where call_id = ? and state = 'failed'"
-    [n_failed] = connection.execute(counted, [missing.id]).fetchone()
-    return n_failed >= most and insert_reply(connection, missing)
+    [n_failed] = connection.execute(counted, [failing.missing.id]).fetchone()
+    return n_failed >= failing.most and insert_reply(connection, failing.missing)
 
 
-def _take(connection: Connection, offer: Offer, term: Term) -> bool:
-    free = f"select 1 from call where id = ? and not {_IS_TAKEN}"
-    if connection.execute(free, [offer.call_id, term.taken_at]).fetchone() is None:
+def _is_charged(connection: Connection, call_id: int, scope: str, caps: Caps) -> bool:
+    """Return whether a call is charged for its next lease: the first one was with its claim, others are within caps."""
+    if connection.execute("select 1 from lease where call_id = ? limit 1", [call_id]).fetchone() is None:
+        return True
+    bill = Bill(scope, caps, Spent(), [Cost()])
+    if not n_affordable(connection, bill):
         return False
-    connection.execute(
-        "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
-        " values (?, ?, ?, ?, ?, ?, ?, 'out')",
-        [offer.id, offer.call_id, term.scope, offer.task_id, term.session, term.taken_at, term.expires_at],
-    )
+    charge(connection, bill, bill.costs)
+    claim_again(connection, call_id)
     return True
 
 
 def _lease(row: Row) -> Lease:
-    lease_id, call_id, scope, task_id, session, expires_at, state, role = row
+    lease_id, call_id, scope, task_id, session, taken_at, expires_at, state, role = row
     return Lease(
         str(lease_id), cast(int, call_id), str(scope), cast(int | None, task_id), str(session),
-        cast(float, expires_at), cast(LeaseState, state), cast(Role, role),
+        cast(float, taken_at), cast(float, expires_at), cast(LeaseState, state), cast(Role, role),
     )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from typing import NamedTuple, cast
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.store.pool import Pool
 
-_LedgerValues = tuple[str, str, int, int, int, int, int, float | None, float, int, int]
+_LedgerValues = tuple[
+    str, str, int, int, int, int, int, float | None, float, int, int, int, float | None, float, int, int, int
+]  # fmt: skip
 
 
 class Usual(NamedTuple):
@@ -23,7 +25,11 @@ class Usual(NamedTuple):
 class LedgerRow:
     """What one role and stage used within a scope.
 
-    `n_failed` counts sends that failed, `n_repeated` those that were lost when a process died.
+    `n_failed` counts sends that failed, `n_repeated` those that may have been lost when a process died. What these cost
+    nobody knows, and no other field holds it: `tokens_repeated` and `usd_repeated` are what the replies took that came
+    in their places, None without a price. `usd` is None where the price of one call is not known: `usd_known` is that
+    of the others, `n_unpriced` counts those without. `n_open` calls have no reply, and `n_again` were asked again in
+    place of a reply that could not be used.
     """
 
     role: str
@@ -37,6 +43,12 @@ class LedgerRow:
     latency_ms: float
     tokens_cached: int = 0
     n_failed: int = 0
+    tokens_repeated: int = 0
+    usd_repeated: float | None = 0.0
+    usd_known: float = 0.0
+    n_unpriced: int = 0
+    n_open: int = 0
+    n_again: int = 0
 
 
 class Ledger:
@@ -45,17 +57,24 @@ class Ledger:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def list_rows(self, scope: str) -> list[LedgerRow]:
-        """Return what a scope used, one row per role and stage."""
+    def list_rows(self, scope: str, first: int = 0, end: int | None = None) -> list[LedgerRow]:
+        """Return what a scope used, one row per role and stage; its pairs from `first` to `end`, if it is a test."""
         rows = self._pool.rows(
             "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1),"
             " coalesce(sum(r.tokens_in), 0), coalesce(sum(r.tokens_out), 0),"
             " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms),"
             " coalesce(sum(r.tokens_cached), 0),"
-            " coalesce(sum((select count(*) from attempt a where a.call_id = c.id)), 0)"
-            " from call c left join reply r on r.call_id = c.id where c.scope = ? group by c.role, c.stage"
-            " order by c.role, c.stage",
-            [scope],
+            " coalesce(sum((select count(*) from attempt a where a.call_id = c.id)), 0),"
+            " coalesce(sum((c.n_claims - 1) * (r.tokens_in + r.tokens_out)), 0),"
+            " case when not sum(c.n_claims > 1 and r.usd is null) then total((c.n_claims - 1) * r.usd) end,"
+            " total(r.usd), count(r.call_id) - count(r.usd), count(*) - count(r.call_id),"
+            " coalesce(sum(c.draw glob '*/again[0-9]'), 0)"
+            " from call c left join reply r on r.call_id = c.id where c.scope = ?1"
+            # The draws of a test begin with its name and the number of the pair.
+            " and (?2 = 0 and ?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) >= ?2"
+            " and (?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) < ?3))"
+            " group by c.role, c.stage order by c.role, c.stage",
+            [scope, first, end],
         )
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
 

@@ -32,6 +32,7 @@ class Runs:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._over: dict[int, int] = {}
 
     def add_run(self, run: Run) -> None:
         """Store a run at its start; a run that is there stays as it was frozen."""
@@ -59,6 +60,21 @@ class Runs:
         """Return the runs of a skill, oldest first."""
         return [_run(row) for row in self._pool.rows(f"{_RUN} where skill_id = ? order by rowid", [skill_id])]
 
+    def list_proposals_under_way(self, skill_id: int) -> list[Run]:
+        """Return the proposals of a skill that have not come to an end, oldest first.
+
+        One that has never goes on: runs that this process found to be over are not read again, prompts and all.
+        """
+        newest = self._pool.row("select max(rowid) from run where skill_id = ?", [skill_id])
+        under_way = "skill_id = ? and kind = 'proposal' and status = 'running' and rowid > ?"
+        found = self._pool.rows(
+            f"{_RUN.replace('select ', 'select rowid, ', 1)} where {under_way} order by rowid",
+            [skill_id, self._over.get(skill_id, 0)],
+        )
+        first = cast(int, found[0][0]) - 1 if found else cast(int | None, newest[0] if newest else None)
+        self._over[skill_id] = first or 0
+        return [_run(row[1:]) for row in found]
+
     def list_started(self, skill_id: int) -> list[tuple[Run, str]]:
         """Return the runs of a skill, each with the time when it began (UTC), oldest first."""
         begun = self._pool.rows("select id, created_at from run where skill_id = ?", [skill_id])
@@ -84,6 +100,15 @@ class Runs:
         """Return the promotion tests that a run has come to, each with the pairs that it had by then."""
         rows = self._pool.rows("select confirmation_id, n_pairs from finish where run_id = ?", [run_id])
         return [(str(test_id), cast(int, n_pairs)) for test_id, n_pairs in rows]
+
+    def list_at(self, confirmation_id: str) -> list[tuple[Run, int]]:
+        """Return the runs that came to a promotion test, oldest first, each with the pairs that it had by then."""
+        rows = self._pool.rows(
+            "select f.run_id, f.n_pairs from finish f join run r on r.id = f.run_id where f.confirmation_id = ?"
+            " order by r.rowid",
+            [confirmation_id],
+        )
+        return [(self.get_run(str(run_id)), cast(int, n_pairs)) for run_id, n_pairs in rows]
 
     def begin_finish(self, run_id: str, confirmation_id: str, n_pairs: int) -> int:
         """Return how many pairs a promotion test had when the run first came to it: `n_pairs`, if that is now."""

@@ -12,6 +12,7 @@ from skillopt_mcp.errors import NotFound, Refused, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.joining import MAY_JOIN, RECORDED_KINDS, join
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
@@ -118,33 +119,42 @@ class Skills:
                 append(connection, "skill_edited", skill_id, files.digest, before=parent)
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
 
-    def move(self, skill_id: int, name: str, path: str) -> None:
+    def move(self, skill_id: int, name: str, path: str) -> dict[str, int]:
         """Let a skill be at another path with all that is known of it; whatever was tracked there takes its old one.
 
-        That one is forgotten. Raises Refused when something was recorded of it.
+        That one is forgotten, and what `join` takes of it is the skill's own then. Returns how much that was. Raises
+        Refused when evidence rests on it, or `join` does.
         """
+        joined = dict[str, int]()
         with self._pool.write() as connection:
             skill = _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
             row = connection.execute(f"{_SKILL} where path = ? and id <> ?", [path, skill.id]).fetchone()
             if row is not None:
                 other = _skill(row)
-                if held := _counted(connection.execute(_RECORDED, [other.id]).fetchall()):
+                held = _counted(connection.execute(_RECORDED, [other.id]).fetchall())
+                if not held.keys() <= MAY_JOIN:
                     raise Refused(
                         f"'{path}' is tracked as a skill of its own, with {told(held)}: those cannot be merged into "
                         f"'{skill.name}' by a move (skillopt-mcp export and import carry a history over)"
                     )
+                joined = join(connection, skill, other)
                 connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
             connection.execute("update skill set name = ?, path = ? where id = ?", [name, path, skill.id])
-            append(connection, "skill_moved", skill.id, before=skill.path, path=path)
+            append(connection, "skill_moved", skill.id, before=skill.path, path=path, **joined)
             _recall(connection, skill.id)
             if row is not None:
                 connection.execute("update skill set path = ? where id = ?", [skill.path, other.id])
                 append(connection, "skill_moved", other.id, before=path, path=skill.path)
                 _forget(connection, other.id)
+        return joined
 
     def count_recorded(self, skill_id: int) -> dict[str, int]:
         """Return how many things of each kind rest on a skill, where there are any."""
         return _counted(self._pool.rows(_RECORDED, [skill_id]))
+
+    def recorded_kinds(self, skill_id: int) -> set[str]:
+        """Return which kinds of things rest on a skill: "tasks", "attempts", and "other" for all that is no such."""
+        return {str(row[0]) for row in self._pool.rows(RECORDED_KINDS, [skill_id])}
 
     def forget(self, skill_id: int) -> None:
         """List a skill no more, and take its standing permission back; all that is known of it stays.

@@ -130,6 +130,11 @@ def name_of(task: NewTask) -> str:
     return task.name or f"task-{task.digest[:8]}"
 
 
+def parse_files(files: str) -> tuple[TaskFile, ...]:
+    """Return the files of a task from the json of its row."""
+    return tuple(TaskFile(*file) for file in json.loads(files))
+
+
 def note_added(connection: Connection, skill_id: int, n: int) -> None:
     """Record that the last `n` tasks of the store were added within the caller's transaction."""
     if n:
@@ -168,5 +173,5 @@ def _task(row: Row) -> Task:
         split=cast(Split, split),
         digest=str(digest),
         tags=tuple(json.loads(str(tags))),
-        files=tuple(TaskFile(*file) for file in json.loads(str(files))),
+        files=parse_files(str(files)),
     )

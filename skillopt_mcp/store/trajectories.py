@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.records.calls import parse_messages
 from skillopt_mcp.records.evidence import Trajectory
@@ -33,6 +33,10 @@ class NewTrajectory:
     position: int | None = None
     task_name: str | None = None
     known_to: str | None = None
+
+
+Scoring = Literal["scored", "corrected", "same", "unexplained", "learned from"]
+"""What came of a score: with the last three the attempt stays as it was."""
 
 
 class _Counted(NamedTuple):
@@ -86,26 +90,50 @@ class Trajectories:
 
     def score_trajectory(
         self, skill_id: int, trajectory_id: int, score: tuple[bool | None, float | None], reason: str
-    ) -> bool | None:
-        """Say once how an attempt ended, by (hard, soft); what is known of why comes after what was known.
+    ) -> Scoring | None:
+        """Say how an attempt ended, by (hard, soft); what is known of why comes after what was known.
 
-        Returns False when it had a score before, None when the skill has no such attempt.
+        A score that is there is corrected with a reason alone, which then tells the one before, and as long as no run
+        holds the attempt: what was learned from stays. Returns what came of it, None where there is no such attempt.
         """
+        told = (None if score[0] is None else int(score[0]), score[1])
         with self._pool.write() as connection:
             row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
-            if row is None or row[6] is not None:
-                return None if row is None else False
-            values = list(row)
-            values[6:9] = [
-                None if score[0] is None else int(score[0]),
-                score[1],
-                "\n".join(filter(None, [row[8], reason])),
-            ]
+            if row is None:
+                return None
+            was_scored = row[6] is not None
+            if was_scored and tuple(row[6:8]) == told:
+                return "same"
+            if was_scored and not reason:
+                return "unexplained"
+            if was_scored and connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
+                return "learned from"
+            why = f"(corrected; before: hard {row[6]}, soft {row[7]}) {reason}" if was_scored else reason
+            values = [*row[:6], *told, "\n".join(filter(None, [row[8], why])), *row[9:]]
             connection.execute(
                 "update trajectory set hard = ?, soft = ?, reason = ?, sum = ? where id = ?",
                 [*values[6:9], row_sum(*values), trajectory_id],
             )
-        return True
+        return "corrected" if was_scored else "scored"
+
+    def attach_transcript(self, skill_id: int, trajectory_id: int, new: NewTrajectory) -> None:
+        """Put the messages of an attempt to it, and its answer and its place in the session where it has none.
+
+        An attempt that has messages, or that a run holds, stays as it is.
+        """
+        with self._pool.write() as connection:
+            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
+            if row is None or parse_messages(row[9]):
+                return
+            if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
+                return
+            placed = row[2:4] if row[3] is not None else (new.session_id, new.position)
+            values = [*row[:2], *placed, row[4], row[5] or new.answer, *row[6:9], new.messages, *row[10:]]
+            connection.execute(
+                "update or ignore trajectory set session_id = ?, position = ?, answer = ?, messages = ?, sum = ?"
+                " where id = ?",
+                [*placed, values[5], values[9], row_sum(*values), trajectory_id],
+            )
 
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
         """Return the skill's id and the trajectory, or None."""
@@ -115,6 +143,11 @@ class Trajectories:
             [trajectory_id],
         )
         return (cast(int, row[0]), _trajectory(row[1:])) if row else None
+
+    def version_of(self, trajectory_id: int) -> str:
+        """Return the version of the skill that an attempt was made with; empty where there is no such attempt."""
+        row = self._pool.row("select version_id from trajectory where id = ?", [trajectory_id])
+        return str(row[0]) if row else ""
 
     def count_trajectories(self, skill_id: int) -> tuple[int, int]:
         """Return how many trajectories a skill has, and how many of them came since its last proposal."""
@@ -130,6 +163,11 @@ class Trajectories:
                 " where id = ?",
                 [skill_id, skill_id],
             )
+
+    def mark_unseen(self, skill_id: int, first_id: int) -> None:
+        """Note that a proposal came to nothing: the trajectories of a skill from this one on are new again."""
+        with self._pool.write() as connection:
+            connection.execute("update skill set n_seen = min(n_seen, ?) where id = ?", [first_id - 1, skill_id])
 
     def list_positions(self, skill_id: int, session_id: str) -> set[int]:
         """Return the places in a session whose attempts are recorded."""
@@ -194,6 +232,7 @@ _SUMMED_ROW = (
     "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
     " imported_id from trajectory where id = ? and skill_id = ?"
 )
+_IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
 # Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
 _MOST_COUNTED = 10_000
 _N_NEW = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,19 +11,19 @@ from skillopt_mcp.limits import MIB
 from skillopt_mcp.records.calls import TOOL_CALL, Message
 from skillopt_mcp.transcripts.dialects import Dialect, Said, dialect_of
 from skillopt_mcp.transcripts.marks import marks
+from skillopt_mcp.transcripts.records import NOTHING, OWN_TOOL, SelfRecorded, self_recorded
 from skillopt_mcp.transcripts.uses import Use, is_own_work, uses_in
 
 PART_BYTES = MIB
 """How much of the beginning, and of the end, of a turn is kept; what lies between is left out."""
-
-_OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One turn in which skills were opened: `index` counts what the person said before it in the session.
 
-    `reaction` is what the person said next, None while they have not: then the turn may still be going on.
+    `reaction` is what the person said next, None while they have not: then the turn may still be going on. `recorded`
+    is what the agent itself recorded of it.
     """
 
     index: int
@@ -34,6 +33,7 @@ class Attempt:
     answer: str
     reaction: str | None
     uses: tuple[Use, ...]
+    recorded: SelfRecorded = NOTHING
 
 
 @dataclass(slots=True)
@@ -94,7 +94,8 @@ def _attempt(turn: _Turn, dialect: Dialect, reaction: str | None) -> Iterator[At
     if not turn.marked:
         return
     lines = b"".join((*turn.head, *turn.tail)).decode("utf-8", "replace")
-    messages = _foreign(dialect.read(lines), torn=turn.n_left_out > 0)
+    told = dialect.read(lines)
+    messages = _foreign(told, torn=turn.n_left_out > 0)
     if turn.n_left_out:
         messages.insert(0, Message("system", f"[{turn.n_left_out} lines in the middle of this turn are left out]"))
     uses = tuple(uses_in((turn.first.decode("utf-8", "replace"), lines), messages))
@@ -102,7 +103,8 @@ def _attempt(turn: _Turn, dialect: Dialect, reaction: str | None) -> Iterator[At
         return
     answers = [message for message in messages if message.role == "assistant" and message.name is None]
     answer = answers[-1].content if answers else ""
-    yield Attempt(turn.index, turn.said.text, turn.folder, tuple(messages), answer, reaction, uses)
+    recorded = self_recorded(told.messages)
+    yield Attempt(turn.index, turn.said.text, turn.folder, tuple(messages), answer, reaction, uses, recorded)
 
 
 def _foreign(told: Told, *, torn: bool) -> list[Message]:
@@ -113,5 +115,5 @@ def _foreign(told: Told, *, torn: bool) -> list[Message]:
     return [
         message
         for message in told.messages
-        if message.role not in (TOOL_CALL, "tool") or not (_OWN_TOOL.fullmatch(message.name) if message.name else torn)
+        if message.role not in (TOOL_CALL, "tool") or not (OWN_TOOL.fullmatch(message.name) if message.name else torn)
     ]

@@ -36,6 +36,15 @@ def test_claude_code_gives_answer_transcript_tokens_and_cost(claude: FakeHost) -
     )
 
 
+def test_a_count_that_cannot_be_is_as_good_as_none(claude: FakeHost, codex: FakeHost) -> None:
+    *lines, ending = claude_lines("the end")
+    claude.play(*lines, {**ending, "total_cost_usd": -0.25})
+    assert ask(opened(claude))[2] == Usage(estimated=True)
+    *lines, ending = codex_lines("the end")
+    codex.play(*lines, {**ending, "usage": {"input_tokens": -40, "output_tokens": 6}})
+    assert ask(opened(codex))[2] == Usage(estimated=True)
+
+
 def test_codex_gives_answer_transcript_and_tokens(codex: FakeHost) -> None:
     commands = [("/bin/bash -lc 'cat .agents/skills/clerk/SKILL.md'", "# Clerk\n", 0), ("false", "", 1)]
     codex.play(*codex_lines("the end", *commands))

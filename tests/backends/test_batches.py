@@ -24,6 +24,7 @@ from skillopt_mcp.cli.main import main
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, Outage, Refused, Stopped
 from skillopt_mcp.operations import waves
 from skillopt_mcp.operations.batching import Way, abandon, waiting_batches
+from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.workspace import Workspace
@@ -392,9 +393,14 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         result = json.loads(capsys.readouterr().out)
         assert (result["status"], result["verdict"]) == ("finished", "accept")
         assert vendor.paid.total() == len(vendor.paid)
+        options = ["--target", spec, "--by-batch", "--slots", "3", "--store", str(store)]
+        # What has decided spends nothing.
+        assert main(["evaluate", result["candidate_id"], *options]) == 0
+        assert "At most" not in capsys.readouterr().err
         # What such calls took is known now, and told before more is spent.
-        again = ["evaluate", result["candidate_id"], "--target", spec, "--by-batch", "--slots", "3", "--yes"]
-        assert main([*again, "--store", str(store)]) == 0
+        with workspace(tmp_path, spec) as made:
+            other = propose_edits(made, skill, [{"op": "append", "content": "- Another lesson."}]).candidate_id
+        assert main(["evaluate", str(other), *options]) == 1
         told = capsys.readouterr().err
     assert "At most 400 target calls.\n" in told
     assert "By what such calls took before: at most about 408,000 tokens, $208.00; each batch takes its vendor" in told

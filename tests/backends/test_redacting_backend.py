@@ -123,7 +123,43 @@ def test_what_stops_the_program_or_the_run_goes_through(error: BaseException) ->
         (Reply("x", fault="tired"), "its fault is \"'tired'\", not one of rate_limit"),  # type: ignore[arg-type]
     ],
 )
-def test_a_reply_that_cannot_be_kept_is_missing_with_its_reason_told(reply: Reply, told: str) -> None:
-    with pytest.raises(BackendFault, match=r'^the reply of the backend "scripted" cannot be used: ') as fault:
+def test_a_reply_that_cannot_be_kept_ends_the_run_with_its_reason_told(reply: Reply, told: str) -> None:
+    with pytest.raises(BackendError, match=r'^the reply of the backend "scripted" cannot be used: ') as error:
         answered(QUESTION, reply)
-    assert (fault.value.fault, told in fault.value.message) == ("internal", True)
+    assert told in str(error.value)
+
+
+class Bounding(Scripted):
+    """A backend that says `most` of what a call can use at most, or raises it."""
+
+    def __init__(self, most: object) -> None:
+        super().__init__({}, name="mine")
+        self.most = most
+
+    def worst_case(self, call: Call) -> Usage | None:
+        if isinstance(self.most, Exception):
+            raise self.most
+        return self.most  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("most", [None, Usage(), Usage(10, 10, 0.5)])
+def test_the_most_that_a_call_can_use_is_what_the_backend_says(most: Usage | None) -> None:
+    assert worst_case(Redacting(Bounding(most), REDACTOR), QUESTION) == most
+
+
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (Usage(-(10**6), 0), 'cannot be used: the tokens_in of its usage is "-1000000", not a whole number from 0'),
+        (Usage(1, 1, float("nan")), 'cannot be used: the usd of its usage is "nan", not a number from 0'),
+        (Usage(1, 1, -5.0), 'cannot be used: the usd of its usage is "-5.0"'),
+        ("much", "cannot be used: its usage is of type str, not skillopt_mcp.Usage; return the most that one attempt"),
+        (ValueError(f"no {KEY}"), f"failed: ValueError: no {REDACTOR.text(KEY)} (test_redacting_backend.py, line "),
+    ],
+)
+def test_a_worst_case_that_no_cap_could_hold_by_is_told_in_one_line(most: object, told: str) -> None:
+    with pytest.raises(BackendError) as error:
+        worst_case(Redacting(Bounding(most), REDACTOR), QUESTION)
+    assert "'worst_case' of the backend \"mine\"" in str(error.value)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)

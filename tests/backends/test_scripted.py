@@ -91,6 +91,19 @@ def test_a_file_that_is_no_script_is_refused(tmp_path: Path, content: object) ->
         script(tmp_path, content)
 
 
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"replay": "1"}, r"rollout\.0\.Rule\.replay: Extra inputs"),
+        ({"fault": "rate_limit", "retry_after": -1}, r"rollout\.0\.Rule\.retry_after: Input should be greater"),
+        (5, r"rollout\.0\.str: Input should be a valid string"),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_told_by_its_field(tmp_path: Path, entry: object, told: str) -> None:
+    with pytest.raises(BackendError, match=told):
+        script(tmp_path, {"rollout": [entry]})
+
+
 def test_a_missing_script_is_refused_by_its_path(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"none\.json' cannot be read"):
         open_scripted(str(tmp_path / "none.json"))

@@ -124,6 +124,8 @@ def test_calls_of_one_version_in_one_step_lie_side_by_side_in_the_store() -> Non
 def test_without_slots_nothing_could_be_sent(store: Store) -> None:
     with pytest.raises(BadInput, match="0 slots cannot be used: name from 1 to 1000"):
         Asker(store, {}, "r-1", n_slots=0)
+    with pytest.raises(BadInput, match="a slots cannot be used: name from 1 to 1000"):
+        Asker(store, {}, "r-1", n_slots="a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("n_slots", "n_calls"), [(1, 5), (3, 20), (8, 50), (8, 3)])

@@ -1,5 +1,6 @@
 """Budgets: no call is sent that could go above a cap, whoever sends it, and a run goes on under a higher one."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from skillopt_mcp.calls import retrying
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.retrying import POLICIES
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import CapReached
+from skillopt_mcp.errors import CapReached, StoreError
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
 from skillopt_mcp.records.calls import Call, Reply, Usage
 from skillopt_mcp.store.calls import NO_FAILURES, Failures
@@ -64,6 +65,23 @@ def test_no_more_calls_are_sent_than_the_cap_and_a_higher_one_goes_on(store: Sto
 
 def test_a_cap_that_is_just_enough_is_not_reached(store: Store) -> None:
     assert len(ask_under(store, bounded(), Caps(calls=20, tokens=2100, usd=5.25))) == 20
+
+
+@pytest.mark.parametrize(("most", "caps"), [(Usage(1, 1, math.nan), Caps(usd=3.0)), (Usage(1, 1, math.inf), NO_CAPS)])
+def test_what_is_no_amount_is_never_charged_and_lifts_no_cap(store: Store, most: Usage, caps: Caps) -> None:
+    backend = bounded()
+    ask_under(store, backend, Caps(usd=10.0), n=3)
+    backend = bounded(Reply("42", usage=most) if caps == NO_CAPS else None)
+    backend.most = most
+    with pytest.raises(StoreError, match=r"'r-1' would be charged .* is no amount: nothing is stored"):
+        ask_under(store, backend, caps, n=6)
+    assert store.budgets.get_spent("r-1").usd == 0.75
+
+
+@pytest.mark.parametrize("usage", [Usage(-200, 0, 0.0), Usage(1, 1, math.nan), Usage(1, 1, -2.0)])
+def test_a_failed_attempt_that_says_what_cannot_be_costs_the_most(store: Store, usage: Usage) -> None:
+    ask_under(store, bounded(BackendFault("refusal", "no", usage=usage)), Caps(usd=100.0), n=1)
+    assert store.budgets.get_spent("r-1")[:3] == (1, 200, 0.5)
 
 
 @pytest.mark.parametrize("caps", [Caps(tokens=1050), Caps(usd=2.6)])

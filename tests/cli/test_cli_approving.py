@@ -14,6 +14,7 @@ from console import TARGET, Place
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.cli.terminal import login
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.evaluating import evaluate_candidate
@@ -129,6 +130,31 @@ def test_an_approval_can_be_taken_back(typed: Typed, make_place) -> None:
     assert by_a_tool(place, candidate) == "needs_approval"
 
 
+def test_an_unused_approval_is_listed_with_who_gave_it_until_it_is_taken_back(
+    typed: Typed, make_place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "root")
+    monkeypatch.setenv("SUDO_USER", "ada")
+    place = make_place()
+    candidate = make_accepted(place)
+    looks = (("show", candidate), ("show", "ledger-clerk"), ("skills",))
+    assert not any("approved, and not used yet" in typed(place, *look)[1] for look in looks)
+    assert typed(place, "approve", candidate, "--simulated", answer="y")[0] == 0
+    given = f"approved, and not used yet: {candidate}, by a person at a terminal, beforehand (root, by sudo of ada), 20"
+    for look in looks[:2]:
+        shown = json.loads(typed(place, *look, "--json")[1])["text"]
+        assert given in shown
+        assert f"to take it back: skillopt-mcp approve {candidate} --withdraw\n" in shown
+    assert f"approved, and not used yet: {candidate}\n" in typed(place, "skills")[1]
+    [row] = json.loads(typed(place, "skills", "--json")[1])["skills"]
+    assert row["approved"] == [candidate]
+    assert typed(place, "approve", candidate, "--withdraw")[0] == 0
+    assert not any("approved, and not used yet" in typed(place, *look)[1] for look in looks)
+    assert typed(place, "approve", candidate, "--simulated", answer="y")[0] == 0
+    assert by_a_tool(place, candidate) == "promoted"
+    assert not any("approved, and not used yet" in typed(place, *look)[1] for look in looks)
+
+
 def undecided(place: Place) -> str:
     candidate = make_candidate(place)
     with Workspace(place.store_path, target=TARGET) as workspace:
@@ -142,7 +168,7 @@ def test_a_person_may_adopt_what_is_undecided_and_it_stays_labelled(typed: Typed
     assert code == 0, screen
     assert f"Adopt this over {place.skill_path}, labelled unproven? [y/N]" in screen
     [row] = json.loads(typed(place, "history", "ledger-clerk", "--json")[1])["rows"]
-    assert (row["verdict"], row["by"]) == ("unproven", "a person at a terminal, without proof of a gain")
+    assert (row["verdict"], row["by"]) == ("unproven", f"a person at a terminal, without proof of a gain ({login()})")
     for id in ("ledger-clerk", f"ledger-clerk@{row['version']}"):
         assert "UNPROVEN: a person adopted it" in typed(place, "show", id)[1]
 
@@ -177,6 +203,8 @@ def test_what_was_rejected_is_adopted_by_nobody_at_all(typed: Typed, make_place)
         (("--json",), "leave out '--json'"),
         (("--allow-host", "x:1"), "give '--http PORT' too"),
         (("--http", "x"), "'x' is no port"),
+        (("--target", "scripted:/nope.json"), "script '/nope.json' cannot be read: No such file or directory; write"),
+        (("--judge", f"scripted:{__file__}"), "is not usable: the file: Invalid JSON"),
     ],
 )
 def test_serve_says_what_it_cannot_do(
@@ -205,9 +233,9 @@ def test_a_standing_permission_needs_a_yes_and_tells_who_gave_it(typed: Typed, m
     code, screen = typed(place, "skills", "permit", "ledger-clerk")
     assert (code, "agree beforehand with --yes" in screen, permission_of(place)) == (1, True, None)
     assert typed(place, "skills", "permit", "ledger-clerk", answer="y")[0] == 0
-    assert permission_of(place) == Permission("a person at a terminal", simulated=False)
+    assert permission_of(place) == Permission(f"a person at a terminal ({login()})", simulated=False)
     assert typed(place, "skills", "permit", "ledger-clerk", "--simulated", "--yes")[0] == 0
-    assert permission_of(place) == Permission("a command with --yes, no terminal", simulated=True)
+    assert permission_of(place) == Permission(f"a command with --yes, no terminal ({login()})", simulated=True)
 
 
 def test_the_question_says_all_that_a_standing_permission_asks_of_a_candidate(typed: Typed, make_place) -> None:

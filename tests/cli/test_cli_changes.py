@@ -7,6 +7,7 @@ from changes import at_a_terminal, make_accepted, make_candidate
 from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.promoting import rollback_skill
@@ -35,10 +36,10 @@ def test_a_promotion_needs_a_yes_and_rollback_restores_the_bytes(cli, make_place
     told = parsed(cli("history", "ledger-clerk", "--json", store=place.store_path))
     rows = told["rows"]
     assert [(row["kind"], row["candidate_id"]) for row in rows] == [("rollback", None), ("promote", candidate)]
-    blind = "a command with --yes, no terminal"
-    assert [row["by"] for row in rows] == [blind, f"{blind}, on evidence from a simulation"]
-    again = told["next_step"].removeprefix("Undo the last change with: skillopt-mcp ").split()
-    assert undone["next_step"].endswith(f"rollback_skill with skill ledger-clerk and version {again[-1]}.")
+    blind, me = "a command with --yes, no terminal", terminal.login()
+    assert [row["by"] for row in rows] == [f"{blind} ({me})", f"{blind}, on evidence from a simulation ({me})"]
+    again = told["next_step"].removeprefix(f"Undo the last change with: {place.program} ").split()
+    assert undone["next_step"].endswith(f"To undo it: {place.program} rollback ledger-clerk {again[-1]}")
     redone = cli(*again, "--yes", store=place.store_path)
     assert (redone.returncode, place.main.read_bytes()) == (0, after)
     assert f"Undo: {place.program} rollback ledger-clerk {rows[0]['version']}" in redone.stdout
@@ -84,7 +85,7 @@ def test_a_person_sees_the_diff_and_decides(cli, make_place, answer: str, change
     assert (code, place.main.read_bytes() != before) == ((0, True) if changes else (1, False))
     assert ("Nothing was changed." in screen) is not changes
     rows = parsed(cli("history", "ledger-clerk", "--json", store=place.store_path))["rows"]
-    assert [row["by"] for row in rows] == [Consent.PERSON_SIMULATED.value] * changes
+    assert [row["by"] for row in rows] == [f"{Consent.PERSON_SIMULATED.value} ({terminal.login()})"] * changes
     assert TOPICS[-1].lesson.split(",")[0] in " ".join(screen.split())
     assert r"w\u{001B}[1m" in screen
 

@@ -88,6 +88,21 @@ def test_all_skills_of_a_folder_are_checked_each_once_and_called_by_their_paths(
     )  # fmt: skip
 
 
+def test_a_link_to_a_skill_that_is_gone_is_an_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "skills" / "a")
+    (here / "skills" / "b").symlink_to("../shared/b")
+    (here / "skills" / ".b").symlink_to("../shared/b")
+    said = (
+        'skills/b: error: it is a link to "../shared/b", where nothing is, so that no host finds a skill here: put the '
+        "folder back, or remove the link"
+    )
+    assert checked(capsys, "skills") == (1, [said, "2 skills: 1 error, 0 advice."])
+    (here / "skills" / "a").rename(here / "a")
+    assert checked(capsys, "skills") == (1, [said, "1 skill: 1 error, 0 advice."])
+    write(here / "shared" / "b")
+    assert checked(capsys, "skills")[0] == 0
+
+
 def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

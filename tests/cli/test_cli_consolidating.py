@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from console import BACKENDS, TARGET, Cli, Place, parsed
 
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.commands import replay
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.judging import Rubric
+from skillopt_mcp.records.tasks import SPLITS, NewTask
+from skillopt_mcp.splits import EQUAL_SHARES
 
 SETTINGS = (*BACKENDS, "--batch", "10", "--epochs", "1", "--max-pairs", "4")
 
@@ -63,6 +70,49 @@ def test_the_terminal_names_both_documents(cli: Cli, place: Place, memory: Path)
     assert f"{place.skill_path.name}: run r-" in done.stdout
     assert "project:CLAUDE.md: run r-" in done.stdout
     assert "SIMULATION" in done.stdout
+
+
+def test_advice_names_the_store_and_that_a_simulation_was_at_work(cli: Cli, make_place: Callable[..., Place]) -> None:
+    place = make_place(n_tasks=90)
+    memory = place.store_path.parent / "AGENTS.md"
+    memory.write_text("# Project\n\n- Answer in one line.\n")
+    command = ("replay", str(place.skill_path), "--memory", str(memory), "--document", "skill", *BACKENDS)
+    told = cli(*command, "--batch", "15", "--epochs", "2", store=place.store_path).stdout
+    assert "Verdict: ACCEPT." in told
+    [advice] = [line for line in told.splitlines() if line.startswith("Next: ")]
+    assert re.fullmatch(rf"Next: {re.escape(place.program)} promote c-\w+ --simulated", advice)
+
+
+def test_a_training_that_is_cut_short_has_no_verdict(cli: Cli, place: Place, memory: Path) -> None:
+    command = ("replay", str(place.skill_path), "--memory", str(memory), *SETTINGS, "--max-calls", "5", "--json")
+    done = cli(*command, store=place.store_path)
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert (told["status"], told["verdict"]) == ("stopped", None)
+    assert told["next_step"].startswith("the same command with --resume --max-calls ")
+
+
+def test_the_judge_is_in_what_both_documents_may_ask(make_place, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    place = make_place(n_tasks=0)
+    memory = place.store_path.parent / "AGENTS.md"
+    memory.write_text("# Project\n")
+    rubric = Rubric(kind="rubric", rubric="It is kind.", votes=2)
+    with Workspace(place.store_path) as workspace:
+        tasks = [NewTask(f"{split} {n}: greet", rubric, split=split) for split in SPLITS for n in range(4)]
+        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill_path)).id, tasks, EQUAL_SHARES)
+    monkeypatch.setattr(terminal, "agreed", lambda question, **_: False)
+    options = replay.Options(
+        store=str(place.store_path), skill=str(place.skill_path), memory=str(memory), target=TARGET, optimizer=TARGET,
+        judge="openai:m,base_url=http://127.0.0.1:9", given={"epochs": 1, "max_pairs": 5},
+    )  # fmt: skip
+
+    assert replay.run(options) == 1
+
+    # For each document: 4 train tasks, 4 val tasks before and after the step, both arms of 5 pairs; two votes on each.
+    n_target = 2 * (4 + 2 * 4 + 2 * 5)
+    told = capsys.readouterr().err
+    assert f"At most {n_target} target calls and about " in told
+    assert f" optimizer calls, and {2 * n_target} calls of the judge; caps are those of each run." in told
 
 
 def test_paths_in_the_wrong_order_end_with_one_line(cli: Cli, place: Place, memory: Path) -> None:

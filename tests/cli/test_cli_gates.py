@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib
+import json
+
 import pytest
 from console import BACKENDS, TARGET, Cli, parsed
 
@@ -10,8 +13,20 @@ from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.judging import Exact, Rubric
+from skillopt_mcp.records.tasks import SPLITS, NewTask
+from skillopt_mcp.splits import EQUAL_SHARES
 
+RUBRIC = Rubric(kind="rubric", rubric="It is kind.", votes=3)
 RUN = ("--epochs", "1", "--batch", "10", "--max-pairs", "40")
+
+
+def add_rubrics(workspace: Workspace, skill: str) -> None:
+    """Give a skill 8 tasks in each split; a rubric judges two of those that are held out, by three votes."""
+    for split in SPLITS:
+        judges = [RUBRIC if split != "train" and n < 2 else Exact(kind="exact", expected="yes") for n in range(8)]
+        tasks = [NewTask(f"{split} {n}: greet", judge, split=split) for n, judge in enumerate(judges)]
+        workspace.store.tasks.add_tasks(workspace.skill(skill).id, tasks, EQUAL_SHARES)
 
 
 def proposed(place, *contents: str) -> str:
@@ -56,6 +71,7 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     rows = raced["rows"]
     assert isinstance(rows, list)
     assert [row["arm"] for row in rows] == [first, second, "no skill"]
+    assert "BACKEND:MODEL" not in str(raced["next_step"])
     told = cli("credit", first, "--pairs", "8", "--target", TARGET, store=place.store_path)
     assert told.returncode == 0, told.stderr
     assert "append SKILL.md: - One." in told.stdout
@@ -68,6 +84,8 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     runs = cli("runs", store=place.store_path)
     assert "Beside runs, this store has used 56 calls" in runs.stderr
     assert "1 credit, 1 race ('--json' lists them)" in runs.stderr
+    again = cli("race", first, second, "--laps", "8", "--target", f"{TARGET},latency_ms=1", store=place.store_path)
+    assert "BACKEND:MODEL" not in again.stdout
     alone = cli("credit", second, "--target", TARGET, store=place.store_path)
     assert (alone.returncode, alone.stdout) == (1, "")
     assert alone.stderr.startswith(f"error: candidate '{second}' has 1 applied edits of its own")
@@ -83,6 +101,44 @@ def test_a_rescue_is_asked_for_in_calls(make_place, monkeypatch: pytest.MonkeyPa
     with Workspace(place.store_path) as workspace:
         n_val = sum(task.split == "val" for task in workspace.store.tasks.list_tasks(1))
     assert asked == [f"Spend up to {8 * n_val} target calls (4 parts, both arms on {n_val} tasks)?"]
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "asked"),
+    [
+        ("race", {"candidates": ["{0}"], "laps": 5}, "10 target calls, and 30 of the judge"),
+        (
+            "race",
+            {"candidates": ["{0}"], "laps": 5, "control": ["none", "rewrite"], "optimizer": "{1}"},
+            "20 target calls and 3 optimizer calls, and 60 of the judge",
+        ),
+        ("credit", {"candidate": "{0}", "pairs": 5}, "15 target calls, and 45 of the judge"),
+        ("credit", {"candidate": "{0}", "rescue": True}, "32 target calls, and 24 of the judge (2 parts, both arms on"),
+        ("calibrate", {"skill": "ledger-clerk", "pairs": 5}, "10 target calls, and 30 of the judge"),
+        ("evaluate", {"candidate": "{0}", "max_pairs": 5}, "10 target calls, and 30 of the judge"),
+    ],
+)
+@pytest.mark.parametrize("target", ["{1}", TARGET])
+def test_the_calls_of_the_judge_are_in_what_is_asked_for(
+    make_place, monkeypatch: pytest.MonkeyPatch, capsys, command: str, given: dict[str, object], asked: str, target: str
+) -> None:
+    place, model = make_place(n_tasks=0), "openai:m,base_url=http://127.0.0.1:9"
+    with Workspace(place.store_path) as workspace:
+        add_rubrics(workspace, str(place.skill_path))
+        record_trajectory(workspace, "ledger-clerk", Recording("Greet me once more.", hard=False))
+    candidate = proposed(place, "- One.", "- Two.")
+    questions: list[str] = []
+    monkeypatch.setattr(terminal, "agreed", lambda question, **_: questions.append(question))
+    filled = json.loads(json.dumps({**given, "target": target}).replace("{0}", candidate).replace("{1}", model))
+    module = importlib.import_module(f"skillopt_mcp.cli.commands.{command}")
+
+    assert module.run(module.Options(store=str(place.store_path), judge=model, **filled)) == 1
+
+    [question] = questions
+    assert question.startswith(f"Spend up to {asked}")
+    told = capsys.readouterr().err
+    assert f"At most {asked.partition(' (')[0]}.\nNo call of these models is stored yet" in told
+    assert told.endswith("Nothing was spent.\n")
 
 
 def test_a_skill_is_raced_against_its_one_shot_rewrite(cli: Cli, make_place) -> None:

@@ -25,12 +25,27 @@ def test_install_shows_the_change_and_asks_before_it_writes(cli: Cli, home: Path
     assert not (home / ".claude.json").exists()
 
 
+def test_what_is_shipped_is_named_with_its_size_and_shown_in_full_by_a_dry_run(cli: Cli, home: Path) -> None:
+    skill = home / ".agents/skills/train-a-skill/SKILL.md"
+    shown = cli("install", "codex", "--skill", "--dry-run").stdout
+    assert "+name: train-a-skill" in shown
+    done = cli("install", "codex", "--skill", "--yes")
+    size = f"{skill.stat().st_size:,} bytes"
+    assert '+command = "' in done.stdout
+    assert f"To be written: {skill} ({size})" in done.stdout.splitlines()
+    assert "+name: train-a-skill" not in done.stdout
+    assert "shown in full with --dry-run" in done.stderr
+    gone = cli("uninstall", "codex", "--skill", "--yes").stdout
+    assert f"To be removed: {skill} ({size})" in gone.splitlines()
+    assert "-name: train-a-skill" not in gone
+
+
 def test_a_dry_run_shows_the_change_and_succeeds(cli: Cli, home: Path) -> None:
     shown = parsed(cli("install", "codex", "--hooks", "--dry-run", "--json"))
     assert shown["status"] == "shown"
     files = shown["files"]
     assert isinstance(files, list)
-    assert [Path(file["path"]).name for file in files] == ["config.toml", "hooks.json"]
+    assert [Path(file["path"]).name for file in files] == ["config.toml", "hooks.json", ".skillopt-made"]
     assert not (home / ".codex").exists()
 
 
@@ -68,8 +83,9 @@ def test_uninstall_says_what_it_removed_and_what_it_wrote(cli: Cli, home: Path) 
     assert cli("install", "claude-code", "--hooks", "--yes").returncode == 0
     done = cli("uninstall", "claude-code", "--hooks", "--yes")
     assert f"Written: {home / '.claude.json'} (backup" in done.stdout
-    assert f"Removed: {home / '.claude/settings.json'} (backup" in done.stdout
-    assert f"Backups stay; remove them once all is well: {home / '.claude.json'}." in done.stderr
+    assert f"Removed: {home / '.claude/settings.json'}" in done.stdout.splitlines()
+    [left] = home.glob(".claude.json.*")
+    assert " ".join(done.stderr.split()).endswith(f"Backups stay. Once all is well, remove them: rm {left}")
 
 
 def test_uninstall_of_what_is_not_there_changes_nothing(cli: Cli) -> None:
@@ -112,6 +128,15 @@ def test_a_hook_of_a_session_without_a_skill_loads_next_to_nothing(tmp_path: Pat
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+@pytest.mark.parametrize(("told", "why"), [({}, "names no transcript_path"), ({"transcript_path": "/no"}, "'/no'")])
+def test_a_hook_that_finds_no_transcript_says_so_to_nobody_but_the_person(
+    told: dict[str, str], why: str, make_place: Callable[..., Place]
+) -> None:
+    done = captured(make_place(), json.dumps(told))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert why in done.stderr
+
+
 def test_a_hook_never_fails_its_host(make_place: Callable[..., Place], tmp_path: Path) -> None:
     place = make_place()
     done = captured(place, "nonsense")
@@ -148,7 +173,9 @@ def test_a_hook_with_json_prints_one_object_whatever_happens(
         value: dict[str, object] = json.loads(capsys.readouterr().out)
         return value
 
-    assert printed("{}") == {}
+    assert str(printed("{}")["error"]).startswith("the hook names no transcript_path")
+    gone = tmp_path / "gone.jsonl"
+    assert str(printed(json.dumps({"transcript_path": str(gone)}))["error"]).startswith(f"the transcript '{gone}' is")
     assert str(printed("nonsense")["error"]).startswith("standard input holds no event")
     found = printed(ended)
     assert (found["recorded"], found["n_problems"]) == (1, len(os.listdir(agents)) - 1)

@@ -15,6 +15,7 @@ from console import Cli, Place, parsed
 
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.judges.command import register_command
+from skillopt_mcp.judges.confinement import name_of, unprivileged_user
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.registering import add_command
 from skillopt_mcp.operations.tasks import add_tasks
@@ -192,6 +193,8 @@ def test_what_is_registered_is_shown_and_nothing_runs_without_a_yes(cli: Cli, pl
     assert f"touch {trace}" in done.stdout
     assert "ended after 5 s" in done.stdout
     assert "confined by" in done.stdout
+    user = name_of(unprivileged_user())
+    assert (f"; it runs as the user '{user}', for you are root" in done.stdout) is bool(user)
     assert "agree beforehand with --yes" in done.stderr
     assert parsed(cli("judges", "list", "--json", store=place.store_path)) == {"judges": []}
 

@@ -34,8 +34,8 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("skills",): {"skills"},
         ("skills", "permit", "ledger-clerk", "--simulated", "--yes"): {"skill", "permitted", "simulated"},
         ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
-        ("show", candidate): {"id", "kind", "text", "next_step"},
-        ("show", run): {"id", "kind", "text", "next_step"},
+        ("show", candidate): {"id", "kind", "text", "next_step", "candidate"},
+        ("show", run): {"id", "kind", "text", "next_step", "steps"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
         ("history", "ledger-clerk"): {"skill", "rows", "imported", "retired", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
@@ -206,6 +206,10 @@ def test_a_renamed_skill_is_moved_and_read_meanwhile(cli, make_place) -> None:
     listed = cli("skills", store=place.store_path)
     assert "    tasks: 20 train, 20 val, 20 test; attempts: 0 " in listed.stdout
     assert "next: its folder is gone: " in listed.stdout
+    way = f"{place.program} skills move {place.skill_path} {new}, and tasks, attempts and history go on here"
+    untracked = listed.stdout.partition("bookkeeper  (not tracked yet)")[2]
+    assert untracked.startswith(f"\n    {new}\n    next: it looks like ")
+    assert way in untracked
     assert len(cli("tasks", "export", "ledger-clerk", store=place.store_path).stdout.splitlines()) == 60
     assert len(cli("tasks", "list", place.skill_path, store=place.store_path).stdout.splitlines()) == 61
     assert cli("show", "ledger-clerk", store=place.store_path).returncode == 0

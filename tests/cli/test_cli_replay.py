@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from console import BACKENDS, TARGET, parsed
 
+from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.operations.replaying import start_run
 from skillopt_mcp.operations.workspace import Workspace
@@ -40,7 +41,10 @@ def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(cli, make_place) 
     straight = parsed(cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--json", store=whole.store_path))
     assert [step["kind"] for step in straight["steps"]].count("step") == 12
     assert len(straight["steps"]) == 12 + 2 * 2
-    assert resumed == straight
+    next_step = str(straight["next_step"])
+    assert next_step.startswith(f"skillopt-mcp --store {whole.store_path} promote c-")
+    assert next_step.endswith(" --simulated")
+    assert resumed == straight | {"next_step": next_step.replace(str(whole.store_path), str(broken.store_path))}
     again = cli("replay", "ledger-clerk", "--resume", store=broken.store_path)
     assert again.returncode == 1
     assert again.stderr.startswith("error: no run of 'ledger-clerk' is unfinished")
@@ -121,6 +125,20 @@ def test_a_skill_without_tasks_is_told_so(cli, tmp_path) -> None:
     assert done.stderr.startswith("error: the skill has no train task")
 
 
+def test_a_second_run_of_a_skill_is_told_of_the_first(cli, make_place) -> None:
+    place = make_place()
+    with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
+        run = start_run(workspace, "ledger-clerk", Config(epochs=1))
+        lock = lock_run(workspace.store.locks_path, run.id)
+        assert lock
+        second = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", "--batch", "20", "--max-pairs", "8")
+        told = cli(*second, store=place.store_path)
+        lock.release()
+    assert told.returncode == 0
+    assert told.stderr.startswith(f"warning: run {run.id} of this skill is under way since ")
+    assert "under way" not in cli(*second, store=place.store_path).stderr
+
+
 def test_a_run_that_another_process_is_at_names_how_to_go_on_later(cli, make_place) -> None:
     place = make_place()
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
@@ -133,3 +151,15 @@ def test_a_run_that_another_process_is_at_names_how_to_go_on_later(cli, make_pla
     [said] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert said.startswith(f"error: another process is advancing run '{run.id}'; nothing that was answered is lost: ")
     assert said.endswith(f"go on with {place.program} replay ledger-clerk --resume")
+
+
+def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, make_place) -> None:
+    place = make_place()
+    with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
+        workspace._specs["target"], workspace._backends["target"] = "mine", Scripted(lambda _: "no", name="mine")
+        run = start_run(workspace, str(place.skill_path), Config(epochs=1))
+    told = f"{run.id} was begun by a program with a backend of its own ('mine'): call train(...) again with the same "
+    done = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {told}arguments\n"
+    assert cli("runs", store=place.store_path).stderr.endswith(f"Next: {told}arguments\n")

@@ -55,15 +55,21 @@ def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:
         "status",
         "steps",
         "best",
+        "test",
         "verdict",
-        "calls",
+        "sent",
         "failed",
         "tokens",
         "usd",
         "target",
+        "settings",
     ]
     assert row.split()[:2] == [str(run_id), "ledger-clerk"]
-    both = "calls, failed, tokens and usd: of a run and its promotion test together; 'show RUN' tells them apart"
+    assert " epochs=1 " in row
+    both = (
+        "sent, answered, failed, tokens and usd: of a run and its part of a promotion test together; 'show RUN' tells "
+        "them apart"
+    )
     assert done.stderr == f"{both}\nNext: {place.program} show {run_id}\n"
     table = cli("show", run_id, store=place.store_path).stdout
     assert "step epoch budget edits train" in table

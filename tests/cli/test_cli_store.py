@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
 from changes import at_a_terminal, make_accepted
 from console import parsed, run_script
 
+from skillopt_mcp.cli.main import main
 from skillopt_mcp.operations.backing_up import back_up
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.permitting import add_root, permit, revoke
@@ -127,3 +130,65 @@ def test_a_history_goes_from_one_store_to_another(cli, make_place, tmp_path) -> 
     clash = cli("import", file, store=third)
     assert (clash.returncode, f"conflict: task '{task}'" in clash.stderr) == (1, True)
     assert cli("import", file, "--keep-mine", store=third).returncode == 0
+
+
+def test_an_import_says_whose_history_it_is_and_what_its_candidates_were_made_from(
+    cli, make_place, tmp_path, monkeypatch
+) -> None:
+    place = make_place()
+    _promote(place)
+    file = tmp_path / "clerk.history"
+    assert cli("export", place.skill_path, file, store=place.store_path).returncode == 0
+    stranger = tmp_path / "skills" / "stranger"
+    stranger.mkdir(parents=True)
+    (stranger / "SKILL.md").write_text("---\nname: stranger\ndescription: Another one.\n---\n# Another\n")
+    other = tmp_path / "other.db"
+    with Workspace(place.store_path) as workspace:
+        [first, *_] = [task for task in workspace.store.tasks.list_tasks(1) if task.split == "train"]
+    with Workspace(other) as workspace:
+        add_tasks(workspace, str(stranger), [{"prompt": first.prompt, "judge": EXACT, "split": "test"}])
+    monkeypatch.setenv("CLAUDECODE", "1")
+    refused = cli("import", file, "--skill", stranger, store=other)
+    assert (refused.returncode, 'it is the history of another skill: "ledger-clerk"' in refused.stderr) == (1, True)
+    meant = ("import", file, "--skill", stranger, "--other-skill")
+    clash = cli(*meant, store=other)
+    assert (clash.returncode, "is in test here (task 'task-" in clash.stderr) == (1, True)
+    assert "stranger: the file is the history of ledger-clerk.\n" in clash.stdout
+    done = cli(*meant, "--keep-mine", store=other)
+    assert done.returncode == 0
+    assert done.stdout.startswith("stranger: of the history of ledger-clerk, ")
+    assert "note: of the held-out tasks here, 1 were train or val where its candidates were made" in done.stderr
+    assert parsed(cli(*meant, "--keep-mine", "--json", store=other))["known_tasks"] == 1
+
+
+def test_all_skills_of_a_folder_are_moved_after_a_look_at_the_list(cli, make_place, tmp_path) -> None:
+    place = make_place()
+    _promote(place)
+    old, new = place.skill_path.parent, tmp_path / "elsewhere"
+    old.rename(new)
+    unasked = cli("skills", "move", old, new, store=place.store_path)
+    assert (unasked.returncode, "or agree beforehand with --yes" in unasked.stderr) == (1, True)
+    moves = f"{place.skill_path}\n    -> {new / place.skill_path.name}\n"
+    assert unasked.stdout == moves
+    code, screen = at_a_terminal(place, "skills", "move", str(old), str(new), answer="n")
+    assert (code, "Move this skill? [y/N]" in screen, "Nothing was moved." in screen) == (1, True, True)
+    done = cli("skills", "move", old, new, "--yes", store=place.store_path)
+    assert (done.returncode, f"Moved from {old} to {new}: 1 of 1 skill." in done.stdout) == (0, True)
+    assert parsed(cli("skills", "--json", store=place.store_path))["skills"][0]["path"].startswith(str(new))
+
+
+def test_a_look_at_the_users_own_store_makes_none(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SKILLOPT_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    for looks, told in (
+        (["skills"], "No skill was found"),
+        (["runs"], "No run yet"),
+        (["judges"], "No command is registered"),
+        (["harvest", "--dry-run"], "0 attempts would be recorded"),
+        (["doctor"], "not made yet"),
+    ):
+        assert main(looks) == 0
+        assert told in "".join(capsys.readouterr())
+    assert list(home.iterdir()) == []

@@ -9,7 +9,8 @@ import pytest
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.entries import (
     hook_command,
-    installed_hook,
+    hook_seconds,
+    installed_hooks,
     installed_server,
     server_entry,
     with_hooks,
@@ -20,6 +21,7 @@ from skillopt_mcp.installing.entries import (
 from skillopt_mcp.installing.hosts import HOSTS, Surroundings, host_environment, places
 
 EVENTS = ("Stop", "SessionEnd")
+SECONDS = dict.fromkeys(EVENTS, 30)
 HOME, PROJECT = Path("/home/me"), Path("/home/me/project")
 PROGRAM = "/opt/my tools/skillopt-mcp"
 
@@ -102,27 +104,40 @@ def test_hooks_come_once_and_go_without_a_trace() -> None:
     mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}, "model": "opus"}
     text = json.dumps(mine, indent=2) + "\n"
     line = hook_command(PROGRAM, None)
-    made = with_hooks(text, EVENTS, line)
+    made = with_hooks(text, SECONDS, line)
     hooks = json.loads(made)["hooks"]
     assert hooks["Stop"][0] == mine["hooks"]["Stop"][0]  # type: ignore[index]
     assert [len(hooks[event]) for event in EVENTS] == [2, 1]
-    assert with_hooks(made, EVENTS, line) == made
-    assert installed_hook(made, EVENTS) == line
-    assert without_hooks(made, EVENTS) == text
+    assert with_hooks(made, SECONDS, line) == made
+    assert installed_hooks(made) == dict.fromkeys(EVENTS, line)
+    assert without_hooks(made) == text
 
 
 def test_a_hook_of_another_installation_is_replaced() -> None:
     made = with_hooks(
-        with_hooks("", EVENTS, hook_command("/old/skillopt-mcp", None)), EVENTS, hook_command(PROGRAM, "/s")
+        with_hooks("", SECONDS, hook_command("/old/skillopt-mcp", None)), SECONDS, hook_command(PROGRAM, "/s")
     )
     assert "/old/" not in made
     assert [len(json.loads(made)["hooks"][event]) for event in EVENTS] == [1, 1]
 
 
-def test_a_hook_of_ours_beside_another_command_is_not_ours_to_touch() -> None:
-    both = [{"type": "command", "command": "x"}, {"type": "command", "command": hook_command(PROGRAM, None)}]
-    text = json.dumps({"hooks": {"Stop": [{"hooks": both}]}})
-    assert without_hooks(text, EVENTS) == text
+def test_of_a_group_of_hooks_that_somebody_put_ours_into_only_ours_goes() -> None:
+    mine, ours = ({"type": "command", "command": line} for line in ("x", hook_command(PROGRAM, None)))
+    text = json.dumps({"hooks": {"Stop": [{"matcher": "*", "hooks": [mine, ours]}], "PreCompact": [{"hooks": [ours]}]}})
+    assert json.loads(without_hooks(text)) == {"hooks": {"Stop": [{"matcher": "*", "hooks": [mine]}]}}
+    made = json.loads(with_hooks(text, SECONDS, hook_command(PROGRAM, None)))["hooks"]["Stop"]
+    assert [len(group["hooks"]) for group in made] == [1, 1]
+    assert made[0] == {"matcher": "*", "hooks": [mine]}
+
+
+def test_codex_is_asked_for_no_more_time_at_the_end_of_a_session_than_it_gives() -> None:
+    assert hook_seconds("codex", EVENTS) == {"Stop": 30, "SessionEnd": 3}
+    assert hook_seconds("claude-code", EVENTS) == {"Stop": 30, "SessionEnd": 30}
+
+
+def test_codex_lets_what_was_promoted_be_rolled_back_as_easily() -> None:
+    tools = server_entry("codex", PROGRAM, ["serve"])["tools"]
+    assert tools == {name: {"approval_mode": "approve"} for name in ("promote_skill", "rollback_skill")}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="hooks run in a POSIX shell")

@@ -23,9 +23,11 @@ from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.judges.command import CommandRunner, program_sha256, register_command
 from skillopt_mcp.judges.confinement import (
     Level,
+    barred,
     best_level,
     bwrap_works,
     landlock_abi,
+    name_of,
     readable_paths,
     unprivileged_user,
 )
@@ -378,3 +380,43 @@ def test_a_program_may_read_its_installation_and_no_home(tmp_path: Path) -> None
         "check.py", "env/bin", "env/lib",
     ]  # fmt: skip
     assert program_sha256([str(tool), str(script)]) != program_sha256([str(tool)])
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Return a new folder that every user may enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def test_a_program_that_its_user_cannot_reach_is_told_with_the_folder_that_is_closed(open_folder: Path) -> None:
+    closed, stranger = open_folder / "closed", (54_321, 54_321)
+    closed.mkdir()
+    program, script = closed / "python3", closed / "check.py"
+    for path in (program, script):
+        path.write_text("")
+        path.chmod(0o755)
+    link = open_folder / "bin"
+    link.symlink_to(program)
+    assert barred([str(link), str(script)], stranger) == ""
+    script.chmod(0o700)
+    assert barred([str(link), "-x", str(script)], stranger) == f"'{script}': the user '54321' may not read it"
+    program.chmod(0o644)
+    assert barred([str(link)], stranger) == f"'{link}' leads to '{program}': the user '54321' may not run it"
+    closed.chmod(0o700)
+    why = f"'{link}' leads to '{program}': the user '54321' may not enter the folder '{closed}'"
+    assert barred([str(link)], stranger) == why
+    assert barred([str(link)], (os.geteuid(), os.getegid())).endswith("may not run it")
+    assert barred([str(link)], ()) == ""
+
+
+@pytest.mark.skipif(not unprivileged_user(), reason="only what root runs is run by another user")
+def test_what_could_not_be_started_for_a_closed_folder_says_so(open_folder: Path) -> None:
+    inside = open_folder / "closed" / "judge"
+    inside.parent.mkdir(mode=0o700)
+    inside.write_text("#!/bin/sh\n")
+    inside.chmod(0o755)
+    reply = asyncio.run(CommandRunner({"check": register_command("check", [str(inside)])}).complete(call("")))
+    assert reply.missing
+    assert f"the user '{name_of(unprivileged_user())}' may not enter the folder '{inside.parent}'" in reply.text

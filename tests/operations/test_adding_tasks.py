@@ -8,6 +8,7 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.checking import check_stored
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
 from skillopt_mcp.operations.tasks import add_data_set, add_tasks
 from skillopt_mcp.operations.workspace import Workspace
@@ -35,6 +36,36 @@ def test_tasks_are_balanced_over_the_splits(place: Place, empty: Workspace) -> N
         splits=SplitCounts(train=30, val=30, test=30),
         next_step="Enough to start: propose_edits, or 'skillopt-mcp replay' in a terminal.",
     )
+
+
+def test_adding_tells_of_tasks_that_a_check_would_call_errors(place: Place, empty: Workspace) -> None:
+    skill = str(place.skill)
+    asked = {"prompt": "Sum the rows of the first page", "judge": JUDGE, "split": "train"}
+    assert add_tasks(empty, skill, [asked]).warnings == []
+    leak = {**asked, "judge": {"kind": "contains", "expected": ["7"]}, "split": "test", "id": "leak"}
+    slack = {"prompt": "Say yes", "judge": {"kind": "regex", "pattern": ".*"}, "id": "slack"}
+    nowhere = {"prompt": "Who?", "judge": {"kind": "environment", "name": "nowhere"}, "id": "nowhere"}
+    more = {"prompt": "Say no", "judge": {"kind": "contains", "expected": ["no"]}, "id": "more"}
+    added = add_tasks(empty, skill, [leak, slack, nowhere, more])
+    problems = check_stored(empty, skill).problems
+    assert (added.added, added.warnings[:3]) == (4, problems[:3])
+    assert len(problems) == 4
+    assert added.warnings[3:] == [
+        "1 more such problems: skillopt-mcp tasks check ledger-clerk; to take a task out of use, a person types: "
+        "skillopt-mcp tasks retire ledger-clerk ID"
+    ]
+    again = add_tasks(empty, skill, [slack, {"prompt": "And now?", "judge": JUDGE}]).warnings
+    assert again[0] == "task 'slack': an empty answer passes: the judge expects too little"
+    assert again[1].startswith("such problems of all tasks: skillopt-mcp tasks check ledger-clerk; ")
+
+
+def test_so_many_tasks_that_one_would_wait_are_left_to_the_check(
+    place: Place, empty: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt_mcp.operations.misleading.CHECKED_AT_ONCE", 2)
+    said = "so many tasks were not checked as they were added: skillopt-mcp tasks check ledger-clerk"
+    assert add_tasks(empty, str(place.skill), tasks(3)).warnings == [said]
+    assert add_tasks(empty, str(place.skill), tasks(2, "What else is")).warnings == []
 
 
 def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:

@@ -1,5 +1,7 @@
 """Budgets of runs: refused when they cannot hold, a clean stop when they are reached, the same end when raised."""
 
+from typing import get_args
+
 import pytest
 from workshop import SIMULATION, Place, use
 
@@ -16,6 +18,7 @@ from skillopt_mcp.operations.replaying import go_on_or_start, replay, start_run,
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
+from skillopt_mcp.records.evidence import Claim
 
 CONFIG = Config(epochs=2, batch=10, max_pairs=40)
 
@@ -71,9 +74,13 @@ def test_caps_that_cannot_hold_are_not_kept(place: Place, workspace: Workspace) 
     assert workspace.store.runs.get_run(run.id).caps == NO_CAPS
 
 
-def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
+@pytest.mark.parametrize("claim", get_args(Claim))
+def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(
+    place: Place, workspace: Workspace, claim: Claim
+) -> None:
+    config = CONFIG.model_copy(update={"claim": claim})
+    run = start_run(workspace, "ledger-clerk", config)
+    estimate = estimate_run(workspace, "ledger-clerk", config)
     assert estimate_rest(workspace, run) == estimate.calls
     lefts = []
     for n in range(60, 10_000, 60):
@@ -128,6 +135,9 @@ def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Plac
         (",max_tokens=100", Caps(usd=1.0), "the price of .* is not known"),
         (",max_tokens=100", Caps(usd=0.0), "--max-usd 0.0 lets nothing happen"),
         ("", Caps(calls=-1), "--max-calls -1 lets nothing happen"),
+        ("", Caps(usd=float("nan")), "--max-usd nan lets nothing happen"),
+        ("", Caps(calls="5"), "--max-calls '5' is of type str: give a number above 0"),  # type: ignore[arg-type]
+        ("", Caps(tokens=True), "--max-tokens True is of type bool: give a number above 0"),
     ],
 )
 def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, told: str) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from workshop import Place, right_when_taught, use
+from workshop import LESSONS, Place, right_when_taught, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.operations.calibrating import run_prospect
 from skillopt_mcp.operations.evaluating import evaluate_candidate, most_pairs
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Rollout
+from skillopt_mcp.records.judging import Rubric
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.splits import EQUAL_SHARES
 
 LIKE_THESE = ConfirmRule(claim="like_these")
 
@@ -78,3 +83,38 @@ def test_a_run_whose_fresh_tasks_another_test_has_drawn_meanwhile_ends_without_a
     result = replay(workspace, run)
     assert (result.status, result.verdict) == ("finished", None)
     assert "draws each test task once" in result.reason
+
+
+def test_a_run_makes_no_other_claim_than_its_candidates_test_was_begun_for(place: Place, workspace: Workspace) -> None:
+    edit = {"op": "append", "content": LESSONS}
+    learned = json.dumps({"reasoning": "It fails without them.", "edits": [edit]})
+    use(workspace, Scripted(right_when_taught))
+    use(workspace, Scripted(lambda _: learned, name="teacher"), "optimizer")
+    config = Config(epochs=1, batch=30, minibatch=30, max_pairs=2)
+    begun = replay(workspace, start_run(workspace, "ledger-clerk", config))
+    assert (begun.verdict, begun.n_pairs) == ("undecided", 2)
+
+    other = config.model_copy(update={"claim": "like_these", "max_pairs": 200})
+    result = replay(workspace, start_run(workspace, "ledger-clerk", other))
+
+    assert (result.candidate_id, result.verdict, result.n_pairs) == (begun.candidate_id, None, 0)
+    assert "was begun for another claim (better, on these 30 held-out tasks)" in result.reason
+
+
+def test_what_a_runs_test_can_show_is_told_of_the_tasks_that_it_may_draw(place: Place, workspace: Workspace) -> None:
+    use(workspace, Scripted(lambda call: "no"))
+    config = Config(claim="like_these")
+    assert run_prospect(workspace, "ledger-clerk", config) == ""
+    evaluate_candidate(workspace, place.propose(workspace, "- One."), rule=replace(LIKE_THESE, max_pairs=26))
+    assert run_prospect(workspace, "ledger-clerk", config).endswith("and 4 are allowed")
+    assert run_prospect(workspace, "ledger-clerk", Config()) == ""
+
+
+def test_what_a_runs_test_can_show_takes_no_judge_of_tasks_that_the_run_leaves_out(
+    place: Place, workspace: Workspace
+) -> None:
+    skill = workspace.skill("ledger-clerk")
+    own = {task.digest for task in workspace.store.tasks.list_tasks(skill.id)}
+    rubric = Rubric(kind="rubric", rubric="It is kind.")
+    workspace.store.tasks.add_tasks(skill.id, [NewTask("Greet me.", rubric, split="test")], EQUAL_SHARES)
+    assert run_prospect(workspace, "ledger-clerk", Config(), own) == ""

@@ -182,6 +182,20 @@ def test_what_was_refused_is_taken_back_even_where_every_file_was_written(
     assert read_skill(place.skill) == before
 
 
+def test_a_change_that_was_cut_short_waits_for_a_file_that_was_write_protected_since(
+    place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = place.main.read_bytes()
+    killed(workspace, candidate, monkeypatch, half=True)
+    place.main.chmod(0o444)
+    recover(workspace.store)
+    assert (place.main.read_bytes(), len(workspace.store.promotions.list_pending())) == (before, 1)
+    place.main.chmod(0o644)
+    recover(workspace.store)
+    assert workspace.store.promotions.list_pending() == []
+    assert read_skill(place.skill).digest == new_version(workspace, candidate)
+
+
 def written_nothing(*_: object) -> None:
     raise Refused("the file cannot be written (No space left on device)")
 

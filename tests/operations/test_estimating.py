@@ -2,27 +2,54 @@
 
 import random
 from collections import Counter
-from typing import NamedTuple, get_args
+from dataclasses import replace
+from typing import NamedTuple, cast, get_args
 
 import pytest
-from workshop import Place
+from workshop import SEED, Place, use
 
-from skillopt_mcp.operations.estimating import Estimate, estimate_run
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.errors import Refused
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.gates.racing import RaceRule
+from skillopt_mcp.operations.calibrating import calibrate
+from skillopt_mcp.operations.choosing import chosen_tasks
+from skillopt_mcp.operations.controls import CONTROLS, Control
+from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
+from skillopt_mcp.operations.estimating import (
+    Estimate,
+    estimate_calibration,
+    estimate_credit,
+    estimate_race,
+    estimate_rescue,
+    estimate_run,
+)
+from skillopt_mcp.operations.evaluating import evaluate_candidate, most_pairs
 from skillopt_mcp.operations.listing_runs import scopes_of
+from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.racing import race_candidates
 from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.prompts.forms import UpdateMode
-from skillopt_mcp.records.evidence import Metric, PairPolicy, SearchGate
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
+from skillopt_mcp.records.judging import All, Rubric
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.splits import EQUAL_SHARES
 
 WORLDS = ("honest", "placebo")
 GATES = get_args(SearchGate)
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
 
 
 class _Asked(NamedTuple):
     told: Estimate
-    in_run: Counter[str]
-    in_test: Counter[str]
+    in_run: Counter[Role]
+    in_test: Counter[Role]
 
 
 def _asked(workspace: Workspace, config: Config) -> _Asked:
@@ -33,11 +60,11 @@ def _asked(workspace: Workspace, config: Config) -> _Asked:
     return _Asked(told, _made(workspace, run.id), _made(workspace, *scopes_of(workspace, run)[1:]))
 
 
-def _made(workspace: Workspace, *scopes: str) -> Counter[str]:
-    made: Counter[str] = Counter()
+def _made(workspace: Workspace, *scopes: str) -> Counter[Role]:
+    made: Counter[Role] = Counter()
     for scope in scopes:
         for row in workspace.store.ledger.list_rows(scope):
-            made[row.role] += row.n_calls
+            made[cast(Role, row.role)] += row.n_calls
     return made
 
 
@@ -92,3 +119,100 @@ def test_no_settings_ask_more_than_was_told_of_them(place: Place, seed: int) -> 
     assert in_run["target"] <= told.train_rollouts + told.val_rollouts, config
     assert in_run["optimizer"] <= told.optimizer_calls, config
     assert in_test["target"] <= 2 * told.promotion_pairs, config
+
+
+def _with_rubrics(place: Place, draw: random.Random) -> Workspace:
+    """Return a workspace with tasks of which some by chance are judged by one to three votes as well."""
+    workspace = place.open()
+    tasks = [_judged(task, draw.choice((0, 0, 1, 3))) for task in make_tasks(24, SEED)]
+    workspace.store.tasks.add_tasks(workspace.skill("ledger-clerk").id, tasks, EQUAL_SHARES)
+    use(workspace, Scripted(lambda call: '{"grade": "all"}'), "judge")
+    return workspace
+
+
+def _judged(task: NewTask, votes: int) -> NewTask:
+    rubric = Rubric(kind="rubric", rubric="The answer is an amount.", votes=max(1, votes))
+    return replace(task, judge=All(kind="all", judges=[task.judge, rubric])) if votes else task
+
+
+def _candidate(workspace: Workspace, place: Place, name: str, n_edits: int) -> str:
+    edits = [{"op": "append", "content": f"- {name} {n}."} for n in range(n_edits)]
+    made = propose_edits(workspace, str(place.skill), edits).candidate_id
+    assert made
+    return made
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_comparison_asks_more_of_anybody_than_was_told_of_it(place: Place, seed: int) -> None:
+    draw = random.Random(f"comparison {seed}")
+    workspace = _with_rubrics(place, draw)
+    skill = workspace.skill("ledger-clerk")
+    replay(workspace, start_run(workspace, "ledger-clerk", Config(epochs=1, batch=4, max_pairs=1)))
+    # Who attempts now has not attempted the train tasks that a one-shot rewrite reads.
+    use(workspace, open_backend(f"simulated:{draw.choice(WORLDS)},seed={SEED},noise=0.2"))
+    one, *others = (_candidate(workspace, place, f"Note {n}", draw.randint(2, 4)) for n in range(draw.randint(1, 3)))
+    controls: list[Control] = draw.sample(CONTROLS, draw.randint(0, 2))
+    laps, pairs = RaceRule(max_laps=draw.randint(1, 20)), draw.randint(1, 12)
+    by_edit = CreditRule(max_pairs=draw.randint(1, 12))
+
+    told = [
+        estimate_race(workspace, [one, *others], laps, controls),
+        estimate_credit(workspace, one, by_edit),
+        estimate_rescue(workspace, one).calls,
+        estimate_calibration(workspace, skill, pairs),
+    ]
+    used = [
+        race_candidates(workspace, [one, *others], laps, controls=controls).used,
+        credit_candidate(workspace, one, by_edit).used,
+        rescue_candidate(workspace, one).used,
+        # A test of one pair shows nothing: what others would show is not worked out.
+        calibrate(workspace, "ledger-clerk", pairs, 1.0, ConfirmRule(max_pairs=1)).used,
+    ]
+
+    for most, each in zip(told, used, strict=True):
+        made = _made(workspace, each.contest)
+        assert made["target"] > 0
+        assert all(n_calls <= most.get(role, 0) for role, n_calls in made.items()), (each.contest, most, made)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_turn_of_a_promotion_test_draws_more_pairs_than_was_told_of_it(place: Place, seed: int) -> None:
+    draw = random.Random(f"turns {seed}")
+    workspace = place.open()
+    place.add_tasks(workspace, 90)
+    claims = {_candidate(workspace, place, f"Note {n}", 1): draw.choice(CLAIMS) for n in (1, 2, 3)}
+    n_pairs: Counter[str] = Counter()
+    for _ in range(8):
+        candidate = draw.choice(list(claims))
+        rule = ConfirmRule(max_pairs=draw.randint(1, 20), claim=claims[candidate])
+        told = most_pairs(workspace, candidate, rule)
+        try:
+            found = evaluate_candidate(workspace, candidate, rule=rule)
+        except Refused:
+            assert rule.claim == "like_these"
+            continue
+        drawn = found.pairs_done - n_pairs[candidate]
+        n_pairs[candidate] = found.pairs_done
+        assert drawn <= told
+        assert found.verdict != "undecided" or drawn == told
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_run_tells_no_pair_of_a_task_that_other_tests_have_drawn_and_draws_no_more_than_it_tells(
+    place: Place, seed: int
+) -> None:
+    draw = random.Random(f"fresh {seed}")
+    workspace = place.open(target=f"simulated:{WORLDS[seed % 2]},seed={SEED}")
+    place.add_tasks(workspace, draw.randint(75, 105))
+    skill = workspace.skill("ledger-clerk")
+    before = ConfirmRule(max_pairs=draw.randint(1, 10), claim=draw.choice(CLAIMS))
+    evaluate_candidate(workspace, place.propose(workspace, "- Note."), rule=before)
+    config = Config(epochs=1, batch=8, max_pairs=200, claim="like_these", limit_test=draw.choice((0, 30)))
+    test_tasks = [task.id for task in chosen_tasks(workspace, skill, config) if task.split == "test"]
+    worn = workspace.store.tasks.list_looks(skill.id).keys() & set(test_tasks)
+
+    told, _, in_test = _asked(workspace, config)
+
+    assert worn
+    assert told.promotion_pairs < len(test_tasks)
+    assert in_test["target"] <= 2 * told.promotion_pairs

@@ -14,7 +14,10 @@ from skillopt_mcp.operations.capturing import capture
 from skillopt_mcp.operations.harvesting import Harvested, harvest
 from skillopt_mcp.operations.hooking import HookEvent, may_record, parse_event
 from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.sessions import LINE_BYTES, session_files, session_folders, session_id
+from skillopt_mcp.operations.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Trajectory
 from tests.session_lines import (
@@ -25,6 +28,7 @@ from tests.session_lines import (
     codex_meta,
     codex_said,
     codex_shell,
+    codex_tool,
     codex_user,
     joined,
 )
@@ -248,3 +252,131 @@ def test_a_long_session_id_is_a_problem_of_that_session_only(tracked: Workspace,
     long = written(place, used(place), f"{'x' * 210}.jsonl")
     found = harvest(tracked, [long, written(place, used(place))])
     assert (found.recorded, found.n_problems) == (1, 1)
+
+
+RECORD = "mcp__skillopt__record_trajectory"
+
+
+def told_of_itself(workspace: Workspace, place: Place, task: str = "Close March", **more: object) -> list[bytes]:
+    """Return how a transcript shows that the agent recorded an attempt by our tool, which is done here."""
+    given = {"skill": "ledger-clerk", "task": task, "hard": False, **more}
+    recording = Recording(task=task, hard=False, session_id=str(more.get("session_id") or SESSION))
+    recorded = record_trajectory(workspace, str(place.skill), recording)
+    return claude_call(RECORD, given, recorded.model_dump_json())
+
+
+def n_stored(workspace: Workspace) -> tuple[int, int]:
+    return workspace.store.trajectories.count_trajectories(1)
+
+
+def test_an_attempt_that_the_agent_recorded_itself_gets_its_transcript_and_stays_one(
+    tracked: Workspace, place: Place
+) -> None:
+    path = written(place, [*used(place), *told_of_itself(tracked, place), claude_user("No: round at the end")])
+    assert counted(hooked(place, path, "Stop")) == (0, 1, 0)
+    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    kept = trajectory(tracked, 1)
+    assert n_stored(tracked) == (1, 1)
+    assert (kept.prompt, kept.answer, kept.hard) == ("Close March", "The sum is 42.", False)
+    assert kept.messages[0] == ("skill", "opened", "ledger-clerk")
+    assert kept.messages[-1] == ("user", "No: round at the end", None)
+    assert not any(message.name == RECORD for message in kept.messages)
+    assert verify_store(place.store_path).problems == []
+
+
+def test_an_attempt_that_the_agent_gave_its_place_gets_its_transcript_too(tracked: Workspace, place: Place) -> None:
+    recording = Recording(task="Close March", hard=True, session_id=SESSION, index=0)
+    told = record_trajectory(tracked, str(place.skill), recording).model_dump_json()
+    path = written(place, [*used(place), *claude_call(RECORD, {"task": "Close March", "index": 0}, told)])
+    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    assert trajectory(tracked, 1).answer == "The sum is 42."
+
+
+def test_a_dry_run_attaches_nothing(tracked: Workspace, place: Place) -> None:
+    path = written(place, [*used(place), *told_of_itself(tracked, place)])
+    assert counted(harvest(tracked, [path], dry_run=True)) == (0, 1, 0)
+    assert trajectory(tracked, 1).messages == ()
+
+
+def test_secrets_are_taken_out_of_what_is_attached(tracked: Workspace, place: Place) -> None:
+    secret = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 5
+    lines = [*used(place), *claude_call("Bash", {"command": "env"}, f"ANTHROPIC_API_KEY={secret}")]
+    harvest(tracked, [written(place, [*lines, *told_of_itself(tracked, place)])])
+    assert trajectory(tracked, 1).messages
+    assert secret.encode() not in place.store_path.read_bytes()
+
+
+def test_of_several_attempts_recorded_in_one_turn_none_gets_the_transcript_and_none_is_added(
+    tracked: Workspace, place: Place
+) -> None:
+    both = [each for task in ("One", "Two") for each in told_of_itself(tracked, place, task)]
+    path = written(place, [*used(place), *both])
+    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    assert n_stored(tracked) == (2, 2)
+    assert [trajectory(tracked, n).messages for n in (1, 2)] == [(), ()]
+
+
+def test_an_attempt_of_an_earlier_turn_that_was_only_scored_in_this_one_is_another(
+    tracked: Workspace, place: Place
+) -> None:
+    first = [*used(place), claude_user("Close April")]
+    harvest(tracked, [written(place, first)])
+    scored = claude_call(
+        RECORD,
+        {"skill": "ledger-clerk", "task": "trajectory:1", "hard": True},
+        record_trajectory(tracked, str(place.skill), Recording(task="trajectory:1", hard=True)).model_dump_json(),
+    )
+    path = written(place, [*first, *claude_skill(str(place.skill)), *scored, claude_said("Done.")])
+    assert counted(harvest(tracked, [path])) == (1, 1, 0)
+    assert [trajectory(tracked, n).prompt for n in (1, 2)] == ["Close March", "Close April"]
+
+
+def test_a_record_in_another_store_that_has_the_same_id_is_not_taken_for_it(tracked: Workspace, place: Place) -> None:
+    lines = [*used(place), *told_of_itself(tracked, place, "Close May", session_id="talk-17")]
+    foreign = [each.replace(b"Close May", b"Close June").replace(b"talk-17", b"talk-18") for each in lines]
+    assert counted(harvest(tracked, [written(place, foreign)])) == (1, 0, 0)
+    assert trajectory(tracked, 1).messages == ()
+
+
+def test_what_the_agent_told_of_its_attempt_stays(tracked: Workspace, place: Place) -> None:
+    told = record_trajectory(
+        tracked, str(place.skill),
+        Recording(task="Close March", hard=True, answer="41", messages=["mine"], session_id="mine", index=7),
+    )  # fmt: skip
+    call = claude_call(RECORD, {"task": "Close March", "session_id": "mine"}, told.model_dump_json(indent=2))
+    path = written(place, [*used(place), *call])
+    for _ in range(2):
+        assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    kept = trajectory(tracked, 1)
+    assert (kept.answer, kept.messages, kept.session) == ("41", (("user", "mine", None),), "mine")
+
+
+def test_what_a_run_has_learned_from_is_not_changed_by_a_transcript(
+    host: Workspace, proposal: Proposed, place: Place
+) -> None:
+    assert proposal.status == "work"
+    before = trajectory(host, 1)
+    told = '{"trajectory_id":"trajectory:1","duplicate":false}'
+    call = claude_call(RECORD, {"skill": "ledger-clerk", "task": before.prompt}, told)
+    path = written(place, [*used(place), *call])
+    assert counted(harvest(host, [path])) == (0, 1, 0)
+    assert (trajectory(host, 1), before.messages) == (before, ())
+
+
+def test_a_held_out_task_told_in_other_words_is_a_record_of_its_own(tracked: Workspace, place: Place) -> None:
+    [task] = [task for task in tracked.store.tasks.list_tasks(1) if task.split == "test"][:1]
+    path = written(place, [*used(place, task.prompt), *told_of_itself(tracked, place, "The sum")])
+    assert counted(harvest(tracked, [path])) == (1, 0, 0)
+    assert trajectory(tracked, 1).messages == ()
+
+
+def test_codex_shows_its_own_record_too(tracked: Workspace, place: Place) -> None:
+    recording = Recording(task="Close", hard=True, session_id=SESSION)
+    told = record_trajectory(tracked, str(place.skill), recording).model_dump_json()
+    lines = joined(
+        codex_meta(), codex_user("Close"), codex_shell(f"cat {place.main}", "x"),
+        codex_tool("mcp__skillopt", "record_trajectory", {"task": "Close"}, told), codex_said("42"),
+    )  # fmt: skip
+    path = written(place, lines, f"rollout-2026-11-21T23-31-30-{SESSION}.jsonl")
+    assert counted(harvest(tracked, [path])) == (0, 1, 0)
+    assert trajectory(tracked, 1).answer == "42"

@@ -126,11 +126,143 @@ def test_an_answer_to_a_question_that_cannot_be_used_is_refused_while_its_agent_
     assert driven(host, Agent(SEED), submit_work(host, [], proposal.job_id)).proposed
 
 
+PATCH = {"op": "append", "target": None, "content": "- Add VAT.", "path": "SKILL.md", "evidence": [1]}
+EDIT_KEYS = "(needed are op, target, content, path, evidence, and no others)"
+
+
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        (
+            {"reasoning": "r", "edits": [{"op": "append", "content": "- Add VAT.", "sources": [1, 2]}]},
+            f'edits.0: "target", "path", "evidence" missing and "sources" not known {EDIT_KEYS}',
+        ),
+        (
+            {"edits": [PATCH]},
+            'the object: "reasoning" missing (needed are reasoning, edits, and no others)',
+        ),
+        (
+            {"reasoning": "r", "edits": [{**PATCH, "evidence": ["1"]}]},
+            "edits.0.evidence.0: '1' is not of type 'integer'",
+        ),
+    ],
+)
+def test_an_answer_that_breaks_the_schema_of_its_work_is_refused_with_what_is_wrong(
+    host: Workspace, proposal: Proposed, reply: object, fault: str
+) -> None:
+    [item] = proposal.work
+    [receipt] = handed_in(host, item.work_id, reply=reply).receipts
+    assert (receipt.status, receipt.reason) == (
+        "refused",
+        f"the reply cannot be used ({fault}): give one JSON object that is valid under 'reply.schema.json'",
+    )
+    assert Path(item.folder, "reply.schema.json").exists()
+    mended = handed_in(host, item.work_id, reply={"reasoning": "r", "edits": [PATCH]})
+    assert mended.receipts[0].status == "accepted"
+
+
+def test_many_faults_of_an_answer_are_told_by_the_first_of_them(host: Workspace, proposal: Proposed) -> None:
+    [item] = proposal.work
+    edits = [{"op": "append", "content": f"- {n}"} for n in range(6)]
+    [receipt] = handed_in(host, item.work_id, reply={"reasoning": "r", "edits": edits}).receipts
+    assert receipt.reason == (
+        'the reply cannot be used (edits.0, edits.1, edits.2 and 3 more: "target", "path", "evidence" missing '
+        f"{EDIT_KEYS}): give one JSON object that is valid under 'reply.schema.json'"
+    )
+
+
+def test_work_is_handed_in_as_done_or_as_given_up_never_as_both(place: Place, host: Workspace) -> None:
+    item, other, *_ = begun(host, place.propose(host)).work
+    [receipt] = handed_in(host, item.work_id, reply="1.00", failed="no").receipts
+    assert (receipt.status, receipt.reason) == (
+        "refused",
+        "a reply has an answer or was given up, never both: give reply, or failed, and leave out the other",
+    )
+    assert handed_in(host, item.work_id, reply="1.00", failed="").receipts[0].status == "accepted"
+    assert handed_in(host, other.work_id, reply="", failed="no tool").receipts[0].reason == "it is missing now"
+    assert sum(row.n_missing for row in host.store.ledger.list_rows(host.store.decisions.list_tests(1)[0].id)) == 1
+
+
+def test_a_host_that_lost_its_list_of_work_finds_it_by_inspecting_the_job(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    job = (standing := begun(host, place.propose(host))).job_id
+    clock.now += 60
+    later = submit_work(host, [], job, Room(items=1)).work
+    shown = inspect(host, job)
+    head = f"this session has out, each in the folder of its name below {host.workplaces.root}:\n"
+    *lines, how = shown.text.partition(head)[2].splitlines()
+    assert how.startswith("  submit_work takes replies: [{work_id}] for the answer.md in its folder, or")
+    assert lines == [
+        *(f"  {item.work_id} since 2027-01-15 08:00 UTC, until 2027-01-15 08:15 UTC" for item in standing.work),
+        *(f"  {item.work_id} since 2027-01-15 08:01 UTC, until 2027-01-15 08:16 UTC" for item in later),
+    ]
+    assert shown.next_step.startswith("Hand in first what is done of the work listed. Call evaluate_candidate")
+    Agent(SEED).do(standing.work[0].folder)
+    handed_in(host, standing.work[0].work_id)
+    assert standing.work[0].work_id not in inspect(host, job).text
+
+
+def test_the_list_of_work_is_shown_to_the_session_alone_that_took_it(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    job = (standing := begun(host, place.propose(host))).job_id
+    shown = inspect(server(place, clock, place.folder / "work"), job)
+    assert "4 pieces of work are out until 2027-01-15 08:15 UTC" in shown.text
+    assert not any(item.work_id in shown.text for item in standing.work)
+    assert "this session has out" not in shown.text
+    assert not shown.next_step.startswith("Hand in")
+
+
+def test_work_that_came_back_to_its_session_is_listed_once(place: Place, host: Workspace, clock: Clock) -> None:
+    job = (standing := begun(host, place.propose(host))).job_id
+    clock.now += 901
+    again = [item for _ in range(2) for item in submit_work(host, [], job, Room(items=16)).work]
+    listed = [line.split()[0] for line in inspect(host, job).text.splitlines() if line.startswith("  w-")]
+    assert sorted(listed) == sorted(item.work_id for item in again)
+    assert not {item.work_id for item in standing.work} & set(listed)
+
+
+def test_the_list_of_a_proposals_work_is_found_as_well(host: Workspace, proposal: Proposed) -> None:
+    shown = inspect(host, proposal.job_id)
+    assert f"\n  {proposal.work[0].work_id} since " in shown.text
+    assert "\n  submit_work takes replies: " in shown.text
+
+
+def test_answers_that_no_pair_is_made_of_yet_are_told_as_handed_in(place: Place, host: Workspace) -> None:
+    job = begun(host, place.propose(host)).job_id
+    ids = [lease.id for lease in host.store.leases.unanswered_of(job)]
+    while work := submit_work(host, [], job, Room(items=4)).work:
+        ids += [item.work_id for item in work]
+    first = host.store.decisions.list_tests(1)[0]
+    handed_in(host, ids[0], reply="1.00")
+    told = submit_work(host, [], job, Room(items=0)).reason
+    assert told.startswith("0 pairs are done (1 answer is handed in); a verdict takes 6 more at the very least")
+    assert "from 11 to 79 more agent runs" in told
+    assert "\nanswers handed in: 1; a pair takes one of each version, judged, and pairs count in order\n" in (
+        inspect(host, first.id).text
+    )
+
+
+def test_one_item_is_told_as_one(host: Workspace, proposal: Proposed) -> None:
+    assert proposal.next_step.startswith("For this 1 item start a fresh agent that is told its folder and nothing else")
+
+
+def test_who_judges_is_shown_without_commands_where_there_are_none(place: Place, clock: Clock) -> None:
+    host = with_rubrics(place, clock, 20)
+    told = evaluate_candidate(host, place.propose(host))
+    assert told.backend == "host judged by host"
+    job = submit_work(host, [], told.job_id).job_id
+    assert "\nanswered by: host judged by host\n" in inspect(host, job).text
+    [test] = host.store.decisions.list_tests(1)
+    assert test.backend == "host judged by host+command:e3b0c44298fc1c14"
+
+
 def test_a_judge_that_never_answers_in_json_leaves_no_score_and_blocks_nothing(place: Place, clock: Clock) -> None:
     host = with_rubrics(place, clock, 20)
     job = evaluate_candidate(host, place.propose(host)).job_id
     work_id = first_question(host, job)
-    assert [handed_in(host, work_id, reply="banana").receipts[0].status for _ in range(2)] == ["refused"] * 2
+    assert [handed_in(host, work_id, reply=f"banana {n}").receipts[0].status for n in range(2)] == ["refused"] * 2
     last = handed_in(host, work_id, reply="banana").receipts[0]
     assert last.status == "accepted"
     assert last.reason.startswith("it is missing now, after 3 replies that could not be used (the reply has no JSON")
@@ -161,7 +293,7 @@ def test_a_test_whose_judge_never_answers_usably_ends_without_a_score(place: Pla
     candidate_id, rule = place.propose(host), ConfirmRule(max_pairs=4)
     job = (standing := evaluate_candidate(host, candidate_id, rule=rule, room=Room(16))).job_id
     while standing.status == "work":
-        receive(host, [{"work_id": item.work_id, "reply": "banana"} for item in standing.work] * 3)
+        receive(host, [{"work_id": item.work_id, "reply": f"banana {n}"} for n in range(3) for item in standing.work])
         standing = evaluate_candidate(host, candidate_id, rule=rule, room=Room(16))
     assert (standing.verdict, standing.pairs_done, standing.base.n, standing.candidate.n) == ("undecided", 4, 0, 0)
     assert "pairs so far: 4, 4 of them without a score;" in inspect(host, job).text
@@ -178,6 +310,20 @@ def test_what_judging_takes_is_told_beforehand(place: Place, clock: Clock, votes
     )
 
 
+def test_what_others_than_the_hosts_agents_do_is_told_as_that(place: Place, clock: Clock) -> None:
+    host = with_rubrics(place, clock, 20)
+    use(host, Scripted(lambda call: "banana", name="anthropic:m"))
+    told = evaluate_candidate(host, place.propose(host)).reason
+    assert "to 400 more target calls (none by your agents), each of which reads up to" in told
+    assert "267 agent runs judge their answers" in told
+
+    host = with_rubrics(place, clock, 20)
+    use(host, Scripted(lambda call: "banana", name="anthropic:m"), "judge")
+    told = evaluate_candidate(host, place.propose(host)).reason
+    assert "from 12 to 80 more agent runs, each of which reads up to" in told
+    assert "about 8 to 54 calls of the judge (none by your agents) judge their answers" in told
+
+
 def test_nothing_is_told_of_judging_where_nobody_is_asked_to(place: Place, host: Workspace) -> None:
     assert "judge their answers" not in evaluate_candidate(host, place.propose(host)).reason
 
@@ -190,7 +336,8 @@ def test_whoever_gets_no_work_is_told_when_there_will_be_some(place: Place, host
     n_out = len(host.store.leases.unanswered_of(job))
     step = (
         f"Nothing can be handed out before 2027-01-15 08:15 UTC ({n_out} items are out). Wait for those of them that "
-        f"your own agents have; otherwise stop here, do not poll, and call submit_work with job_id {job} then."
+        f"your own agents have (inspect {job} lists them); otherwise stop here, do not poll, and call submit_work with "
+        f"job_id {job} then."
     )
     assert (standing.status, standing.next_step) == ("running", step)
     told = evaluate_candidate(host, candidate_id, room=Room(items=1))

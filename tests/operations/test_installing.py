@@ -12,18 +12,14 @@ from skillopt_mcp.errors import BackendError, BadInput, Refused, Stale
 from skillopt_mcp.installing.hosts import HOSTS, Surroundings
 from skillopt_mcp.limits import MIB
 from skillopt_mcp.operations.installing import (
-    AGENT,
-    MADE,
-    SHIPPED,
-    SKILL,
     Request,
     apply_plan,
     check_backends,
     check_server,
-    left_behind,
     plan_install,
-    plan_uninstall,
 )
+from skillopt_mcp.operations.shipping import AGENT, MADE, SHIPPED, SKILL
+from skillopt_mcp.operations.uninstalling import left_behind, plan_uninstall
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
 
@@ -114,6 +110,40 @@ def test_a_link_to_a_file_kept_elsewhere_is_followed_and_stays(around: Surroundi
     install(around, asked())
     assert (around.home / ".claude.json").is_symlink()
     assert "skillopt" in real.read_text()
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("claude-desktop", ".config/Claude/claude_desktop_config.json"), ("codex", ".codex/config.toml")],
+)
+def test_installing_again_keeps_the_environment_that_a_person_gave_the_server(
+    host: str, name: str, around: Surroundings
+) -> None:
+    path = around.home / name
+    install(around, asked(host))
+    if host == "codex":
+        path.write_text(f'{path.read_text()}\n[mcp_servers.skillopt.env]\nOPENAI_API_KEY = "sk-1"\n')
+    else:
+        config = json.loads(path.read_text())
+        config["mcpServers"]["skillopt"]["env"] = {"OPENAI_API_KEY": "sk-1"}
+        path.write_text(json.dumps(config))
+    assert install(around, asked(host, arguments=("serve", "--target", "simulated:honest"))) == [str(path)]
+    text = path.read_text()
+    assert "OPENAI_API_KEY" in text
+    assert "sk-1" in text
+    assert "simulated:honest" in text
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+@pytest.mark.parametrize("written", [b"", b"\n"])
+def test_what_was_installed_twice_is_gone_when_it_is_taken_out(host: str, written: bytes, around: Surroundings) -> None:
+    config = around.home / (".claude.json" if host == "claude-code" else ".codex/config.toml")
+    config.parent.mkdir(exist_ok=True)
+    config.write_bytes(written)
+    install(around, asked(host, hooks=True))
+    install(around, asked(host, hooks=True, arguments=("serve", "--store", "/s.db"), store="/s.db"))
+    uninstall(around, asked(host, hooks=True))
+    assert files(around) == {str(config): written}
 
 
 @pytest.mark.parametrize(
@@ -223,8 +253,7 @@ def test_folders_in_which_something_lies_stay_and_so_do_links(around: Surroundin
     request = asked(skill=True)
     install(around, request)
     uninstall(around, request)
-    kept = {".claude", ".claude/skills", ".claude/skills/mine", ".claude/agents", "dotfiles"}
-    assert named(around) == {*kept, ".claude.json"}
+    assert named(around) == {".claude", ".claude/skills", ".claude/skills/mine", ".claude/agents", "dotfiles"}
 
 
 def test_folders_that_were_there_before_stay_however_empty(around: Surroundings) -> None:
@@ -233,8 +262,7 @@ def test_folders_that_were_there_before_stay_however_empty(around: Surroundings)
     for request in (asked(skill=True), asked("codex", skill=True)):
         install(around, request)
         uninstall(around, request)
-    kept = {".claude", ".claude/skills", ".agents", ".agents/skills"}
-    assert named(around) == {*kept, ".claude.json", ".codex", ".codex/.config.toml"}
+    assert named(around) == {".claude", ".claude/skills", ".agents", ".agents/skills"}
 
 
 def test_a_folder_that_install_made_says_so_and_one_that_it_found_does_not(around: Surroundings) -> None:
@@ -297,7 +325,7 @@ def test_a_folder_of_a_host_that_is_a_link_itself_is_used_as_its_owner_means(aro
     install(around, request)
     assert (around.home / "dotfiles/skills" / SKILL / "SKILL.md").is_file()
     uninstall(around, request)
-    assert named(around) == {".claude", "dotfiles", ".claude.json"}
+    assert named(around) == {".claude", "dotfiles"}
 
 
 def test_a_shipped_file_in_whose_place_a_folder_lies_is_left_alone(around: Surroundings) -> None:

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import pytest
 from hostwork import Clock, begun, driven
-from workshop import SEED, Place
+from workshop import SEED, Place, use
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.operations.calibrating import calibrate
+from skillopt_mcp.operations.charging import together, told_repeats
 from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.handing_out import Room
 from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.inspecting_runs import describe_run
 from skillopt_mcp.operations.listing_runs import list_runs
 from skillopt_mcp.operations.racing import race_candidates
 from skillopt_mcp.operations.replaying import replay, start_run
@@ -17,6 +21,8 @@ from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.submitting import submit_work
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.store.ledger import LedgerRow
 
 SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)
 OUT = "1 piece of work is out until 2027-01-15 08:15 UTC, and handed out again after that"
@@ -115,6 +121,30 @@ def test_the_tables_of_a_run_fit_eighty_columns(workspace: Workspace) -> None:
     assert max(map(len, tables.splitlines())) <= 80
 
 
+def test_a_narrow_terminal_gets_the_tables_of_a_run_without_the_columns_that_can_be_spared(
+    workspace: Workspace,
+) -> None:
+    run = start_run(workspace, "ledger-clerk", SMALL)
+    replay(workspace, run)
+
+    def tables(width: int | None) -> list[str]:
+        text = describe_run(workspace, run.id, width)
+        return text[text.index("\nstep ") + 1 : text.index("\n\nits promotion test")].splitlines()
+
+    whole, at_60 = tables(None), tables(60)
+    assert tables(80) == whole
+    assert max(map(len, at_60)) <= 60
+    assert at_60[0].split() == ["step", "epoch", "edits", "train", "candidate", "current", "best", "verdict"]
+    assert "(too narrow for: budget)" in at_60
+    assert "(too narrow for: repeated, missing, failed)" in at_60
+    steps = [line.split() for line in whole if line.lstrip()[:1].isdigit()]
+    assert [line.split() for line in at_60 if line.lstrip()[:1].isdigit()] == [[*row[:2], *row[3:]] for row in steps]
+    used = [line.split() for line in at_60 if line.startswith("both together")]
+    assert used == [
+        [*row[:3], *row[6:]] for row in (line.split() for line in whole if line.startswith("both together"))
+    ]
+
+
 def test_work_on_a_promotion_test_is_told_with_the_test_and_its_candidate(place: Place, host: Workspace) -> None:
     candidate = place.propose(host)
     standing = begun(host, candidate)
@@ -125,3 +155,38 @@ def test_work_on_a_promotion_test_is_told_with_the_test_and_its_candidate(place:
     )
     submit_work(host, [{"work_id": item.work_id, "failed": "no time"} for item in standing.work], room=Room(0))
     assert "work" not in inspect(host, standing.job_id).text
+
+
+def test_what_was_lost_with_a_process_is_told_beside_the_sums(place: Place, workspace: Workspace) -> None:
+    n_asked = 0
+
+    def answer(call: Call) -> Reply:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked == 5:
+            raise ZeroDivisionError("a bug that ends the process")
+        return Reply("no", usage=Usage(10, 5, 0.25))
+
+    use(workspace, Scripted(answer))
+    run = start_run(workspace, "ledger-clerk", SMALL)
+    with pytest.raises(ZeroDivisionError):
+        replay(workspace, run)
+    [row] = list_runs(workspace).runs
+    assert (row.n_repeated, row.tokens_repeated, row.usd_repeated) == (0, 0, 0.0)
+    replay(workspace, run)
+
+    [row] = list_runs(workspace).runs
+
+    assert (row.n_repeated, row.tokens_repeated, row.usd_repeated) == (1, 15, 0.25)
+    said = (
+        "up to 1 call was lost with a process that ended, and sent again; not in these sums: about 15 tokens, $0.25, "
+        "if each took what the reply in its place did"
+    )
+    assert describe_run(workspace, run.id).splitlines()[-1] == said
+
+
+def test_a_price_that_is_not_known_is_told_as_that_of_what_was_lost_too() -> None:
+    row = LedgerRow("target", "rollout", 3, 0, 2, 30, 15, None, 1.0, tokens_repeated=20, usd_repeated=None)
+    assert "about 20 tokens, at a price that is not known, if each took" in told_repeats(row)
+    assert told_repeats(together([row, row])).startswith("up to 4 calls were lost")
+    assert told_repeats(together([])) == ""

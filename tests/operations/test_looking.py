@@ -102,7 +102,9 @@ def test_a_skill_that_cannot_be_read_says_so_in_the_list(place: Place, workspace
     place.main.unlink()
     (row,) = list_skills(workspace).skills
     says = f'"{place.skill}" has no SKILL.md; write one, or give the folder that has it'
-    assert row.next_step == f"its folder cannot be read: {says}"
+    back = f"skillopt-mcp show {place.skill}@{row.live_version} --out NEW-FOLDER, and move them to their place"
+    kept = f"the store has its files, as they were last seen: {back}"
+    assert row.next_step == f"its folder cannot be read: {says}; or, if it was lost: {kept}"
     assert row.splits.train == 30
 
 

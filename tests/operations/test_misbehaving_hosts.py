@@ -17,9 +17,10 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import BackendError, BadInput, NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate, prepare
+from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.handing_out import Room, expectation
 from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.opening_tests import prepare
 from skillopt_mcp.operations.promoting import promote_skill
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.reflecting import propose_from_evidence

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
-from workshop import Place
+from workshop import PLACEBO, SEED, Place
 
+from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
+from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.exporting import export_version
 from skillopt_mcp.operations.history import diff_versions, history
 from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.listing import TO_TRACK, list_skills
 from skillopt_mcp.operations.listing_runs import list_runs
 from skillopt_mcp.operations.moving import forget_skill, move_skill
 from skillopt_mcp.operations.permitting import permit
 from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
 from skillopt_mcp.operations.recovery import lock_name
 from skillopt_mcp.operations.results import SkillRow
+from skillopt_mcp.operations.retiring import retire_tasks
+from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.transferring import export_history
 from skillopt_mcp.operations.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.judging import spec_json
+from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.store.histories import Histories
+from skillopt_mcp.store.pool import Pool
+
+JUDGE = {"kind": "exact", "expected": "7"}
 
 
 def renamed(place: Place) -> Path:
@@ -130,14 +146,162 @@ def test_a_process_that_goes_on_sees_what_another_moved_or_hid(
     assert rows(workspace)["twin"].tracked
 
 
-def test_a_new_folder_with_something_recorded_is_not_merged(place: Place, workspace: Workspace) -> None:
+def test_a_new_folder_that_evidence_may_rest_on_is_not_merged(place: Place, workspace: Workspace) -> None:
     new = renamed(place)
     record_trajectory(workspace, str(new), Recording(task="sum", hard=False, answer="no"))
-    with pytest.raises(Refused, match=r"skill of its own, with 1 attempts"):
+    propose_edits(workspace, str(new), [{"op": "append", "content": PLACEBO}])
+    with pytest.raises(Refused, match=r"skill of its own, with 1 attempts, 1 candidates: those cannot be merged"):
         move_skill(workspace, "ledger-clerk", str(new))
     assert workspace.store.skills.list_forgotten() == set()
     assert rows(workspace)["ledger-clerk"].splits.train == 30
     assert_sound(place)
+
+
+def test_attempts_and_tasks_of_the_new_folder_go_with_a_move(place: Place, workspace: Workspace) -> None:
+    old = workspace.skill("ledger-clerk")
+    record_trajectory(workspace, "ledger-clerk", Recording(task="sum", hard=True, session_id="s", index=0))
+    again = {"prompt": "Asked before?", "judge": JUDGE}
+    add_tasks(workspace, "ledger-clerk", [again])
+    new, other = renamed(place), place.open()
+    for index, answer in enumerate(("no", "nought")):
+        record_trajectory(
+            other, str(new), Recording(task="sum", hard=False, answer=answer, session_id="s", index=index)
+        )
+    add_tasks(other, str(new), [again, {"prompt": "Asked since?", "judge": JUDGE, "split": "val"}])
+    (new / "SKILL.md").write_text("# Edited since\n")
+    record_trajectory(other, str(new), Recording(task="sum", answer="later"))
+    moved = move_skill(workspace, "ledger-clerk", "bookkeeper")
+    assert (moved.joined, moved.edited) == ("1 tasks, 3 attempts", True)
+    assert "1 tasks, 3 attempts joined them" in moved.next_step
+    assert moved.next_step.endswith("skillopt-mcp tasks check bookkeeper")
+    row = rows(workspace)["bookkeeper"]
+    assert (workspace.skill("bookkeeper").id, sum(row.splits.model_dump().values()), row.n_trajectories) == (
+        old.id, 92, 4,
+    )  # fmt: skip
+    assert rows(workspace).keys() == {"bookkeeper"}
+    lines = list(workspace.store.room(Histories).walk_trajectories(old.id))
+    # Another attempt has that place in its session: both are kept.
+    assert [(line.position, line.answer) for line in lines] == [(0, ""), (None, "no"), (1, "nought"), (None, "later")]
+    assert record_trajectory(workspace, "bookkeeper", Recording(task="trajectory:4", hard=True)).duplicate is False
+    assert_sound(place)
+    new.rename(place.skill)
+    assert move_skill(workspace, "bookkeeper", str(place.skill)).joined == ""
+    assert rows(workspace).keys() == {"ledger-clerk"}
+    assert_sound(place)
+
+
+def test_whoever_knew_a_task_of_the_new_folder_knows_it_after_a_move(place: Place, workspace: Workspace) -> None:
+    def known_to(session: str) -> set[str]:
+        sql = "select prompt from exposure join task on id = task_id where session = ? and skill_id = ?"
+        return {str(row[0]) for row in pool.rows(sql, [session, skill.id])}
+
+    skill, new = workspace.skill("ledger-clerk"), renamed(place)
+    first, second, *_ = (task.prompt for task in workspace.store.tasks.list_tasks(skill.id) if task.split == "test")
+    pool = Pool(place.store_path)
+    agent, other = place.open(), place.open()
+    [task] = [task for task in workspace.store.tasks.list_tasks(skill.id) if task.prompt == first]
+    add_tasks(agent, str(new), [{"prompt": first, "judge": json.loads(spec_json(task.judge))}])
+    record_trajectory(other, str(new), Recording(task=f" {second}", hard=True))
+    assert (known_to(agent.session), known_to(other.session)) == (set(), set())
+    move_skill(workspace, "ledger-clerk", "bookkeeper")
+    assert (known_to(agent.session), known_to(other.session)) == ({first}, {second})
+    pool.close()
+
+
+def test_a_task_of_the_new_folder_that_the_skill_has_no_room_for_stops_a_move(
+    place: Place, workspace: Workspace
+) -> None:
+    add_tasks(workspace, "ledger-clerk", [{"prompt": "One?", "judge": JUDGE, "id": "mine", "split": "test"}])
+    new = renamed(place)
+    add_tasks(workspace, str(new), [{"prompt": "Other?", "judge": JUDGE, "id": "mine"}])
+    with pytest.raises(Refused, match=r"task 'mine' of '.*bookkeeper' cannot join .*another task has that id: retire"):
+        move_skill(workspace, "ledger-clerk", "bookkeeper")
+    retire_tasks(workspace, str(new), ["mine"])
+    retire_tasks(workspace, "ledger-clerk", ["mine"])
+    leak = {"prompt": "One? ", "judge": {"kind": "exact", "expected": "8"}, "id": "leak", "split": "train"}
+    add_tasks(workspace, str(new), [leak])
+    with pytest.raises(Refused, match=r"'leak'.*a retired task of another split asked the same"):
+        move_skill(workspace, "ledger-clerk", "bookkeeper")
+    retire_tasks(workspace, str(new), ["leak"])
+    assert rows(workspace)["ledger-clerk"].splits.test == 30
+    assert move_skill(workspace, "ledger-clerk", "bookkeeper").joined == "2 tasks"
+    assert rows(workspace)["bookkeeper"].splits.train == 30
+    assert_sound(place)
+
+
+def test_the_error_budget_of_a_skill_follows_its_history(place: Place, workspace: Workspace) -> None:
+    first = evaluate_candidate(workspace, place.propose(workspace, PLACEBO), rule=ConfirmRule(max_pairs=2))
+    new = renamed(place)
+    record_trajectory(workspace, str(new), Recording(task="sum", hard=False, answer="no"))
+    add_tasks(workspace, str(new), [{"prompt": "Asked since?", "judge": JUDGE}])
+    move_skill(workspace, "ledger-clerk", "bookkeeper")
+    proposed = propose_edits(workspace, str(new), [{"op": "append", "content": f"{PLACEBO}!"}])
+    second = evaluate_candidate(workspace, proposed.candidate_id or "", rule=ConfirmRule(max_pairs=2))
+    assert second.alpha < first.alpha
+    assert [test.j for test in workspace.store.decisions.list_tests(workspace.skill(str(new)).id)] == [1, 2]
+
+
+def test_a_folder_that_looks_like_a_skill_whose_own_is_gone_says_how_to_move_it(
+    place: Place, workspace: Workspace
+) -> None:
+    record_trajectory(workspace, "ledger-clerk", Recording(task="sum", hard=False, answer="no"))
+    new = renamed(place)
+    way = f"skillopt-mcp skills move {place.skill} {new}, and tasks, attempts and history go on here"
+    found = rows(workspace)
+    assert found["bookkeeper"].next_step.startswith('it looks like "ledger-clerk", whose folder is gone: ')
+    assert way in found["bookkeeper"].next_step
+    assert found["ledger-clerk"].next_step.endswith(f'; it looks like what is at "{new}" now')
+    recorded = record_trajectory(workspace, "bookkeeper", Recording(task="sum", hard=False, answer="no"))
+    assert recorded.next_step.startswith("First, it looks like")
+    assert way in recorded.next_step
+    assert way in add_tasks(workspace, "bookkeeper", [{"prompt": "Why?", "judge": JUDGE}]).warnings[0]
+    assert way in rows(workspace)["bookkeeper"].next_step
+    assert way in inspect(workspace, "bookkeeper").next_step
+    move_skill(workspace, "ledger-clerk", "bookkeeper")
+    assert not any("looks like" in row.next_step for row in rows(workspace).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_alike"),
+    [
+        ("---\nname: ledger-clerk\ndescription: x\n---\n# Another text\n", True),
+        ("---\nname: bookkeeper\ndescription: x\n---\n{body}", True),
+        ("---\nname: bookkeeper\ndescription: x\n---\n# Another text\n", False),
+    ],
+)
+def test_a_skill_is_known_by_its_name_or_by_its_text(
+    place: Place, workspace: Workspace, text: str, *, is_alike: bool
+) -> None:
+    main = renamed(place) / "SKILL.md"
+    old = main.read_bytes()
+    main.write_text(text.format(body=old[block_end(old) or 0 :].decode()))
+    assert ("looks like" in rows(workspace)["bookkeeper"].next_step) is is_alike
+
+
+def test_a_skill_that_is_forgotten_or_has_no_history_is_not_looked_for(place: Place) -> None:
+    workspace = place.open()
+    workspace.skill("ledger-clerk")
+    renamed(place)
+    assert rows(workspace)["bookkeeper"].next_step == TO_TRACK
+    add_tasks_of = workspace.store.skills.find_skill("ledger-clerk")
+    assert add_tasks_of
+    workspace.store.tasks.add_tasks(add_tasks_of.id, make_tasks(3, SEED), EQUAL_SHARES)
+    assert "looks like" in rows(workspace)["bookkeeper"].next_step
+    forget_skill(workspace, "ledger-clerk")
+    assert rows(workspace)["bookkeeper"].next_step == TO_TRACK
+
+
+def test_the_files_of_a_skill_that_was_lost_are_had_back_as_the_message_says(
+    place: Place, workspace: Workspace
+) -> None:
+    before, live = place.main.read_bytes(), workspace.skill("ledger-clerk").live_version
+    shutil.rmtree(place.skill)
+    way = f"skillopt-mcp show {place.skill}@{live[:12]} --out {place.skill}"
+    assert way in rows(workspace)["ledger-clerk"].next_step
+    with pytest.raises(BadSkill, match=re.escape(way)):
+        workspace.skill("ledger-clerk")
+    export_version(workspace, str(place.skill), live[:12], place.skill)
+    assert (place.main.read_bytes(), workspace.skill("ledger-clerk").live_version) == (before, live)
 
 
 def test_a_skill_that_is_where_it_was_is_not_moved_away(place: Place, workspace: Workspace) -> None:

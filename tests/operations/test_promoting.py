@@ -332,6 +332,29 @@ def test_a_link_that_took_the_roots_place_is_not_followed(place: Place, workspac
     assert (elsewhere / "ledger-clerk" / "SKILL.md").read_bytes() == make_skill(3).main
 
 
+def test_a_write_protected_skill_is_neither_promoted_nor_rolled_back(
+    place: Place, workspace: Workspace, before: bytes
+) -> None:
+    candidate_id = place.accepted(workspace)
+    place.main.chmod(0o444)
+    with pytest.raises(Refused, match=f"'{place.main}' is write-protected, and stays as it is: .*chmod u"):
+        promote_skill(workspace, candidate_id, PERSON)
+    assert place.main.read_bytes() == before
+    # Nothing was begun, so that nobody's approval was used up.
+    assert history(workspace, "ledger-clerk").rows == []
+    assert workspace.store.events.last().kind != "promotion_taken_back"  # type: ignore[union-attr]
+    place.main.chmod(0o644)
+    assert promote_skill(workspace, candidate_id, PERSON).status == "promoted"
+    after = place.main.read_bytes()
+    place.main.chmod(0o400)
+    with pytest.raises(Refused, match="is write-protected"):
+        rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    assert (place.main.read_bytes(), place.main.stat().st_mode & 0o777) == (after, 0o400)
+    place.main.chmod(0o600)
+    assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
+    assert place.main.read_bytes() == before
+
+
 def test_a_skill_md_that_is_a_link_or_has_a_twin_is_not_written(place: Place, workspace: Workspace) -> None:
     candidate_id = place.accepted(workspace)
     os.link(place.main, place.folder / "twin")

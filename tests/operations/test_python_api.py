@@ -201,20 +201,45 @@ def test_within_a_running_loop_it_trains_all_the_same(place: Place, store: Path)
     assert asyncio.run(cell()) == "finished"
 
 
+class Interrupting:
+    """A target that answers, and gives Ctrl-C with its 25th call."""
+
+    name = fingerprint = "counting"
+    deferred = False
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    async def complete(self, call: Call) -> Reply:
+        self.n += 1
+        if self.n == 25:
+            os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.001)
+        return Reply("0", usage=Usage(1, 1, 0.0))
+
+
+def test_ctrl_c_tells_what_may_be_paid_again_and_the_outcome_what_was_sent(place: Place, store: Path) -> None:
+    target, optimizer = Interrupting(), Scripted(lambda _: PATCH)
+
+    def trained() -> Trained:
+        return train(place.skill, Ledgers(), CONFIG, target=target, optimizer=optimizer, store=store, n_slots=2)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        trained()
+    [note] = stopped.value.__notes__
+    n_lost = 1 if "1 call was" in note else 2
+    assert note.startswith(("up to 1 call was under way: ", "up to 2 calls were under way: "))
+    found = trained()
+    n_sent = target.n + len(optimizer.calls)
+    assert (found.n_sent, found.n_answered, found.n_unanswered) == (n_sent, n_sent - n_lost, n_lost)
+    assert (found.n_repeated, found.n_calls) == (n_lost, found.n_answered)
+    with Store(store) as kept:
+        assert kept.budgets.get_spent(found.run_id).calls == n_sent
+    assert f"skillopt-mcp --store {store} show {found.run_id}" in found.next_step
+
+
 def test_ctrl_c_within_a_running_loop_stops_the_training_and_the_same_call_goes_on(place: Place, store: Path) -> None:
-    class Counting:
-        name = fingerprint = "counting"
-        deferred = False
-        n = 0
-
-        async def complete(self, call: Call) -> Reply:
-            self.n += 1
-            if self.n == 30:
-                os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.sleep(0.001)
-            return Reply("0", usage=Usage(1, 1, 0.0))
-
-    target = Counting()
+    target = Interrupting()
 
     async def cell() -> str:
         optimizer = Scripted(lambda _: PATCH)
@@ -222,7 +247,7 @@ def test_ctrl_c_within_a_running_loop_stops_the_training_and_the_same_call_goes_
 
     loop = asyncio.new_event_loop()  # as notebooks run theirs: asyncio.run would keep Ctrl-C to itself
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as stopped:
             loop.run_until_complete(cell())
         n_stopped = target.n
         assert loop.run_until_complete(cell()) == "finished"
@@ -232,6 +257,7 @@ def test_ctrl_c_within_a_running_loop_stops_the_training_and_the_same_call_goes_
         [run] = kept.runs.list_runs(1)
         rollouts = [row.n_calls for row in kept.ledger.list_rows(run.id) if row.role == "target"]
     assert n_stopped < 40 < sum(rollouts), "it stopped at once"
+    assert [note for note in stopped.value.__notes__ if note.startswith("up to ") and " under way: " in note]
     assert target.n <= sum(rollouts) + 2, "and what was answered was not asked again, but for what was under way"
 
 
@@ -277,6 +303,19 @@ def test_callbacks_hear_of_their_stage(place: Place, store: Path) -> None:
     assert heard == ["rollout", "step", "rollout", "step"]
 
 
+def test_a_callback_that_gives_something_to_await_is_refused_when_it_does(place: Place, store: Path) -> None:
+    with pytest.raises(BadInput, match="the callback of 'rollout' is async, and nothing would await it"):
+        train(
+            place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store,
+            callbacks={"rollout": lambda progress: hear_later(progress)},  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def test_an_error_names_arguments_where_a_command_would_name_options(place: Place, store: Path) -> None:
+    with pytest.raises(CapReached, match=r"the cap of 9 calls \(Caps\(calls=N\)\) is reached"):
+        train(place.skill, Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store, caps=Caps(calls=9))
+
+
 def test_a_callback_stops_the_run_and_the_same_call_goes_on_with_it(place: Place, store: Path) -> None:
     def stop(progress: Progress) -> None:
         raise RuntimeError("enough")
@@ -289,13 +328,27 @@ def test_a_callback_stops_the_run_and_the_same_call_goes_on_with_it(place: Place
     assert n_before == 16
     found = train(place.skill, environment, CONFIG, optimizer=optimizer, store=store)
     whole = train(place.skill, Greeting(), CONFIG, optimizer=optimizer, store=place.store_path.with_name("whole.db"))
-    assert found.model_copy(update={"store_path": ""}) == whole.model_copy(update={"store_path": ""})
+    elsewhere = {
+        "store_path": found.store_path,
+        "next_step": whole.next_step.replace(whole.store_path, found.store_path),
+    }
+    assert found == whole.model_copy(update=elsewhere)
     assert environment.n_rollouts == whole.n_calls - optimizer_calls(optimizer, found)
 
 
 def optimizer_calls(optimizer: Scripted, found: object) -> int:
     """Return how many of one run's calls were the optimizer's; both runs asked the same, the first only once."""
     return optimizer.n_calls // 2
+
+
+async def hear_later(progress: Progress) -> None:
+    """What nothing would await."""
+
+
+class Hearing:
+    """A callback that is no function, and async."""
+
+    async def __call__(self, progress: Progress) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -318,9 +371,19 @@ def optimizer_calls(optimizer: Scripted, found: object) -> int:
             {"target": Scripted({}, name="mine"), "optimizer": SIMULATION, "caps": Caps(usd=1.0)},
             "'mine' sets no limit to an answer, so no cap on tokens or money can hold: give it a method 'worst_case",
         ),
+        ({"callbacks": {"rollout": hear_later}}, "the callback of 'rollout' is async, and nothing would await it"),
+        ({"callbacks": {"step": Hearing()}}, "the callback of 'step' is async, and nothing would await it"),
         ({"callbacks": {"rolout": print}}, "no stage is called 'rolout': did you mean 'rollout'"),
-        ({}, "no backend is set for the role 'target'"),
+        ({}, "no backend is set for the role 'target': start with target='BACKEND:MODEL', for instance"),
         ({"environment": Greeting()}, "no backend is set for the role 'optimizer'"),
+        (
+            {"target": SIMULATION, "optimizer": SIMULATION, "caps": Caps(usd=-2.0)},
+            "Caps(usd=-2.0) lets nothing happen",
+        ),
+        (
+            {"target": SIMULATION, "optimizer": SIMULATION, "caps": Caps(calls="5")},  # type: ignore[arg-type]
+            "Caps(calls='5') is of type str: give a number above 0",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_told(place: Place, store: Path, arguments: dict[str, object], message: str) -> None:
@@ -362,12 +425,16 @@ def lacking(name: str, value: object = None) -> object:
         (lacking("complete"), "which has no method 'complete'"),
         (lacking("name", 5), 'whose name is "5", not a text'),
         (lacking("fingerprint"), 'whose fingerprint is "None", not a text'),
+        (lacking("name", "host:x"), 'whose name is "host:x": that is how a backend of skillopt-mcp is spelled'),
+        (lacking("n_slots", 0), 'the n_slots of the backend "mine" is "0": give the number of calls that it takes'),
+        (lacking("n_slots", "a"), 'the n_slots of the backend "mine" is'),
         (lacking("deferred"), "which has no 'deferred': write deferred = False"),
         (Unasync(Reply("x")), "'complete' of the backend \"mine\" is not async: write 'async def complete'"),
         (Answering("x"), "'complete' of the backend \"mine\" gave str, not a Reply: return skillopt_mcp.Reply(text"),
         (Answering(None), "gave NoneType, not a Reply"),
         (Answering(Reply(5)), 'the reply of the backend "mine" has a text of type int'),  # type: ignore[arg-type]
         (Answering(Reply("x", usage=None)), "has a usage of type NoneType"),  # type: ignore[arg-type]
+        (Answering(Reply("x", usage=Usage(-5))), 'cannot be used: the tokens_in of its usage is "-5"'),
     ],
 )
 @pytest.mark.parametrize("role", ["target", "optimizer"])
@@ -450,6 +517,26 @@ def test_a_failure_of_an_unknown_kind_is_told_where_it_is_made(place: Place, sto
         train(place.skill, Ledgers(), CONFIG, target=Scripted(answer, name="mine"), optimizer=SIMULATION, store=store)
 
 
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"message": None}, "the message of a BackendFault (rate_limit) is of type NoneType: give a text"),
+        ({"retry_after": float("nan")}, 'nobody can wait for "nan", as a BackendFault says ("boo")'),
+        ({"retry_after": "3"}, "nobody can wait for"),
+        ({"usage": {"tokens_in": 4}}, "its usage is of type dict, not skillopt_mcp.Usage"),
+    ],
+)
+def test_a_failure_told_in_what_is_none_ends_the_run(
+    place: Place, store: Path, told: dict[str, object], message: str
+) -> None:
+    def answer(call: Call) -> str:
+        raise BackendFault("rate_limit", **{"message": "boo"} | told)  # type: ignore[arg-type]
+
+    with pytest.raises(skillopt_mcp.BackendError) as error:
+        train(place.skill, Ledgers(), CONFIG, target=Scripted(answer, name="mine"), optimizer=SIMULATION, store=store)
+    assert message in str(error.value)
+
+
 def test_a_path_is_a_folder_though_it_has_no_slash(place: Place, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.root)
     found = train(Path("ledger-clerk"), Ledgers(), CONFIG, target=SIMULATION, optimizer=SIMULATION, store=store)
@@ -463,3 +550,28 @@ def test_every_stage_that_a_run_tells_of_can_be_heard(place: Place) -> None:
         run = start_run(workspace, "ledger-clerk", Config(epochs=3, batch=10, max_pairs=20, rescue=True))
         replay(workspace, run, lambda progress: told.add(progress.stage))
     assert told == set(get_args(StageName))
+
+
+@pytest.mark.parametrize(
+    ("usage", "caps"),
+    [(Usage(-(10**6), 0, 0.0), Caps(tokens=3000)), (Usage(10, 10, float("nan")), Caps(usd=3.0))],
+)
+def test_a_worst_case_that_would_lift_a_cap_is_told_before_anything_is_asked(
+    place: Place, store: Path, usage: Usage, caps: Caps
+) -> None:
+    class Boundless(Answering):
+        asked = False
+
+        def worst_case(self, call: Call) -> Usage:
+            return usage
+
+        async def complete(self, call: Call) -> object:
+            self.asked = True
+            return self.reply
+
+    target = Boundless(Reply("x"))
+    with pytest.raises(
+        skillopt_mcp.BackendError, match="what 'worst_case' of the backend \"mine\" gave cannot be used"
+    ):
+        train(place.skill, Ledgers(), CONFIG, target=target, optimizer=SIMULATION, store=store, caps=caps)  # type: ignore[arg-type]
+    assert not target.asked

@@ -12,7 +12,8 @@ from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
 from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.proposing import propose_edits
 from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.results import Recorded
+from skillopt_mcp.operations.results import Proposed, Recorded
+from skillopt_mcp.operations.verifying import verify_store
 from skillopt_mcp.operations.workspace import TICK_NS, Workspace
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
@@ -262,6 +263,42 @@ def test_a_folder_that_is_no_readable_skill_is_refused_and_not_tracked(place: Pl
         with pytest.raises(BadSkill, match="is a link"):
             record_trajectory(workspace, str(place.skill), DONE)
         assert workspace.store.skills.list_skills() == []
+
+
+def test_a_wrong_score_is_corrected_with_a_reason_and_on_record(place: Place) -> None:
+    workspace, skill = place.open(), str(place.skill)
+    first = record_trajectory(workspace, skill, Recording(task="Close page 1", answer="3", hard=True)).trajectory_id
+    unexplained = record_trajectory(workspace, skill, Recording(task=first, hard=False))
+    assert unexplained.duplicate
+    assert unexplained.next_step == (
+        f"It had a score before, which stays. If that was wrong, give {first} the right one with a reason for the "
+        "correction."
+    )
+    mended = Recording(task=first, hard=False, soft=0.25, reason="VAT was left out")
+    corrected = record_trajectory(workspace, skill, mended)
+    assert (corrected.duplicate, corrected.next_step) == (
+        False, "Corrected; its reason tells the score that it had before.",
+    )  # fmt: skip
+    again = record_trajectory(workspace, skill, mended)
+    assert (again.duplicate, again.next_step) == (True, "It has that score already.")
+    found = workspace.store.trajectories.get_trajectory(1)
+    assert found
+    assert (found[1].hard, found[1].soft) == (False, 0.25)
+    assert found[1].hint == "(corrected; before: hard 1, soft 1.0) VAT was left out"
+    assert verify_store(place.store_path).problems == []
+
+
+def test_a_score_that_a_run_has_learned_from_stays(host: Workspace, proposal: Proposed) -> None:
+    assert proposal.status == "work"
+    refused = record_trajectory(host, "ledger-clerk", Recording(task="trajectory:1", hard=True, reason="it was right"))
+    assert refused.duplicate
+    assert refused.next_step == (
+        "It had a score before, which stays, as a run has learned from it: record the attempt anew with the right "
+        "score, and let its reason say that trajectory:1 was scored wrongly."
+    )
+    found = host.store.trajectories.get_trajectory(1)
+    assert found
+    assert (found[1].hard, found[1].hint) == (False, "wrong")
 
 
 def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Workspace) -> None:

@@ -20,11 +20,12 @@ from skillopt_mcp.operations.history import history
 from skillopt_mcp.operations.permitting import permit
 from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.taking_in import IMPORTED, import_history
+from skillopt_mcp.operations.taking_in import import_history
 from skillopt_mcp.operations.transferring import export_history
 from skillopt_mcp.operations.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
+from skillopt_mcp.records.candidates import IMPORTED
 from skillopt_mcp.store.histories import Histories
 
 KEY = "sk-ant-api03-" + "Zm9vYmFyYmF6cXV4Y29ycmVjdGhvcnNlYmF0dGVyeXN0YXBsZQ-abcdefghij"

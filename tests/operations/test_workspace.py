@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BackendError, NotFound
+from skillopt_mcp.errors import BackendError, BadSkill, NotFound
 from skillopt_mcp.operations.estimating import estimate_run
+from skillopt_mcp.operations.harvesting import harvest
+from skillopt_mcp.operations.inspecting import inspect
 from skillopt_mcp.operations.jobs import Jobs
+from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.listing_runs import list_runs
 from skillopt_mcp.operations.tasks import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -36,6 +42,33 @@ def test_the_name_of_no_skill_makes_no_store(place: Place, home: Path) -> None:
     (home / ".claude" / "skills").mkdir(parents=True)
     place.skill.rename(home / ".claude" / "skills" / "ledger-clerk")
     assert workspace.skill("ledger-clerk").name == "ledger-clerk"
+
+
+def test_what_runs_are_made_of_is_not_loaded_for_a_workspace() -> None:
+    """A hook waits for a workspace at every stop of a session in which a skill was opened."""
+    heavy = ["filelock", "skillopt_mcp.calls.asking", "skillopt_mcp.optimizer.plan"]
+    code = f"import sys, skillopt_mcp.operations.capturing; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+def test_a_look_makes_no_store(place: Place, tmp_path: Path) -> None:
+    workspace = place.open(store="new.db")
+    (tmp_path / "broken").mkdir()
+    assert list_skills(workspace).skills == []
+    assert list_runs(workspace).next_step == "No run yet: skillopt-mcp replay SKILL"
+    with pytest.raises(NotFound, match="is known or lies in a skill folder"):
+        list_runs(workspace, "nosuch")
+    for id in ("c-1", "nosuch", "nosuch@12345678"):
+        with pytest.raises(NotFound, match="is known or lies in a skill folder"):
+            inspect(workspace, id)
+    digits = "0123456789ab"
+    for id in (f"c-{digits}", f"t-{digits}", f"r-{digits}", f"w-{digits:0<32}", "trajectory:1"):
+        with pytest.raises(NotFound, match=f"there is no store at '{workspace.store_path}' yet, and so no .*{id}"):
+            inspect(workspace, id)
+    with pytest.raises(BadSkill):
+        inspect(workspace, str(tmp_path / "broken"))
+    assert harvest(workspace, [], dry_run=True).recorded == 0
+    assert not workspace.is_made
 
 
 def test_a_link_that_took_the_place_of_a_registered_root_is_no_root(place: Place) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from full_server import LESSONS, NO, SEED, YES, Person, World, call, with_client
 from mcp import Client
-from mcp_types import ElicitRequestParams, ElicitResult, ListToolsResult
+from mcp_types import ElicitRequestParams, ElicitResult, ErrorData, ListToolsResult
 
 from skillopt_mcp import livefiles
 from skillopt_mcp.errors import Refused
@@ -68,13 +68,35 @@ def test_anything_but_a_yes_changes_nothing(world: World, era: str, answer: Elic
 
 
 @ERAS
-@pytest.mark.parametrize("content", [{}, {"write": "perhaps"}, None])
+@pytest.mark.parametrize("content", [{}, {"write": "perhaps"}, {"write": "true"}, {"write": 1}, None])
 def test_an_answer_that_is_none_changes_nothing_and_says_so(world: World, era: str, content: object) -> None:
     before, candidate_id = world.main.read_bytes(), world.accepted()
     answer = ElicitResult(action="accept", content=content)  # type: ignore[arg-type]
     refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, Person(answer))
     assert (refused["status"], world.main.read_bytes()) == ("needs_approval", before)
     assert refused["reason"].endswith("its answer had not the form that was asked for")
+
+
+class Unable(Person):
+    """A host that said it can ask, and answers with an error."""
+
+    code = -32601
+
+    async def __call__(self, _: Any, params: ElicitRequestParams) -> ErrorData:  # type: ignore[override]
+        self.asked.append(params.message)
+        return ErrorData(code=self.code, message="Method not found")
+
+
+@pytest.mark.parametrize("code", [-32601, -32603])
+def test_a_host_that_cannot_ask_after_all_gets_the_command_for_the_person(
+    world: World, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unable, "code", code)
+    before, candidate_id, person = world.main.read_bytes(), world.accepted(), Unable(YES)
+    refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, "legacy", person)
+    assert (refused["status"], world.main.read_bytes(), len(person.asked)) == ("needs_approval", before, 1)
+    assert refused["reason"].endswith(f'the host was asked, and answered with an error ({code}, "Method not found")')
+    assert f"skillopt-mcp approve {candidate_id} --simulated, then call again" in refused["next_step"]
 
 
 def test_after_a_no_no_standing_permission_is_proposed(world: World) -> None:

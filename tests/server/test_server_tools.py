@@ -296,6 +296,28 @@ def test_no_result_is_larger_than_10_kb(tmp_path: Path, filler: str) -> None:
         assert len(content.text.encode()) < 10_000, tool
 
 
+def test_what_is_inspected_is_told_in_fields_and_what_comes_next_in_names_of_tools(tmp_path: Path) -> None:
+    server = server_over(tmp_path)
+    skill = str(make_skill(tmp_path))
+    recorded = ask_one(server, "record_trajectory", skill=skill, task="x", hard=False, reason="late", session_id="s")
+    made = ask_one(server, "propose_edits", skill=skill, edits=[{"op": "append", "content": "Then look again."}])
+    candidate_id = made["candidate_id"]
+    shown = ask_one(server, "inspect", id="ledger")
+    assert shown["next_step"] == "add_tasks, then evaluate the candidate"
+    assert (shown["skill"]["n_candidates"], shown["skill"]["n_left_out"]) == (1, 0)
+    [row] = shown["skill"]["candidates"]
+    assert (row["id"], row["standing"], row["verdict"]) == (candidate_id, "open", None)
+    assert (row["held"], row["base"]) == (False, shown["skill"]["live_version"])
+    told = ask_one(server, "inspect", id=candidate_id)
+    assert told["next_step"] == f"Call evaluate_candidate with candidate_id {candidate_id}."
+    assert (told["candidate"]["version"], told["candidate"]["tests"]) == (row["version"], [])
+    assert [(edit["op"], edit["status"]) for edit in told["candidate"]["edits"]] == [("append", "applied")]
+    attempt = ask_one(server, "inspect", id=recorded["trajectory_id"])["trajectory"]
+    assert (attempt["task"], attempt["hard"], attempt["reason"], attempt["session"]) == ("x", False, "late", "s")
+    version = ask_one(server, "inspect", id=f"ledger@{row['version']}")["version"]
+    assert (version["parent"], [file["path"] for file in version["files"]]) == (row["base"], ["SKILL.md"])
+
+
 def test_no_error_is_long_whatever_the_model_named(tmp_path: Path) -> None:
     long = "x" * 1_000_000
     calls: list[tuple[str, dict[str, Any]]] = [

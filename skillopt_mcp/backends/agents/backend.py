@@ -15,6 +15,7 @@ from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line
 from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
 from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.usages import unusable_usage
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage
 
@@ -82,7 +83,9 @@ class AgentBackend:
         if failure:
             raise failure
         messages = told.transcript(skill) if isinstance(call.request, Rollout) else ()
-        return Reply(told.answer or "", messages, told.usage)
+        # What a program counted wrongly is as good as not told: nothing of what was set aside comes back for it.
+        usage = Usage(estimated=True) if unusable_usage(told.usage) else told.usage
+        return Reply(told.answer or "", messages, usage)
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that the program may use for a call, by its own account, None when nothing limits it."""

@@ -26,6 +26,7 @@ class Options(Invocation):
 def run(options: Options) -> int:
     """Return 0 when the candidate is approved (or was before), 1 when it is not."""
     with Workspace(options.store_path) as workspace:
+        workspace.login = terminal.login()
         if options.withdraw:
             return _withdraw(workspace, options)
         return _approve(workspace, options)

@@ -21,7 +21,7 @@ def run(options: Options) -> int:
     """Return 0: it was made and is sound."""
     made = back_up(options.store_path, Path(options.file).expanduser())
     if options.json:
-        terminal.emit(made)
+        terminal.emit(made, options)
         return 0
     terminal.say(f"{made.file}: {made.n_bytes:,} bytes, {made.n_events:,} events.")
     terminal.say(terminal.advice(made.next_step, options))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.calibrating import Calibrated, calibrate
+from skillopt_mcp.operations.estimating import estimate_calibration
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
@@ -24,7 +26,6 @@ class Options(Capped):
     pairs: int = 40
     gain: float | None = None
     max_pairs: int = 200
-    yes: bool = False
 
 
 def run(options: Options) -> int:
@@ -34,15 +35,15 @@ def run(options: Options) -> int:
         skill = workspace.skill(options.skill)
         target = workspace.backend("target")
         label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
-        question = f"Spend up to {2 * options.pairs:,} target calls?"
-        if not label and not terminal.agreed(question, yes=options.yes, ask=not options.json):
+        if not may_spend(workspace, estimate_calibration(workspace, skill, options.pairs), options):
             terminal.note("Nothing was spent.")
             return 1
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
+            workspace.on_reply = watch.on_reply
             result = calibrate(workspace, options.skill, options.pairs, options.gain, rule, watch.notify)
         result = advised(workspace, skill.id, result)
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
     else:
         _say(result, label, options)
     return 0

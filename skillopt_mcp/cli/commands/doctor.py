@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.connecting import Connection, Part
 from skillopt_mcp.operations.diagnosing import Diagnosis, diagnose
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -41,6 +42,7 @@ def _lines(found: Diagnosis) -> list[str]:
     lines += [f"Backend {spec} answers." for spec, problem in found.checked.items() if problem is None]
     for name, path in found.hosts.items():
         lines.append(f"Host {name}: {path or 'not found on the PATH'}.")
+    lines += map(_connected, found.connections)
     for root in found.roots:
         lines.append(f"Skill root {root.path}, skills in it: {root.n_skills}.")
     if found.roots_unread:
@@ -53,6 +55,20 @@ def _lines(found: Diagnosis) -> list[str]:
     elif not found.problems:
         lines.append("All is well.")
     return lines
+
+
+def _connected(host: Connection) -> str:
+    """Return in one line what a host has of us, and how it gets what it lacks."""
+    has = ", ".join(_part(part) for part in host.parts) or ("not known" if host.unread else "nothing")
+    lacks = f" Missing: {', '.join(host.missing)}." if host.missing else ""
+    unread = f" {'; '.join(host.unread)}." if host.unread else ""
+    mend = f" Install with: {'; '.join(host.mend)}" if host.mend else ""
+    return f"Installed in {host.host}: {has}.{lacks}{unread}{mend}"
+
+
+def _part(part: Part) -> str:
+    told = "; ".join(filter(None, (part.trouble, part.other_store and f"it uses another store, '{part.other_store}'")))
+    return f"{part.kind} ({part.scope}{f': {told}' if told else ''})"
 
 
 def _store(found: Diagnosis) -> list[str]:

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.capping import Capped, foreseen
+from skillopt_mcp.cli.agreeing import may_spend
+from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.operations.advising import by_a_person
 from skillopt_mcp.operations.batching import told_of, waiting_for
 from skillopt_mcp.operations.consolidating import accompanied
 from skillopt_mcp.operations.estimating import estimate_test
 from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated, most_pairs
-from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
@@ -37,7 +38,6 @@ class Options(Capped):
     by_batch: bool = False
     no_worse: float | None = None
     claim: Claim = "these"
-    yes: bool = False
 
 
 def run(options: Options) -> int:
@@ -64,25 +64,21 @@ def run(options: Options) -> int:
 def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     target = workspace.backend("target")
     label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
-    free = label and (options.judge is None or is_simulated(workspace.backend("judge").fingerprint))
     calls = estimate_test(workspace, options.candidate, most_pairs(workspace, options.candidate, rule))
-    judged = f", and {calls['judge']:,} of the judge" if calls["judge"] else ""
-    question = f"Spend up to {calls['target']:,} target calls{judged}?"
-    if not free and not options.json:
-        terminal.note(f"At most {calls['target']:,} target calls{judged}.")
-        terminal.note(foreseen(forecast(workspace, calls, options.slots)))
-    if not free and not terminal.agreed(question, yes=options.yes, ask=not options.json):
+    if not may_spend(workspace, calls, options, options.slots):
         terminal.note("Nothing was spent.")
         return 1
     try:
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
+            workspace.on_reply = watch.on_reply
             result = evaluate_candidate(workspace, options.candidate, None, watch.notify, rule)
     except (KeyboardInterrupt, Stopped) as stop:
         return _broken_off(workspace, options, stop if isinstance(stop, Stopped) else None)
     skill_id = workspace.store.candidates.get_candidate(options.candidate).skill_id
     result = advised(workspace, skill_id, result)
+    result = result.model_copy(update={"next_step": by_a_person(workspace, result.next_step)})
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
     else:
         _say(result, options)
     return 0

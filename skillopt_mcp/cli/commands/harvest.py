@@ -37,7 +37,7 @@ def run(options: Options) -> int:
         task = bar.add_task("", total=sum(path.stat().st_size for path in files))
         found = harvest(workspace, files, dry_run=options.dry_run, advance=lambda n: bar.advance(task, n))
     if options.json:
-        terminal.emit(found)
+        terminal.emit(found, options)
     else:
         _say(found, options)
     return 1 if found.n_problems else 0

@@ -22,7 +22,7 @@ def run(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         found = history(workspace, options.skill)
     if options.json:
-        terminal.emit(found)
+        terminal.emit(found, options)
         return 0
     for row in found.rows:
         candidate = f", candidate {row.candidate_id}" if row.candidate_id else ""

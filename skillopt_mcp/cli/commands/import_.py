@@ -13,21 +13,23 @@ from skillopt_mcp.operations.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Which file, into which skill (else the one of its name), and whether what contradicts is to be left out."""
+    """Which file, into which skill (else the one of its name); what contradicts left out; another skill's meant."""
 
     file: str = ""
     skill: str | None = None
     keep_mine: bool = False
+    other_skill: bool = False
 
 
 def run(options: Options) -> int:
     """Return 0 when all of it is here now, 1 when conflicts kept it out."""
     with Workspace(options.store_path) as workspace:
         got = import_history(
-            workspace, Path(options.file).expanduser(), options.skill, keep_mine=options.keep_mine
+            workspace, Path(options.file).expanduser(), options.skill, keep_mine=options.keep_mine,
+            other_skill=options.other_skill,
         )  # fmt: skip
     if options.json:
-        terminal.emit(got)
+        terminal.emit(got, options)
         return 1 if got.status == "conflicts" else 0
     for each in got.left_out:
         terminal.note(f"left out: {each}")
@@ -35,8 +37,15 @@ def run(options: Options) -> int:
         terminal.note(f"conflict: {each}")
     if got.status == "imported":
         terminal.say(
-            f"{got.skill}: {got.versions} versions, {got.tasks} tasks, {got.trajectories} attempts, {got.candidates} "
-            f"candidates and {got.told} lines of history were new."
+            f"{got.skill}: of the history of {got.of}, {got.versions} versions, {got.tasks} tasks, {got.trajectories} "
+            f"attempts, {got.candidates} candidates and {got.told} lines of history were new."
+        )
+    else:
+        terminal.say(f"{got.skill}: the file is the history of {got.of}.")
+    if got.known_tasks:
+        terminal.note(
+            f"note: of the held-out tasks here, {got.known_tasks} were train or val where its candidates were made: "
+            "the promotion tests of those candidates leave them out"
         )
     terminal.say(terminal.advice(got.next_step, options))
     return 1 if got.status == "conflicts" else 0

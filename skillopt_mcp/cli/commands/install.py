@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.installation import Installation, surroundings, would_be
+from skillopt_mcp.cli.installation import Installation, would_be
+from skillopt_mcp.installing.hosts import surroundings
 from skillopt_mcp.operations.installing import Installed, Status, advice, check_backends, check_server, plan_install
 
 

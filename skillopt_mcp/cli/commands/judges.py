@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.command import register_command
-from skillopt_mcp.judges.confinement import best_level
+from skillopt_mcp.judges.command import register_command, told_barred
+from skillopt_mcp.judges.confinement import best_level, name_of, unprivileged_user
 from skillopt_mcp.operations.registering import (
     add_command,
     cannot_pass,
@@ -55,7 +55,7 @@ def run(options: Options) -> int:
             remove_command(workspace, options.name)
             _done({"name": options.name, "removed": True}, f"'{options.name}' judges no more.", options)
         else:
-            _list(workspace.store.commands.list_commands(), options)
+            _list(workspace.store.commands.list_commands() if workspace.is_made else [], options)
     return 0
 
 
@@ -73,8 +73,8 @@ def _add(workspace: Workspace, options: Options) -> int:
     replaced = add_command(workspace, command)
     told = f"ran into its limit ({ended.limit})" if ended.limit else f"ended with exit code {ended.exit}"
     never = cannot_pass(ended)
-    if never:
-        terminal.note(f"warning: {never}")
+    for warning in filter(None, (never, told_barred(command.argv))):
+        terminal.note(f"warning: {warning}")
     if ended.limit is None and ended.exit == 0:
         terminal.note("note: an empty answer passes: see that it looks at answer.txt, or at its standard input")
     if ended.output.strip() and not options.json:
@@ -113,7 +113,9 @@ def _show(command: RegisteredCommand) -> None:
     terminal.say(f"  ended after {limits.time_s:g} s, or with more than {limits.memory_bytes // _MB:,} MB of memory")
     if command.reads:
         terminal.say(f"  may read: {', '.join(command.reads)}")
-    terminal.say(f"  confined by {_CONFINED[best_level()]}")
+    user = unprivileged_user()
+    as_whom = f"; it runs as the user '{name_of(user)}', for you are root" if user else ""
+    terminal.say(f"  confined by {_CONFINED[best_level()]}{as_whom}")
     for part in command.argv[1:]:
         if not os.path.isabs(part) and os.path.isfile(part):
             terminal.note(f"note: '{part}' is not looked for here, but in the private folder: or give its whole path")

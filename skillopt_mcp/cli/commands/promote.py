@@ -28,6 +28,7 @@ class Options(Invocation):
 def run(options: Options) -> int:
     """Return 0 when the live skill has changed, 1 when it stays as it was."""
     with Workspace(options.store_path) as workspace:
+        workspace.login = terminal.login()
         review = review_candidate(workspace, options.candidate)
         if not options.json:
             show_review(review, options.candidate)
@@ -88,7 +89,8 @@ def say_outcome(result: Promoted, options: Invocation) -> int:
     """Print what became of a promotion or rollback; return 0 when the file changed, else 1."""
     changed = result.status in ("promoted", "rolled_back")
     if options.json:
-        terminal.emit(result)
+        error = {} if changed else {"error": f"{result.status}: {result.reason}"}
+        terminal.emit(result.model_dump(mode="json") | error, options)
     elif changed:
         done = "Promoted" if result.status == "promoted" else "Rolled back"
         terminal.say(f"{done}: {result.skill_path} is now version {result.version} (was {result.previous_version}).")

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.controls import MOST_ATTEMPTS, Control
+from skillopt_mcp.operations.controls import Control
+from skillopt_mcp.operations.estimating import estimate_race
 from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.racing import is_candidate, race_candidates
+from skillopt_mcp.operations.racing import race_candidates
 from skillopt_mcp.operations.simulating import advised
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.calls import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,6 @@ class Options(Capped):
     judge: str | None = None
     laps: int = 60
     control: Sequence[Control] = ()
-    yes: bool = False
 
 
 def run(options: Options) -> int:
@@ -36,15 +36,18 @@ def run(options: Options) -> int:
     with Workspace(
         options.store_path, target=options.target, optimizer=options.optimizer, judge=options.judge, caps=options.caps
     ) as workspace:
-        simulated, question = _estimate(workspace, options, rule)
-        if not simulated and not terminal.agreed(question, yes=options.yes, ask=not options.json):
+        simulated = is_simulated(workspace.backend("target").fingerprint)
+        calls = estimate_race(workspace, options.candidates, rule, options.control)
+        if not may_spend(workspace, calls, options):
             terminal.note("Nothing was spent.")
             return 1
         with Watch("SIMULATION" if simulated else "", silent=options.json) as watch:
+            workspace.on_reply = watch.on_reply
             result = race_candidates(workspace, options.candidates, rule, controls=options.control, notify=watch.notify)
         result = advised(workspace, workspace.skill(result.skill).id, result)
+    step = terminal.advice(result.next_step, options, options.target, options.judge)
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result.model_copy(update={"next_step": step}))
         return 0
     terminal.say_table(
         ("arm", "gain", "tasks", ""), [(row.arm, f"{row.gain:+.3f}", str(row.n), row.dropped) for row in result.rows]
@@ -52,17 +55,5 @@ def run(options: Options) -> int:
     if result.rewrite_id:
         terminal.say(f"The one-shot rewrite is kept as {result.rewrite_id}.")
     terminal.say(f"Used in all: {result.used}.")
-    terminal.say(f"{result.laps} laps. Next: {terminal.advice(result.next_step, options)}")
+    terminal.say(f"{result.laps} laps. Next: {step}")
     return 0
-
-
-def _estimate(workspace: Workspace, options: Options, rule: RaceRule) -> tuple[bool, str]:
-    """Return whether all of it is a simulation, and what is asked before anything is spent."""
-    rewrites = "rewrite" in options.control
-    roles: tuple[Role, ...] = ("target", "optimizer") if rewrites else ("target",)
-    n_candidates = sum(is_candidate(name) for name in options.candidates)
-    n_calls = (n_candidates + len(set(options.control)) + 1) * rule.max_laps
-    # Train rollouts that are stored are not paid again; those of another target are.
-    n_calls += MOST_ATTEMPTS * rewrites
-    asked = f"Spend up to {n_calls:,} target calls{' and 3 optimizer calls' if rewrites else ''}?"
-    return all(is_simulated(workspace.backend(role).fingerprint) for role in roles), asked

@@ -22,7 +22,7 @@ def run(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         result = rebase_candidate(workspace, options.candidate)
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
         return 0 if result.candidate_id else 1
     terminal.say_diff(result.diff)
     for edit in result.edits:

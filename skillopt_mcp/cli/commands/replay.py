@@ -10,19 +10,22 @@ from typing import cast
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.agreeing import asked_for, is_real
 from skillopt_mcp.cli.capping import Capped, foreseen
-from skillopt_mcp.cli.consolidating import Consolidation, consolidated
+from skillopt_mcp.cli.consolidating import Consolidation, consolidated, told_next
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
-from skillopt_mcp.cli.resuming import asked_roles, is_real, may_go_on
+from skillopt_mcp.cli.resuming import asked_roles, may_go_on
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput, Busy, CapReached, Stopped
+from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, Stopped
 from skillopt_mcp.operations.batching import abandon, told_of, waiting_batches
 from skillopt_mcp.operations.calibrating import run_prospect
+from skillopt_mcp.operations.charging import account, told_price, told_sends, told_under_way
 from skillopt_mcp.operations.consolidating import Document
 from skillopt_mcp.operations.estimating import Estimate, estimate_run
 from skillopt_mcp.operations.evaluating import is_simulated
 from skillopt_mcp.operations.exporting import check_folder, export_run
 from skillopt_mcp.operations.forecasting import forecast
+from skillopt_mcp.operations.listing_runs import told_elsewhere, told_own
 from skillopt_mcp.operations.policies import replay_policy
 from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
@@ -31,7 +34,6 @@ from skillopt_mcp.operations.tasks import add_environment
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import epoch_ends
-from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.runs import Run
 
@@ -70,7 +72,6 @@ class Options(Capped):
     by_batch: bool = False
     abandon: bool = False
     policy: str | None = None
-    yes: bool = False
 
     @property
     def settings(self) -> dict[str, object]:
@@ -98,7 +99,7 @@ def _other_gate(options: Options, policy: str) -> int:
     with Workspace(options.store_path) as workspace:
         result = replay_policy(workspace, options.skill, policy, cast(Metric | None, options.given.get("metric")))
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
         return 0
     rows = [
         (str(row.step), f"{row.current:.3f}", f"{row.candidate:.3f}", f"{row.gate}: {row.verdict}", row.other)
@@ -113,7 +114,7 @@ def _other_gate(options: Options, policy: str) -> int:
 
 def _with_memory(options: Options, memory: str) -> int:
     ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
-    asked = Consolidation(options.skill, memory, options.document, options.resume, options.yes, options.json)
+    asked = Consolidation(options.skill, memory, options.document, options.resume, options)
     with Workspace(
         options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps,
         batch=_patience(options),
@@ -130,6 +131,8 @@ def _resumed(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         begun = unfinished_run(workspace, options.skill)
         waiting = waiting_batches(workspace, begun.id)
+    if own := told_own(begun):
+        raise Refused(own)
     if waiting and not options.json:
         terminal.note(f"note: {told_of(waiting)}; the run goes on by batch")
     out = Path(options.out).expanduser() if options.out else None
@@ -200,13 +203,14 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
         if not options.json:
             for note in added_notes(ready.environment.name, added):
                 terminal.note(note)
+    if other := told_elsewhere(workspace, options.skill):
+        terminal.note(f"warning: {other}.")
     estimate = estimate_run(workspace, options.skill, config, only)
-    asked: tuple[Role, ...] = ("target", "optimizer", "judge") if estimate.judge_calls else ("target", "optimizer")
-    real = is_real(workspace, asked)
+    real = is_real(workspace, asked_for(estimate.calls))
     if estimate.n_train and estimate.n_val:
         if not options.json:
             terminal.note(_told(estimate, config))
-            why = run_prospect(workspace, options.skill, config.alpha, config.max_pairs)
+            why = run_prospect(workspace, options.skill, config, only)
             if why:
                 terminal.note(f"warning: at the end, {why}.")
             if real:
@@ -248,9 +252,9 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
     _export(workspace, begun, way)
     result = advised(workspace, begun.skill_id, result)
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result.model_copy(update={"next_step": told_next(result, label, options)}))
     else:
-        _say(result, label, options)
+        _say(workspace, result, label, options)
     return 0
 
 
@@ -266,8 +270,10 @@ def _broken_off(workspace: Workspace, begun: Run, options: Options, way: _Way, s
     # Whoever sits at a terminal is asked again.
     agreed = [] if terminal.is_interactive() or not is_real(workspace, asked_roles(begun)) else ["--yes"]
     resume = _command(options, "--resume", *_again(options, way, stopped), *agreed)
-    reason = str(stopped) if stopped else "nothing that was answered is lost"
     waiting = waiting_batches(workspace, begun.id)
+    # What is at a vendor goes on there, and is collected.
+    under_way = "" if stopped or waiting else told_under_way(workspace.store, begun.id)
+    reason = str(stopped) if stopped else "; ".join(filter(None, ["nothing that was answered is lost", under_way]))
     if options.json:
         shown = {"run_id": begun.id, "status": "stopped", "verdict": None, "n_steps": n_steps, "reason": reason}
         at_vendor = [batch.vendor_id or batch.id for batch in waiting]
@@ -295,16 +301,16 @@ def _again(options: Options, way: _Way, stopped: Stopped | None) -> list[str]:
     return [*higher, *slots, *out, *batch]
 
 
-def _say(result: Replayed, label: str, options: Options) -> None:
-    spent = "price unknown" if result.usd is None else f"${result.usd:.2f}"
+def _say(workspace: Workspace, result: Replayed, label: str, options: Options) -> None:
+    told = account(workspace.store, result.run_id).told
+    spent = told_price(told.usd_known, told.n_unpriced, result.n_calls, told.usd_at_most)
+    lost = f" ({told_sends(told)})" if told.n_unanswered or told.n_failed else ""
     terminal.say(
-        f"Run {result.run_id} finished: {len(result.steps)} steps, {result.n_calls:,} calls, "
+        f"Run {result.run_id} finished: {len(result.steps)} steps, {result.n_calls:,} calls{lost}, "
         f"{result.tokens_in + result.tokens_out:,} tokens, {spent}."
     )
     say_verdict(result, label)
-    is_promotion = label and result.next_step.startswith("skillopt-mcp promote ")
-    step = f"{result.next_step} --simulated" if is_promotion else result.next_step
-    terminal.say(f"Next: {terminal.advice(step, options)}")
+    terminal.say(f"Next: {told_next(result, label, options)}")
 
 
 def say_verdict(result: Replayed, label: str) -> None:

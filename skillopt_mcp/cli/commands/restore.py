@@ -32,7 +32,7 @@ def run(options: Options) -> int:
             return 1
     restored = restore_store(options.store_path, file)
     if options.json:
-        terminal.emit(restored)
+        terminal.emit(restored, options)
         return 0
     if options.yes:
         _say(restored)
@@ -44,5 +44,7 @@ def _say(backup: Backup) -> None:
     """Say what a backup holds, and what it lets agents do once it is the store."""
     terminal.say(f"{backup.file} is sound: {backup.n_events:,} events, the last at {backup.last_event_at or '?'}.")
     terminal.say(f"Skills: {', '.join(backup.skills) or 'none'}.")
+    for missing in backup.missing:
+        terminal.say(f"  Not on this machine: {missing}.")
     for permit in backup.permits:
         terminal.say(f"  It allows {permit}.")

@@ -29,6 +29,7 @@ class Options(Invocation):
 def run(options: Options) -> int:
     """Return 0 when the live skill has changed, 1 when it stays as it was."""
     with Workspace(options.store_path) as workspace:
+        workspace.login = terminal.login()
         review = review_rollback(workspace, options.skill, options.version)
         consent = _consent(review, options)
         standing = check_rollback(workspace, options.skill, review.to_version, consent, review.from_version)

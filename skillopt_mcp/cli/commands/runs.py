@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.charging import told_cell, told_price, told_repeats, told_sends
 from skillopt_mcp.operations.listing_runs import RunRow, Used, list_runs
 from skillopt_mcp.operations.workspace import Workspace
 
 _CONTESTS = ("calibrate", "credit", "race", "rescue")
-_TOGETHER = "calls, failed, tokens and usd: of a run and its promotion test together; 'show RUN' tells them apart"
+_TOGETHER = (
+    "sent, answered, failed, tokens and usd: of a run and its part of a promotion test together; 'show RUN' tells them "
+    "apart"
+)
+# What a column says that is told only where a row says something else.
+_SPARE = {"test": "-", "answered": "all", "settings": "-"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +37,18 @@ def run(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         found = list_runs(workspace, options.skill)
     if options.json:
-        terminal.emit(found)
+        terminal.emit(found, options)
         return 0
     if found.runs:
-        columns = (
-            "run",
-            "skill",
-            "began",
-            "status",
-            "steps",
-            "best",
-            "verdict",
-            "calls",
-            "failed",
-            "tokens",
-            "usd",
-            "target",
-        )
-        terminal.say_table(columns, [_cells(row) for row in found.runs])
+        columns, rows = _table(found.runs)
+        terminal.say_table(columns, rows, n_long=2)
         if any(row.n_test_calls for row in found.runs):
             terminal.note(_TOGETHER)
+        for row in found.runs:
+            if told := _incomplete(row):
+                terminal.note(f"{row.id}: {told}")
+    for test in found.tests:
+        terminal.note(f"shared test {test.contest}, whole, in parts charged to those who asked for them: {test}")
     if found.beside:
         terminal.note(_told(found.beside))
     advice = terminal.advice(found.next_step, options)
@@ -59,26 +61,50 @@ def _told(beside: Sequence[Used]) -> str:
     names = (used.contest.partition("-")[0] for used in beside)
     kinds = Counter(name if name in _CONTESTS else "test" for name in names)
     named = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-    prices = [used.usd for used in beside if used.usd is not None]
-    usd = f"${sum(prices):.2f}" if len(prices) == len(beside) else "price unknown"
     n_calls, tokens = sum(used.n_calls for used in beside), sum(used.tokens for used in beside)
+    n_unpriced = sum(used.n_unpriced for used in beside)
+    price = told_price(math.fsum(used.usd_known for used in beside), n_unpriced, n_calls)
     return (
-        f"Beside runs, this store has used {n_calls:,} calls, {tokens:,} tokens, {usd}: {named} ('--json' lists them)"
+        f"Beside runs, this store has used {n_calls:,} calls, {tokens:,} tokens, {price}: {named} ('--json' lists them)"
     )
 
 
-def _cells(row: RunRow) -> tuple[str, ...]:
-    return (
-        row.id,
-        row.skill,
-        row.started_at[:16].replace("T", " "),
-        row.status if row.kind == "replay" else f"{row.status} (proposal)",
-        str(row.n_steps),
-        "-" if row.best is None else f"{row.best:.3f}",
-        row.verdict or "-",
-        f"{row.n_calls:,}",
-        f"{row.n_failed:,}",
-        f"{row.tokens:,}",
-        "?" if row.usd is None else f"{row.usd:.2f}",
-        row.target,
+def _incomplete(row: RunRow) -> str:
+    """Return what the cells of a run do not tell: sends without an answer, prices that are not known, repeats."""
+    price = told_price(row.usd_known, row.n_unpriced, row.n_calls, row.usd_at_most)
+    is_whole = price == told_price(row.usd_known, 0, row.n_calls)
+    return "; ".join(
+        filter(None, [told_sends(row) if row.n_unanswered else "", "" if is_whole else price, told_repeats(row)])
     )
+
+
+def _table(rows: Sequence[RunRow]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the cells of a table of runs; a column that would say nothing is left out."""
+    cells = [_cells(row) for row in rows]
+    columns = [name for name in cells[0] if any(row[name] != _SPARE.get(name) for row in cells)]
+    return columns, [[row[name] for name in columns] for row in cells]
+
+
+def _cells(row: RunRow) -> dict[str, str]:
+    is_tested = row.test_before is not None and row.test_after is not None
+    return {
+        "run": row.id,
+        "skill": row.skill,
+        "began": row.started_at[:16].replace("T", " "),
+        "status": row.status if row.kind == "replay" else f"{row.status} (proposal)",
+        "steps": str(row.n_steps),
+        "best": "-" if row.best is None else f"{row.best:.3f}",
+        "test": f"{row.test_before:.3f} > {row.test_after:.3f}" if is_tested else "-",
+        "verdict": row.verdict or "-",
+        "sent": f"{row.n_sent:,}",
+        "answered": "all" if row.n_answered == row.n_sent else f"{row.n_answered:,}",
+        "failed": f"{row.n_failed:,}",
+        "tokens": f"{row.tokens:,}",
+        "usd": told_cell(row),
+        "target": row.target,
+        "settings": " ".join(f"{name}={_said(value)}" for name, value in row.config.items()) or "-",
+    }
+
+
+def _said(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

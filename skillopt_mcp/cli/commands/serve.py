@@ -38,8 +38,11 @@ def run(options: Options) -> int:
     if not 0 < options.lease_minutes <= MOST_MINUTES:
         raise BadInput(f"--lease-minutes {options.lease_minutes:g} is not possible: use up to {MOST_MINUTES}, above 0")
     for spec in (options.target, options.optimizer, options.judge):
-        if spec:
-            backend_name(spec)
+        if spec and backend_name(spec)[0] == "scripted":
+            # Its file is there or not: only who names one pays for reading it before the host is answered.
+            from skillopt_mcp.backends.scripted import open_scripted  # noqa: PLC0415
+
+            open_scripted(backend_name(spec)[1])
     setup = Setup(
         options.store_path, options.target, options.optimizer, options.judge, options.require_approval,
         options.lease_minutes, options.max_calls, options.max_tokens, options.max_usd, options.max_minutes,

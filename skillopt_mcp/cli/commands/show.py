@@ -9,8 +9,8 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.consenting import Consent
 from skillopt_mcp.operations.exporting import export_run, export_version
-from skillopt_mcp.operations.inspecting import inspect, version_named
-from skillopt_mcp.operations.inspecting_tests import promotion_test
+from skillopt_mcp.operations.inspecting import detailed, inspect, version_named
+from skillopt_mcp.operations.inspecting_runs import describe_run, steps_of
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -33,20 +33,30 @@ def run(options: Options) -> int:
         while page.cursor:
             page = inspect(workspace, options.id, page.cursor, Consent.PERSON)
             texts.append(page.text)
-        test = promotion_test(workspace, options.id) if page.kind == "test" else None
-    text = "".join(texts)
+        fields = _fields(workspace, page.kind, options.id) if options.json else {}
+        if page.kind == "run" and not options.json:
+            texts = [describe_run(workspace, options.id, terminal.stdout().width)]
+    text, step = "".join(texts), page.next_step
+    if page.kind == "skill":
+        step = terminal.advice_on(options.id, step, options)
     if options.json:
-        figures = {"test": test.model_dump(mode="json")} if test else {}
-        shown = {"id": options.id, "kind": page.kind, "text": text, "next_step": page.next_step, **figures}
-        terminal.emit(shown)
+        terminal.emit({"id": options.id, "kind": page.kind, "text": text, "next_step": step, **fields}, options)
         return 0
     if page.kind == "candidate":
         terminal.say_diff(text)
     else:
         terminal.say(text)
-    if page.next_step:
-        terminal.note(f"Next: {terminal.advice(page.next_step, options)}")
+    if step:
+        terminal.note(f"Next: {terminal.advice(step, options)}")
     return 0
+
+
+def _fields(workspace: Workspace, kind: str, id: str) -> dict[str, object]:
+    """Return what is shown in fields beside the text: all of it, as no answer has to fit here."""
+    if kind == "run":
+        return {"steps": [step.model_dump(mode="json") for step in steps_of(workspace, id)]}
+    detail = detailed(workspace, kind, id)
+    return {kind: detail.model_dump(mode="json", exclude={"n_left_out"})} if detail else {}
 
 
 def _export(workspace: Workspace, folder: Path, options: Options) -> int:
@@ -65,7 +75,7 @@ def _export(workspace: Workspace, folder: Path, options: Options) -> int:
 def _export_version(workspace: Workspace, name: str, version: str, folder: Path, options: Options) -> int:
     done = export_version(workspace, name, version, folder)
     if options.json:
-        terminal.emit(done)
+        terminal.emit(done, options)
     else:
         terminal.say(f"Version {done.version} of {done.skill}, files in {done.folder}: {done.n_files}.")
         terminal.note(terminal.advice(done.next_step, options))

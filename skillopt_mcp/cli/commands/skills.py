@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.operations.advising import by_a_person
 from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.listing import TO_TRACK, list_skills
 from skillopt_mcp.operations.moving import forget_skill, move_skill
+from skillopt_mcp.operations.moving_folders import FolderMove, move_folder, plan_folder_move
 from skillopt_mcp.operations.permitting import add_root, permit, revoke
 from skillopt_mcp.operations.results import SkillRow
 from skillopt_mcp.operations.workspace import Workspace
@@ -29,6 +31,7 @@ class Options(Invocation):
 def run(options: Options) -> int:
     """Return 0 when it was done, 1 when the person did not permit it."""
     with Workspace(options.store_path) as workspace:
+        workspace.login = terminal.login()
         if options.action is None:
             _list(workspace, options)
         elif options.action == "add-root":
@@ -39,6 +42,8 @@ def run(options: Options) -> int:
             return _permit(workspace, options)
         elif options.action == "move":
             terminal.require_person("skills move")
+            if plan := plan_folder_move(workspace, options.name, options.to):
+                return _move_folder(workspace, plan, options)
             moved = move_skill(workspace, options.name, options.to)
             said = f"{moved.skill} is at {moved.path} now (was {moved.before})."
             _done(moved.model_dump(mode="json"), f"{said}\n{moved.next_step}", options)
@@ -69,9 +74,33 @@ def _permit(workspace: Workspace, options: Options) -> int:
     return 0
 
 
+def _move_folder(workspace: Workspace, plan: FolderMove, options: Options) -> int:
+    """Return 0 when all skills below a folder were moved, 1 when some stayed or the person did not want it."""
+    if not options.json:
+        for path, place in plan.skills:
+            terminal.say(f"{path}\n    -> {place}")
+        for each in plan.left:
+            terminal.note(f"stays: {each}")
+    these = "this skill" if len(plan.skills) == 1 else f"these {len(plan.skills)} skills"
+    if not terminal.agreed(f"Move {these}?", yes=options.yes, ask=not options.json):
+        terminal.note("Nothing was moved.")
+        return 1
+    done = move_folder(workspace, plan)
+    for each in done.left[len(plan.left) :]:
+        terminal.note(f"stays: {each}")
+    text = f"Moved from {done.before} to {done.path}: {len(done.moved)} of {_n_of(plan)}.\n{done.next_step}"
+    _done(done.model_dump(mode="json"), text, options)
+    return 1 if done.left else 0
+
+
+def _n_of(plan: FolderMove) -> str:
+    n = len(plan.skills) + len(plan.left)
+    return f"{n} skill{'s' if n > 1 else ''}"
+
+
 def _done(value: dict[str, object], text: str, options: Options) -> None:
     if options.json:
-        terminal.emit(value)
+        terminal.emit(value, options)
     else:
         terminal.say(options.on_store(text))
 
@@ -82,20 +111,34 @@ def _list(workspace: Workspace, options: Options) -> None:
     while page.cursor:
         page = list_skills(workspace, page.cursor)
         rows += page.skills
+    names = [row.name for row in rows]
+    told = [_told(workspace, row, options, row.name if names.count(row.name) == 1 else row.path) for row in rows]
     if options.json:
-        terminal.emit({"skills": [row.model_dump(mode="json") for row in rows]})
+        terminal.emit({"skills": [row.model_dump(mode="json") for row in told]})
         return
-    for row in rows:
-        _say(row, options)
+    for row, shown in zip(rows, told, strict=True):
+        _say(shown, is_to_track=row.next_step == TO_TRACK)
     if not rows:
         terminal.say("No skill was found. Give the path of a skill folder once, and it is known from then on:")
         terminal.say(options.on_store("  skillopt-mcp show PATH/TO/SKILL"))
 
 
-def _say(row: SkillRow, options: Options) -> None:
+def _told(workspace: Workspace, row: SkillRow, options: Options, called: str) -> SkillRow:
+    """Return a row whose next step is a command; `called` is what that may call the skill by."""
+    if row.tracked:
+        step = terminal.advice_on(called, by_a_person(workspace, row.next_step), options)
+    else:
+        track = f"skillopt-mcp show {shlex.quote(row.path)}"
+        step = options.on_store(track if row.next_step == TO_TRACK else row.next_step)
+    return row.model_copy(update={"next_step": step})
+
+
+def _say(row: SkillRow, *, is_to_track: bool) -> None:
     if not row.tracked:
         terminal.say(f"{row.name}  (not tracked yet)")
         terminal.say(f"    {row.path}", style="dim")
+        if not is_to_track:
+            terminal.say(f"    next: {row.next_step}", style="dim")
         return
     splits, locked = row.splits, "" if row.promotable else "  (in no skill root: it cannot be promoted)"
     terminal.say(f"{row.name}  live {row.live_version}{locked}")
@@ -104,6 +147,6 @@ def _say(row: SkillRow, options: Options) -> None:
         f"({row.n_new} new); open candidates: {row.open_candidates}"
     )
     terminal.say(f"    {row.path}", style="dim")
-    tasks_of = f"skillopt-mcp tasks add {shlex.quote(row.name)} FILE"
-    step = terminal.advice(row.next_step.replace("add_tasks", tasks_of), options)
-    terminal.say(f"    next: {step}", style="dim")
+    if row.approved:
+        terminal.say(f"    approved, and not used yet: {', '.join(row.approved)}")
+    terminal.say(f"    next: {row.next_step}", style="dim")

@@ -73,7 +73,7 @@ def run(options: Options) -> int:
 def _add(workspace: Workspace, options: Options) -> int:
     result = _result(workspace, options)
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
         return 1 if result.rejected else 0
     splits = result.splits
     terminal.say(
@@ -83,7 +83,7 @@ def _add(workspace: Workspace, options: Options) -> int:
     for each in result.rejected:
         terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
     for warning in result.warnings:
-        terminal.note(f"warning: {warning}.")
+        terminal.note(options.on_store(f"warning: {warning}."))
     terminal.note(terminal.advice(result.next_step, options))
     return 1 if result.rejected else 0
 

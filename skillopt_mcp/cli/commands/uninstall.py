@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
-from skillopt_mcp.cli.installation import Installation, surroundings, would_be
-from skillopt_mcp.operations.installing import Installed, left_behind, plan_uninstall
+from skillopt_mcp.cli.installation import Installation, would_be
+from skillopt_mcp.installing.hosts import surroundings
+from skillopt_mcp.operations.installing import Installed
+from skillopt_mcp.operations.uninstalling import left_behind, plan_uninstall
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,6 @@ def run(options: Options) -> int:
             files=would_be(plan) if written is None else written,
             tools=[],
             notes=plan.notes,
-            next_step=f"Backups stay; remove them once all is well: {', '.join(backups)}" if backups else "",
+            next_step=f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *backups])}" if backups else "",
         )
     )

@@ -20,7 +20,7 @@ def run(options: Options) -> int:
     """Return 0 when the store is sound, 1 when something is wrong with it."""
     found = verify_store(options.store_path, options.holds)
     if options.json:
-        terminal.emit(found)
+        terminal.emit(found, options)
         return 1 if found.problems else 0
     for note in found.notes:
         terminal.note(f"note: {note}")

@@ -1,0 +1,232 @@
+"""Charging: what a run used, by itself and for its part of a promotion test that several runs may share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from skillopt_mcp.operations.results import Accounted, Replayed
+from skillopt_mcp.records.budgets import FREE_STAGE, Spent
+from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.store.ledger import LedgerRow
+from skillopt_mcp.store.opening import Store
+
+_HALF_A_CENT = 0.005
+# More pairs than any test draws.
+_ENDLESS = 1 << 31
+
+
+class Part(NamedTuple):
+    """The pairs of a promotion test that a run drew: from `first` to before `end`, to the last where that is None."""
+
+    test_id: str
+    first: int
+    end: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether others drew all pairs."""
+        return self.end is not None and self.end <= self.first
+
+    def __str__(self) -> str:
+        if self.is_empty:
+            return "none of its pairs"
+        if not self.first and self.end is None:
+            return "all of its pairs"
+        return f"pairs from {self.first + 1:,} on" if self.end is None else f"pairs {self.first + 1:,} to {self.end:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a run used: rows of its own, rows of its parts of promotion tests, and what its budget was charged."""
+
+    own: tuple[LedgerRow, ...]
+    tests: tuple[tuple[Part, tuple[LedgerRow, ...]], ...]
+    charged: Spent
+
+    @property
+    def rows(self) -> list[LedgerRow]:
+        """Return all rows."""
+        return [*self.own, *(row for _, rows in self.tests for row in rows)]
+
+    @property
+    def of_tests(self) -> LedgerRow:
+        """Return the sum of what it used for promotion tests."""
+        return together([row for _, rows in self.tests for row in rows])
+
+    @property
+    def told(self) -> Accounted:
+        """Return what became of what was sent. A check by a command asks no model: it is no send."""
+        every, asked = together(self.rows), together([row for row in self.rows if row.stage != FREE_STAGE])
+        n_answered = asked.n_calls - asked.n_missing
+        # Stores of old releases have no budgets.
+        n_sent = max(self.charged.calls, n_answered + asked.n_failed)
+        return Accounted(
+            n_sent=n_sent,
+            n_answered=n_answered,
+            n_failed=every.n_failed,
+            n_unanswered=min(n_sent - n_answered - asked.n_failed, asked.n_open + asked.n_repeated),
+            n_repeated=every.n_repeated,
+            tokens_repeated=every.tokens_repeated,
+            usd_repeated=every.usd_repeated,
+            tokens_at_most=max(self.charged.tokens, every.tokens_in + every.tokens_out),
+            usd_known=every.usd_known,
+            usd_at_most=max(self.charged.usd, every.usd_known),
+            n_unpriced=every.n_unpriced,
+        )
+
+
+def account(store: Store, run_id: str) -> Account:
+    """Return what a run used so far; of a promotion test, the pairs alone that it drew."""
+    parts = [shares(store, test_id)[run_id] for test_id, _ in store.runs.list_finishes(run_id)]
+    return charged_with(store, run_id, parts)
+
+
+def charged_with(store: Store, run_id: str, parts: Sequence[Part]) -> Account:
+    """Return what a run used so far that drew these parts of promotion tests."""
+    tests = tuple((part, tuple(rows_of(store, part))) for part in parts)
+    return Account(tuple(store.ledger.list_rows(run_id)), tests, store.budgets.get_spent(run_id))
+
+
+def rows_of(store: Store, part: Part) -> list[LedgerRow]:
+    """Return what a part of a promotion test used, one row per role and stage."""
+    return [] if part.is_empty else store.ledger.list_rows(part.test_id, part.first, part.end)
+
+
+def shares(store: Store, test_id: str) -> dict[str, Part]:
+    """Return the part of a promotion test that each run drew which came to it, by run; no pair is in two of them.
+
+    That of a run that has finished never changes.
+    """
+    came = store.runs.list_at(test_id)
+    found = {run.id: _final(run, test_id, since) for run, since in came if run.result}
+    # Who came last goes on with it.
+    for since, _, run in sorted(((since, n, run) for n, (run, since) in enumerate(came)), reverse=True):
+        if run.id not in found:
+            first = _first(since, list(found.values()))
+            end = min((part.first for part in found.values() if part.first > first), default=None)
+            found[run.id] = Part(test_id, first, first if first == _ENDLESS else end)
+    return found
+
+
+def finishing(store: Store, run_id: str, test_id: str, found: Confirmation) -> Part:
+    """Return the part of a promotion test that a run drew which is finishing now with what was found."""
+    came = store.runs.list_at(test_id)
+    finals = [_final(run, test_id, since) for run, since in came if run.result and run.id != run_id]
+    [since] = [since for run, since in came if run.id == run_id]
+    return _part(test_id, _first(since, finals), found.verdict, found.n_pairs)
+
+
+def _first(since: int, others: Sequence[Part]) -> int:
+    """Return the first pair that is not of others which began before."""
+    ends = [part.end for part in others if part.first <= since and not part.is_empty]
+    return max([since, *(_ENDLESS if end is None else end for end in ends)])
+
+
+def _final(run: Run, test_id: str, since: int) -> Part:
+    result = Replayed.model_validate_json(run.result or "")
+    first = since if result.pairs_before is None else result.pairs_before
+    return _part(test_id, first, result.verdict or "", result.n_pairs)
+
+
+def _part(test_id: str, first: int, verdict: str, n_pairs: int) -> Part:
+    """Return the part of a run that has finished; once it is decided, nobody draws a pair after those asked ahead."""
+    if n_pairs <= first:
+        return Part(test_id, n_pairs, n_pairs)
+    return Part(test_id, first, n_pairs if verdict == "undecided" else None)
+
+
+def together(rows: Sequence[LedgerRow]) -> LedgerRow:
+    """Return the sum of ledger rows; its price is unknown where one of theirs is."""
+    return LedgerRow(
+        role="",
+        stage="",
+        n_calls=sum(row.n_calls for row in rows),
+        n_missing=sum(row.n_missing for row in rows),
+        n_repeated=sum(row.n_repeated for row in rows),
+        tokens_in=sum(row.tokens_in for row in rows),
+        tokens_out=sum(row.tokens_out for row in rows),
+        usd=_summed([row.usd for row in rows]),
+        latency_ms=math.fsum(row.latency_ms for row in rows),
+        tokens_cached=sum(row.tokens_cached for row in rows),
+        n_failed=sum(row.n_failed for row in rows),
+        tokens_repeated=sum(row.tokens_repeated for row in rows),
+        usd_repeated=_summed([row.usd_repeated for row in rows]),
+        usd_known=math.fsum(row.usd_known for row in rows),
+        n_unpriced=sum(row.n_unpriced for row in rows),
+        n_open=sum(row.n_open for row in rows),
+        n_again=sum(row.n_again for row in rows),
+    )
+
+
+def _summed(prices: Sequence[float | None]) -> float | None:
+    known = [price for price in prices if price is not None]
+    return math.fsum(known) if len(known) == len(prices) else None
+
+
+def told_price(known: float, n_unpriced: int, n_calls: int, at_most: float = 0.0) -> str:
+    """Return what calls cost, in words: what is known, how many are of unknown price, and the most that it may be."""
+    if n_unpriced and n_unpriced >= n_calls:
+        return "price unknown"
+    calls = "call" if n_unpriced == 1 else "calls"
+    unpriced = f" + {n_unpriced:,} {calls} of unknown price" if n_unpriced else ""
+    most = f", at most ${at_most:.2f}" if at_most - known >= _HALF_A_CENT else ""
+    return f"${known:.2f}{unpriced}{most}"
+
+
+class Priced(Protocol):
+    """What has a price that may not be known in all."""
+
+    @property
+    def usd_known(self) -> float:
+        """Return what is known of it."""
+        ...
+
+    @property
+    def n_unpriced(self) -> int:
+        """Return how many calls are of unknown price."""
+        ...
+
+    @property
+    def n_calls(self) -> int:
+        """Return how many calls there are."""
+        ...
+
+
+def told_cell(row: Priced) -> str:
+    """Return what calls cost as the cell of a table: what is known, "+?" where there is more, "?" where nothing is."""
+    if not row.n_unpriced:
+        return f"{row.usd_known:.2f}"
+    return "?" if row.n_unpriced >= row.n_calls else f"{row.usd_known:.2f}+?"
+
+
+def told_sends(told: Accounted) -> str:
+    """Return what became of what was sent, in words."""
+    lost = "under way, or lost with a process that ended: they may be paid for all the same"
+    unanswered = f", {told.n_unanswered:,} without an answer ({lost})" if told.n_unanswered else ""
+    failed = f", {told.n_failed:,} failed" if told.n_failed else ""
+    return f"{told.n_sent:,} sent: {told.n_answered:,} answered{failed}{unanswered}"
+
+
+def told_under_way(store: Store, run_id: str) -> str:
+    """Return what an interruption may have paid for in vain, in words; empty where nothing was under way."""
+    n = together(account(store, run_id).rows).n_open
+    if not n:
+        return ""
+    calls = "1 call was" if n == 1 else f"{n:,} calls were"
+    return f"up to {calls} under way: what they cost may be paid again, as they are sent again when it goes on"
+
+
+def told_repeats(told: Accounted | LedgerRow) -> str:
+    """Return what is not in the sums, in words: what was lost with a process; empty where nothing was."""
+    if not told.n_repeated:
+        return ""
+    usd = "at a price that is not known" if told.usd_repeated is None else f"${told.usd_repeated:.2f}"
+    calls = "call was" if told.n_repeated == 1 else "calls were"
+    return (
+        f"up to {told.n_repeated:,} {calls} lost with a process that ended, and sent again; not in these sums: about "
+        f"{told.tokens_repeated:,} tokens, {usd}, if each took what the reply in its place did"
+    )

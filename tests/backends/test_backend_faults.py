@@ -1,0 +1,81 @@
+"""Backend faults: what a program says wrongly of a failed attempt, or of its slots, is told where it is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_mcp.backends.base import SLOTS, BackendFault, slots_of
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Usage
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        (Usage(-5, 1), 'the tokens_in of its usage is "-5", not a whole number from 0'),
+        (Usage(1, 1, NAN), 'the usd of its usage is "nan", not a number from 0'),
+        (Usage(1, 1, -0.5), 'the usd of its usage is "-0.5"'),
+        (Usage(1, 1, INFINITY), 'the usd of its usage is "inf"'),
+        (Usage(1, 1, latency_ms=NAN), 'the latency_ms of its usage is "nan"'),
+        (Usage(NAN, 1), 'the tokens_in of its usage is "nan"'),  # type: ignore[arg-type]
+        (Usage(10**13), 'the tokens_in of its usage is "10000000000000"'),
+    ],
+)
+def test_a_cost_that_cannot_be_is_left_out_and_the_message_says_so(usage: Usage, told: str) -> None:
+    fault = BackendFault("refusal", "no", usage=usage)
+    assert fault.usage is None
+    assert fault.message.startswith(f"no (left out: {told}")
+    assert str(fault) == fault.message
+
+
+def test_a_cost_that_can_be_is_kept() -> None:
+    for usage in (None, Usage(), Usage(3, 4, 0.5), Usage(3, 4, None, estimated=True)):
+        fault = BackendFault("refusal", "no", usage=usage)
+        assert (fault.usage, fault.message) == (usage, "no")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"message": None}, "the message of a BackendFault (refusal) is of type NoneType: give a text"),
+        (
+            {"usage": {"tokens_in": 4}},
+            'its usage is of type dict, not skillopt_mcp.Usage, as a BackendFault says ("boo"): give usage a',
+        ),
+        ({"usage": Usage("a", 1)}, "the tokens_in of its usage is \"'a'\", not a whole number"),  # type: ignore[arg-type]
+        ({"usage": Usage(1, 1, "1")}, "the usd of its usage is \"'1'\", not a number"),  # type: ignore[arg-type]
+        (
+            {"retry_after": "3"},
+            'nobody can wait for "\'3\'", as a BackendFault says ("boo"): give retry_after a number',
+        ),
+        ({"retry_after": NAN}, 'nobody can wait for "nan"'),
+        ({"retry_after": INFINITY}, 'nobody can wait for "inf"'),
+    ],
+)
+def test_what_is_of_another_type_ends_the_run_with_what_to_give(arguments: dict[str, object], told: str) -> None:
+    with pytest.raises(BackendError) as error:
+        BackendFault("refusal", **{"message": "boo"} | arguments)  # type: ignore[arg-type]
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(None, None), (0, 0.0), (2.5, 2.5), (-5, 0.0), (10**30, 1e9)])
+def test_a_wait_is_never_below_nothing_nor_without_an_end(asked: float | None, kept: float | None) -> None:
+    assert BackendFault("rate_limit", "later", asked).retry_after == kept
+
+
+@pytest.mark.parametrize("n_slots", [0, -3, 1001, "a", 2.5])
+def test_a_number_of_slots_that_sends_nothing_is_refused(n_slots: object) -> None:
+    backend = Scripted({}, name="mine")
+    backend.n_slots = n_slots  # type: ignore[assignment]
+    with pytest.raises(BackendError, match=r'the n_slots of the backend "mine" is .*from 1 to 1000, or leave it out'):
+        slots_of(backend)
+
+
+def test_a_backend_without_a_number_of_slots_has_the_usual_one() -> None:
+    backend = Scripted({})
+    backend.n_slots = None  # type: ignore[assignment]
+    assert slots_of(backend) == SLOTS

@@ -1,0 +1,44 @@
+"""What is asked of a person where a promotion test has decided: nothing, as nothing is spent."""
+
+from __future__ import annotations
+
+import pytest
+from changes import make_candidate
+from console import Cli
+
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.commands import evaluate
+from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Call, Rollout
+
+MODEL = "openai:m,base_url=http://127.0.0.1:9"
+
+
+def test_a_test_that_has_decided_tells_its_verdict_and_asks_nothing(
+    make_place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = make_place()
+    candidate = make_candidate(place)
+
+    def answer(call: Call) -> str:
+        assert isinstance(call.request, Rollout)
+        is_taught = call.request.files.digest != base
+        return str(call.request.task.judge.model_dump()["expected"]) if is_taught else "no"
+
+    with Workspace(place.store_path, target=Scripted(answer, name=open_backend(MODEL).fingerprint)) as workspace:
+        base = workspace.store.candidates.get_candidate(candidate).base_version
+        assert evaluate_candidate(workspace, candidate).verdict == "accept"
+    monkeypatch.setattr(terminal, "agreed", lambda *_, **__: pytest.fail("a person was asked"))
+
+    assert evaluate.run(evaluate.Options(store=str(place.store_path), candidate=candidate, target=MODEL)) == 0
+
+    said = capsys.readouterr()
+    assert said.out.startswith("Verdict: ACCEPT.")
+    assert "At most" not in said.err
+
+
+def test_the_pairs_at_most_are_told_as_those_to_come(cli: Cli) -> None:
+    assert "pause undecided after so many more pairs (default" in " ".join(cli("evaluate", "--help").stdout.split())

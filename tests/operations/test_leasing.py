@@ -1,0 +1,202 @@
+"""Leases of a host's work: what ran out has no say over what is in time, and what is handed out again is charged."""
+
+from __future__ import annotations
+
+import json
+
+from hostwork import Clock, begun, server
+from workshop import Place
+
+from skillopt_mcp.operations.charging import charged_with, told_sends
+from skillopt_mcp.operations.handing_out import Room
+from skillopt_mcp.operations.listing_runs import used_by
+from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.results import Proposed, Receipt
+from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
+from skillopt_mcp.store.leases import Lease
+
+HANDS_IN = Room(items=0)
+PATCH = {"op": "append", "target": None, "content": "- Add VAT.", "path": "SKILL.md", "evidence": [1]}
+NO_EDITS = json.dumps({"reasoning": "all is well", "edits": []})
+EDITS = json.dumps({"reasoning": "it forgot", "edits": [PATCH]})
+LOST = "The answers were lost, so nothing was learned from the attempts: call propose_edits again."
+
+
+def handed_in(host: Workspace, *work_ids: str, **fields: object) -> list[Receipt]:
+    return submit_work(host, [{"work_id": each, **fields} for each in work_ids], room=HANDS_IN).receipts
+
+
+def n_missing(host: Workspace, job: str) -> int:
+    return sum(row.n_missing for row in host.store.ledger.list_rows(job))
+
+
+def overtaken(place: Place, host: Workspace, clock: Clock) -> tuple[str, Lease, Lease]:
+    """Return a job, and two leases of one of its calls: one that has run out, and one that is out in time."""
+    standing = begun(host, place.propose(host))
+    clock.now += 901
+    while submit_work(host, [], standing.job_id, Room(items=16)).work:
+        pass
+    leases = host.store.leases.list_of(standing.job_id)
+    first = leases[0]
+    [second] = [lease for lease in leases if lease.call_id == first.call_id and lease.id != first.id]
+    return standing.job_id, first, second
+
+
+def test_a_late_failure_takes_nothing_from_whoever_has_the_work_in_time(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    job, late, in_time = overtaken(place, host, clock)
+    [told] = handed_in(host, late.id, failed="cut off")
+    assert (told.status, n_missing(host, job)) == ("accepted", 0)
+    assert told.reason == "its time had run out, and somebody else has it: what they hand in counts"
+    assert handed_in(host, late.id, failed="cut off")[0].status == "duplicate"
+    assert handed_in(host, in_time.id, reply="1.00") == [Receipt(work_id=in_time.id, status="accepted", reason="")]
+    assert n_missing(host, job) == 0
+
+
+def test_work_is_missing_once_whoever_has_it_in_time_gives_up_too(place: Place, host: Workspace, clock: Clock) -> None:
+    job, late, in_time = overtaken(place, host, clock)
+    handed_in(host, late.id, failed="cut off")
+    assert handed_in(host, in_time.id, failed="no tool")[0].reason == "it is missing now"
+    assert n_missing(host, job) == 1
+
+
+def test_a_late_failure_of_what_nobody_has_in_time_makes_it_missing(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    job, late, in_time = overtaken(place, host, clock)
+    clock.now += 901
+    assert handed_in(host, in_time.id, failed="no tool")[0].reason == "it is missing now"
+    [told] = handed_in(host, late.id, failed="cut off")
+    assert (told.status, told.reason) == ("late", "somebody else has answered it meanwhile")
+    assert n_missing(host, job) == 1
+
+
+def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    host.caps = Caps(calls=10)
+    standing, n_handed_out = begun(host, place.propose(host)), 0
+    job, first = standing.job_id, standing.work[0].work_id
+    for _ in range(10):
+        n_handed_out += len(standing.work)
+        clock.now += 901
+        standing = submit_work(host, [], job)
+    assert (standing.status, n_handed_out) == ("stopped", 10)
+    assert standing.reason.startswith("the cap of 10 calls (--max-calls) is reached, with 10 calls, 0 tokens")
+    assert host.store.budgets.get_spent(job).calls == len(host.store.leases.list_of(job)) == 10
+    assert handed_in(host, first, reply="1.00")[0].status == "accepted"
+    host.caps = Caps(calls=12)
+    assert len(submit_work(host, [], job, Room(items=4)).work) == 2
+
+
+def test_what_was_handed_out_again_is_told_as_sent_again(place: Place, host: Workspace, clock: Clock) -> None:
+    job, late, _ = overtaken(place, host, clock)
+    assert handed_in(host, late.id, reply="1.00")[0].status == "accepted"
+    n_leases, told = len(host.store.leases.list_of(job)), charged_with(host.store, job, []).told
+    assert (told.n_sent, used_by(host, job).n_calls) == (n_leases, 1)
+    own = host.store.ledger.list_rows(job)
+    assert sum(row.n_calls + row.n_open + row.n_repeated for row in own) == n_leases
+    assert f"{n_leases:,} sent:" in told_sends(told)
+
+
+def test_at_the_cap_work_that_nobody_had_yet_is_still_handed_out(place: Place, host: Workspace, clock: Clock) -> None:
+    job, one = begun(host, place.propose(host)).job_id, Room(items=8, chars=1)
+    submit_work(host, [], job, one)
+    n_leased, n_asked = len(host.store.leases.list_of(job)), host.store.budgets.get_spent(job).calls
+    host.caps = Caps(calls=n_asked)
+    clock.now += 901
+    for _ in range(n_asked):
+        standing = submit_work(host, [], job, one)
+    call_ids = [lease.call_id for lease in host.store.leases.list_of(job)]
+    assert n_leased < len(set(call_ids)) == len(call_ids) == n_asked
+    assert standing.status == "stopped"
+
+
+def test_without_a_cap_nothing_stops_work_from_being_handed_out_again(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    assert host.caps == NO_CAPS
+    standing = begun(host, place.propose(host))
+    for _ in range(5):
+        clock.now += 901
+        standing = submit_work(host, [], standing.job_id)
+        assert standing.work
+
+
+def test_one_unusable_reply_that_is_submitted_again_is_one_try(host: Workspace, proposal: Proposed) -> None:
+    [item] = proposal.work
+    for _ in range(4):
+        assert {each.status for each in handed_in(host, *[item.work_id] * 3, reply="no json")} == {"refused"}
+    assert handed_in(host, item.work_id, reply="none either")[0].status == "refused"
+    [told] = handed_in(host, item.work_id, reply="nor here")
+    assert told.reason.startswith("it is missing now, after 3 replies that could not be used")
+
+
+def test_unusable_replies_after_the_time_have_no_say_over_whoever_has_the_question(
+    host: Workspace, clock: Clock, proposal: Proposed
+) -> None:
+    [late] = proposal.work
+    clock.now += 901
+    [in_time] = submit_work(host, [], proposal.job_id).work
+    for n in range(3):
+        assert handed_in(host, late.work_id, reply=f"no json {n}")[0].status == "refused"
+    # Nor do they count with those of whoever has it now.
+    assert [handed_in(host, in_time.work_id, reply=f"none {n}")[0].status for n in range(2)] == ["refused"] * 2
+    done = submit_work(host, [{"work_id": in_time.work_id, "reply": EDITS}])
+    assert done.receipts[0].status == "accepted"
+    assert done.proposed
+    assert done.proposed.candidate_id
+
+
+def test_attempts_whose_analysts_answers_were_lost_are_new_again(
+    place: Place, host: Workspace, proposal: Proposed
+) -> None:
+    skill = str(place.skill)
+    tracked = host.skill(skill)
+    assert host.store.trajectories.count_trajectories(tracked.id)[1] == 0
+    for n in range(3):
+        [item] = proposal.work
+        for k in range(3):
+            last = submit_work(host, [{"work_id": item.work_id, "reply": f"no json {k}"}])
+        assert last.proposed
+        assert (last.proposed.status, last.proposed.next_step) == ("no_change", LOST)
+        assert host.store.trajectories.count_trajectories(tracked.id)[1] == 6
+        proposal = propose_from_evidence(host, skill)
+        assert len(proposal.work) == 1, n
+    done = submit_work(host, [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}]).proposed
+    assert done
+    assert done.next_step == "Reflection found nothing to change: record more attempts, above all failed ones."
+    assert host.store.trajectories.count_trajectories(tracked.id)[1] == 0
+
+
+def test_attempts_that_an_earlier_proposal_has_read_stay_read_when_answers_are_lost(
+    place: Place, host: Workspace, proposal: Proposed
+) -> None:
+    skill = str(place.skill)
+    submit_work(host, [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}])
+    for n in range(2):
+        record_trajectory(host, skill, Recording(task=f"later {n}", answer="1", hard=False, reason="wrong"))
+    [item] = propose_from_evidence(host, skill).work
+    for n in range(3):
+        answer = submit_work(host, [{"work_id": item.work_id, "reply": f"no json {n}"}])
+    assert answer.proposed
+    assert answer.proposed.next_step == LOST
+    assert host.store.trajectories.count_trajectories(host.skill(skill).id)[1] == 2
+
+
+def test_a_proposal_that_another_process_ended_is_not_under_way(
+    place: Place, host: Workspace, clock: Clock, proposal: Proposed
+) -> None:
+    skill_id = host.skill(str(place.skill)).id
+    other = server(place, clock, place.folder / "work")
+    assert [run.id for run in other.store.runs.list_proposals_under_way(skill_id)] == [proposal.job_id]
+    submit_work(host, [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}])
+    for each in (host, other):
+        assert each.store.runs.list_proposals_under_way(skill_id) == []
+    later = propose_from_evidence(host, str(place.skill))
+    for each in (host, other, host, other):
+        assert [run.id for run in each.store.runs.list_proposals_under_way(skill_id)] == [later.job_id]
