@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from skillopt_mcp.operations.demo import prepare_demo, run_demo
+from skillopt_mcp.operations.runs.demo import prepare_demo, run_demo
 
 LEAST_HONEST, MOST_PLACEBO = 0.90, 0.08
 

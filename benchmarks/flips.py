@@ -22,15 +22,15 @@ from typing import NamedTuple
 from skillopt_mcp.backends import world
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.permitting import add_root, permit
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.tasks import add_tasks
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import add_root, permit
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.commands import RegisteredCommand

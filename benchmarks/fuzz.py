@@ -27,7 +27,7 @@ from skillopt_mcp.documents.spans import parse
 from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.limits import MIB
-from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.server.tools import tools_over

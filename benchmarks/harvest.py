@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from skillopt_mcp.operations.harvesting import harvest
-from skillopt_mcp.operations.sessions import session_files
+from skillopt_mcp.operations.evidence.harvesting import harvest
+from skillopt_mcp.operations.evidence.sessions import session_files
 from skillopt_mcp.operations.workspace import Workspace
 
 TARGET_MB_PER_S = 100.0

@@ -20,7 +20,7 @@ from benchmarks.host_agent import Agent
 from benchmarks.stdio_host import StdioHost, ours
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.server.app import INSTRUCTIONS, LISTED_PATH
 from skillopt_mcp.splits import EQUAL_SHARES

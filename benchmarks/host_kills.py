@@ -24,7 +24,7 @@ from select import select
 from benchmarks.host_driver import GONE
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store import driver

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from benchmarks.learning_world import Setting, judged, split_tasks
 from skillopt_mcp.backends import world
-from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.zero_model import BATCH, WORKERS, Stage, ZeroModel, figures, transcript
-from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Message, Reply, Rollout, Usage

@@ -14,11 +14,11 @@ from skillopt_mcp import livefiles
 from skillopt_mcp.errors import Refused, SkillOptError, StoreError
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.livefiles import TEMPORARY
-from skillopt_mcp.operations import promoting
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes import promoting
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Promotion
 from skillopt_mcp.store.promotions import Promotions

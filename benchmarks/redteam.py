@@ -21,12 +21,12 @@ from benchmarks.lessons import LESSONS, TOOLS
 from benchmarks.poisons import POISONS, Poison
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.permitting import add_root, permit
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import add_root, permit
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.splits import EQUAL_SHARES

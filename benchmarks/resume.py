@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 
 from skillopt_mcp.backends import world
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection

@@ -10,8 +10,8 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 _PUBLIC = {
-    "train": "operations.training",
-    "Trained": "operations.training",
+    "train": "operations.runs.training",
+    "Trained": "operations.runs.training",
     "Config": "optimizer.config",
     "Caps": "records.budgets",
     "Progress": "optimizer.progress",

@@ -16,8 +16,8 @@ from skillopt_mcp.errors import Stopped as Stopped
 from skillopt_mcp.errors import StoreError as StoreError
 from skillopt_mcp.errors import TurnedDown as TurnedDown
 from skillopt_mcp.judges.specs import parse_judge as parse_judge
-from skillopt_mcp.operations.training import Trained as Trained
-from skillopt_mcp.operations.training import train as train
+from skillopt_mcp.operations.runs.training import Trained as Trained
+from skillopt_mcp.operations.runs.training import train as train
 from skillopt_mcp.optimizer.config import Config as Config
 from skillopt_mcp.optimizer.progress import Progress as Progress
 from skillopt_mcp.records.budgets import Caps as Caps

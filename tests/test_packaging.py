@@ -13,7 +13,7 @@ from skillopt_mcp import __version__
 from skillopt_mcp.cli.parsing import parse
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.operations.hooking import EVENTS
+from skillopt_mcp.operations.evidence.hooking import EVENTS
 from skillopt_mcp.packaging.assembling import HERE
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.server.app import LISTED_PATH

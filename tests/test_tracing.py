@@ -12,7 +12,7 @@ from skillopt_mcp import tracing
 from skillopt_mcp.backends import world
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
-from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.forecasting import forecast
+from skillopt_mcp.operations.spending.forecasting import forecast
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.forecasting import Forecast
+from skillopt_mcp.operations.spending.forecasting import Forecast
 from skillopt_mcp.records.budgets import Caps, Spent
 
 

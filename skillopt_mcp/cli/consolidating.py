@@ -12,11 +12,18 @@ from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.preparing import Prepared
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
-from skillopt_mcp.operations.consolidating import Consolidated, Document, Documents, Training, consolidate, documents
-from skillopt_mcp.operations.estimating import estimate_run
-from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.forecasting import forecast
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.runs.consolidating import (
+    Consolidated,
+    Document,
+    Documents,
+    Training,
+    consolidate,
+    documents,
+)
+from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.spending.forecasting import forecast
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 

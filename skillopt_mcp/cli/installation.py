@@ -12,8 +12,8 @@ from pathlib import Path
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.host_files import Plan
-from skillopt_mcp.operations.installing import Changed, Installed, Request, apply_plan
+from skillopt_mcp.operations.hosts.host_files import Plan
+from skillopt_mcp.operations.hosts.installing import Changed, Installed, Request, apply_plan
 from skillopt_mcp.store.locations import ENVIRONMENT
 
 PROGRAM = "skillopt-mcp"

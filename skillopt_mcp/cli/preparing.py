@@ -12,8 +12,8 @@ from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.exporting import check_folder
-from skillopt_mcp.operations.tasks import FromEnvironment
+from skillopt_mcp.operations.stores.exporting import check_folder
+from skillopt_mcp.operations.tasks.adding import FromEnvironment
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.settings.files import load_settings

@@ -5,10 +5,10 @@ from __future__ import annotations
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import is_real
 from skillopt_mcp.cli.capping import foreseen, told_caps
-from skillopt_mcp.operations.budgeting import is_used_up
-from skillopt_mcp.operations.estimating import estimate_rest
-from skillopt_mcp.operations.forecasting import forecast
-from skillopt_mcp.operations.replaying import caps_of, run_backends
+from skillopt_mcp.operations.runs.estimating import estimate_rest
+from skillopt_mcp.operations.runs.replaying import caps_of, run_backends
+from skillopt_mcp.operations.spending.budgeting import is_used_up
+from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.retiring import Retired, Retiring, retire_tasks, review_retirement
+from skillopt_mcp.operations.tasks.retiring import Retired, Retiring, retire_tasks, review_retirement
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.rotating import Rotated, Rotating, review_rotation, rotate_worn_tasks
+from skillopt_mcp.operations.tasks.rotating import Rotated, Rotating, review_rotation, rotate_worn_tasks
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from skillopt_mcp.cli.terminal import stderr
-from skillopt_mcp.operations.waves import BATCH
+from skillopt_mcp.operations.spending.waves import BATCH
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.optimizer.progress import WAIT
 from skillopt_mcp.optimizer.progress import Progress as Standing

@@ -16,7 +16,7 @@ from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredRe
 from pydantic import BaseModel, Field
 
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.operations.approving import (
+from skillopt_mcp.operations.changes.approving import (
     BY_THE_HOST,
     Question,
     agree,
@@ -24,7 +24,7 @@ from skillopt_mcp.operations.approving import (
     question_of_promotion,
     question_of_rollback,
 )
-from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Approval

@@ -17,8 +17,8 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lines import is_text
 from skillopt_mcp.documents.verbatim import front_matter_json
 from skillopt_mcp.errors import BadSkill, NotFound
-from skillopt_mcp.operations.inspecting import described
-from skillopt_mcp.operations.listing import list_skills
+from skillopt_mcp.operations.looks.inspecting import described
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.paging import page_start
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFile, SkillFiles, short

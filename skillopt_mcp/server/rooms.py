@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.server.app import Rooms

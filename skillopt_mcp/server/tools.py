@@ -11,16 +11,14 @@ from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import Field, WithJsonSchema
 
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.details import Inspected
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.handing_out import DEFAULT_CHARS, DEFAULT_ITEMS, Room
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.host_work.handing_out import DEFAULT_CHARS, DEFAULT_ITEMS, Room
+from skillopt_mcp.operations.looks.details import Inspected
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.results import (
     Evaluated,
     Promoted,
@@ -30,8 +28,10 @@ from skillopt_mcp.operations.results import (
     Submitted,
     TasksAdded,
 )
-from skillopt_mcp.operations.submitting import submit_work
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.server.app import LISTED_PATH
 from skillopt_mcp.server.watching import watcher

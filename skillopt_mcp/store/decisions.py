@@ -17,7 +17,7 @@ from skillopt_mcp.store.pool import Pool, Row
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
 _CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, rule from confirmation"
-# Whether a simulation or a script attempted or judged: `operations.evaluating.is_simulated`, for a column.
+# Whether a simulation or a script attempted or judged: `operations.testing.evaluating.is_simulated`, for a column.
 _SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
 _IS_SIMULATED = (
     f"exists (select 1 from confirmation c where c.id = decision.scope and {_SIMULATED.format('c.backend')})"

@@ -13,9 +13,9 @@ from sqlite_utils.utils import sqlite3
 from skillopt_mcp.backends.api.messages import ROLLOUT
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import NO_CAPS, Caps

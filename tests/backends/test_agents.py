@@ -14,7 +14,7 @@ from skillopt_mcp.backends.agents.codex import open_codex
 from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.checking import check_backend
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.operations.budgeting import check_caps
+from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import TOOL_CALL, Message, Reply, Usage
 from skillopt_mcp.records.skills import SkillFiles

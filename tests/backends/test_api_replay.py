@@ -9,8 +9,8 @@ from clerk import CONFIG, SCRIPT, answer, decided, everything_kept, replayed, st
 from loopback import KEY, Act, Request, Sent, loopback
 
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.operations.replaying import replay, start_run
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.runs.replaying import replay, start_run
 
 SPECS = ["openai:m,base_url={url}/v1", "openai:m,api=chat,base_url={url}/v1", "anthropic:m,base_url={url}"]
 

@@ -22,11 +22,11 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, Outage, Refused, Stopped
-from skillopt_mcp.operations import waves
-from skillopt_mcp.operations.batching import Way, abandon, waiting_batches
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
+from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.runs.replaying import replay, run_backends, start_run, unfinished_run
+from skillopt_mcp.operations.spending import waves
+from skillopt_mcp.operations.spending.batching import Way, abandon, waiting_batches
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.judging import Rubric
@@ -102,7 +102,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from clerk import workspace
 from skillopt_mcp.backends.batches import Patience
-from skillopt_mcp.operations.replaying import replay, unfinished_run
+from skillopt_mcp.operations.runs.replaying import replay, unfinished_run
 with workspace(Path(sys.argv[1]), sys.argv[2], Patience(0.002, 1.5, 0.01)) as made:
     replay(made, unfinished_run(made, "clerk"))
 """

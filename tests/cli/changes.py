@@ -9,8 +9,8 @@ import subprocess
 from console import TARGET, Place
 
 from skillopt_mcp.backends.catalogue import TOPICS
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -9,8 +9,8 @@ from console import BACKENDS, TARGET, parsed
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.promoting import rollback_skill
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import rollback_skill
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -10,7 +10,7 @@ from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands import evaluate
-from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Rollout
 

@@ -9,9 +9,9 @@ from console import BACKENDS, TARGET, Cli, parsed
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands import credit
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import Exact, Rubric
 from skillopt_mcp.records.tasks import SPLITS, NewTask

@@ -16,9 +16,9 @@ from console import Cli, Place, parsed
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.judges.command import register_command
 from skillopt_mcp.judges.confinement import name_of, unprivileged_user
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.registering import add_command
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.tasks.registering import add_command
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store.pool import Pool
 

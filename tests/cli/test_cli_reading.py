@@ -9,8 +9,8 @@ import pytest
 from console import SCRIPT, parsed
 
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.demo import prepare_demo, run_demo
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.runs.demo import prepare_demo, run_demo
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
 

@@ -9,7 +9,7 @@ from console import BACKENDS, TARGET, parsed
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.operations.replaying import start_run
+from skillopt_mcp.operations.runs.replaying import start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

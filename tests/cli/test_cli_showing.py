@@ -10,9 +10,9 @@ from changes import make_accepted, make_candidate
 from console import TARGET, Cli, Place, parsed
 
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.replaying import start_run
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.runs.replaying import start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

@@ -8,11 +8,11 @@ from changes import at_a_terminal, make_accepted
 from console import parsed, run_script
 
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.backing_up import back_up
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.permitting import add_root, permit, revoke
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import add_root, permit, revoke
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.stores.backing_up import back_up
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import migrating
 from skillopt_mcp.store.pool import Pool

@@ -19,7 +19,7 @@ from skillopt_mcp import limits
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the streams are those of Linux")

@@ -14,9 +14,9 @@ from scripted_model import ToolCall, Turn
 
 from skillopt_mcp.backends.api.messages import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.operations.replaying import go_on_or_start, replay
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

@@ -12,11 +12,11 @@ from scripted_model import Json, ToolCall, Turn
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.approving import AT_A_TERMINAL, agree, lacking
-from skillopt_mcp.operations.consenting import Lacking
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.permitting import add_root
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.approving import AT_A_TERMINAL, agree, lacking
+from skillopt_mcp.operations.changes.consenting import Lacking
+from skillopt_mcp.operations.changes.permitting import add_root
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.splits import EQUAL_SHARES
 

@@ -9,9 +9,9 @@ from hostwork import Clock, server
 from workshop import SEED, Place
 
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.workspace import Workspace
 
 

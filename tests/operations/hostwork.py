@@ -7,9 +7,9 @@ from pathlib import Path
 from workshop import Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.results import Submitted
-from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

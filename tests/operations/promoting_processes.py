@@ -12,8 +12,8 @@ from skillopt_mcp import livefiles
 from skillopt_mcp.errors import Busy
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.livefiles import TEMPORARY
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.workspace import Workspace
 
 _CALLS = ("open", "write", "fsync", "fchmod", "fchown", "mkdir", "rename", "unlink", "close", "stat")

@@ -8,9 +8,9 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.checking import check_stored
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
-from skillopt_mcp.operations.tasks import add_data_set, add_tasks
+from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
+from skillopt_mcp.operations.tasks.checking import check_stored
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.tasks import SPLITS
 from skillopt_mcp.settings.splitting import split_plan
@@ -62,7 +62,7 @@ def test_adding_tells_of_tasks_that_a_check_would_call_errors(place: Place, empt
 def test_so_many_tasks_that_one_would_wait_are_left_to_the_check(
     place: Place, empty: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillopt_mcp.operations.misleading.CHECKED_AT_ONCE", 2)
+    monkeypatch.setattr("skillopt_mcp.operations.tasks.misleading.CHECKED_AT_ONCE", 2)
     said = "so many tasks were not checked as they were added: skillopt-mcp tasks check ledger-clerk"
     assert add_tasks(empty, str(place.skill), tasks(3)).warnings == [said]
     assert add_tasks(empty, str(place.skill), tasks(2, "What else is")).warnings == []

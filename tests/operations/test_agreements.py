@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
-from skillopt_mcp.operations import consenting, promoting
-from skillopt_mcp.operations.advising import next_step
-from skillopt_mcp.operations.approving import agree, lacking, question_of_promotion, withdraw
-from skillopt_mcp.operations.consenting import Consent, Lacking, Ready
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.permitting import permit, revoke
-from skillopt_mcp.operations.promoting import check_promotion, promote_skill, rollback_skill
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.changes import consenting, promoting
+from skillopt_mcp.operations.changes.advising import next_step
+from skillopt_mcp.operations.changes.approving import agree, lacking, question_of_promotion, withdraw
+from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready
+from skillopt_mcp.operations.changes.permitting import permit, revoke
+from skillopt_mcp.operations.changes.promoting import check_promotion, promote_skill, rollback_skill
+from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import STANDING_PERMISSION, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.records.skills import SkillFile, SkillFiles

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.appearing import write_new
+from skillopt_mcp.operations.stores.appearing import write_new
 
 
 @pytest.fixture

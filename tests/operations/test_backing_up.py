@@ -9,9 +9,9 @@ from workshop import Place
 
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.errors import BadInput, Busy, NewerStore, NotFound, Refused, StoreError
-from skillopt_mcp.operations.backing_up import back_up, restore_store, review_backup
-from skillopt_mcp.operations.permitting import permit
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.stores.backing_up import back_up, restore_store, review_backup
+from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.opening import Store

@@ -9,12 +9,12 @@ from skillopt_mcp.backends.api.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.budgeting import check_caps, is_used_up
-from skillopt_mcp.operations.estimating import estimate_rest, estimate_run
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.forecasting import Forecast, forecast
-from skillopt_mcp.operations.listing_runs import list_runs
-from skillopt_mcp.operations.replaying import go_on_or_start, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.estimating import estimate_rest, estimate_run
+from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run, unfinished_run
+from skillopt_mcp.operations.spending.budgeting import check_caps, is_used_up
+from skillopt_mcp.operations.spending.forecasting import Forecast, forecast
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent

@@ -17,15 +17,15 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.charging import Part, shares, told_price, told_sends, told_under_way
-from skillopt_mcp.operations.concluding import on_store
-from skillopt_mcp.operations.crediting import credit_candidate
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting_runs import describe_run, steps_of
-from skillopt_mcp.operations.listing_runs import RunRow, list_runs, told_own, way_on
-from skillopt_mcp.operations.racing import race_candidates
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run, steps_of
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.runs.concluding import on_store
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.spending.charging import Part, shares, told_price, told_sends, told_under_way
+from skillopt_mcp.operations.spending.listing_runs import RunRow, list_runs, told_own, way_on
+from skillopt_mcp.operations.testing.crediting import credit_candidate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import Caps

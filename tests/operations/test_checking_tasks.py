@@ -13,10 +13,10 @@ from workshop import Place
 
 from skillopt_mcp.errors import BadInput, BadSkill
 from skillopt_mcp.judges.command import register_command
-from skillopt_mcp.operations.checking import check_file, check_stored
-from skillopt_mcp.operations.registering import add_command
-from skillopt_mcp.operations.retiring import retire_tasks
-from skillopt_mcp.operations.tasks import add_data_set, add_tasks
+from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
+from skillopt_mcp.operations.tasks.checking import check_file, check_stored
+from skillopt_mcp.operations.tasks.registering import add_command
+from skillopt_mcp.operations.tasks.retiring import retire_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.settings.splitting import split_plan
 

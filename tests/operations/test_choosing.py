@@ -13,12 +13,12 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.environments.base import Rolled
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.operations.choosing import chosen_tasks
-from skillopt_mcp.operations.estimating import estimate_run
-from skillopt_mcp.operations.replaying import go_on_or_start, start_run
 from skillopt_mcp.operations.results import Rejected
-from skillopt_mcp.operations.retiring import retire_tasks
-from skillopt_mcp.operations.tasks import add_data_set, add_environment, add_tasks
+from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.runs.replaying import go_on_or_start, start_run
+from skillopt_mcp.operations.tasks.adding import add_data_set, add_environment, add_tasks
+from skillopt_mcp.operations.tasks.retiring import retire_tasks
+from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.tasks import NewTask, Split, Task

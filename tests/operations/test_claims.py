@@ -12,9 +12,9 @@ from workshop import LESSONS, Place, right_when_taught, use
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
-from skillopt_mcp.operations.calibrating import run_prospect
-from skillopt_mcp.operations.evaluating import evaluate_candidate, most_pairs
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.testing.calibrating import run_prospect
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Rollout

@@ -17,17 +17,17 @@ from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.gates.recompute import recomputed
-from skillopt_mcp.operations.calibrating import GainRow, calibrate, conclusion, detectable, outlook
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.policies import replay_policy
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.racing import race_candidates
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.rotating import review_rotation, rotate_worn_tasks
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.runs.policies import replay_policy
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.tasks.rotating import review_rotation, rotate_worn_tasks
+from skillopt_mcp.operations.testing.calibrating import GainRow, calibrate, conclusion, detectable, outlook
+from skillopt_mcp.operations.testing.crediting import credit_candidate, rescue_candidate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Question, Rollout

@@ -10,9 +10,9 @@ import pytest
 
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.installing.hosts import Scope, Surroundings
-from skillopt_mcp.operations.connecting import Connection, Part, connections
-from skillopt_mcp.operations.diagnosing import diagnose
-from skillopt_mcp.operations.installing import Request, apply_plan, plan_install
+from skillopt_mcp.operations.hosts.connecting import Connection, Part, connections
+from skillopt_mcp.operations.hosts.installing import Request, apply_plan, plan_install
+from skillopt_mcp.operations.stores.diagnosing import diagnose
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -9,9 +9,9 @@ from workshop import SIMULATION, Place
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.consolidating import Document, Training, accompanied, consolidate, documents
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.runs.consolidating import Document, Training, accompanied, consolidate, documents
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

@@ -12,16 +12,16 @@ from skillopt_mcp import livefiles
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.folders import read_skill
-from skillopt_mcp.operations import promoting
 from skillopt_mcp.operations import workspace as looking
-from skillopt_mcp.operations.consenting import Consent, Ready
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.live_changes import Change
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes import promoting
+from skillopt_mcp.operations.changes.consenting import Consent, Ready
+from skillopt_mcp.operations.changes.live_changes import Change
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.looks.history import history
 from skillopt_mcp.operations.recovery import lock_name, recover
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 

@@ -6,9 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place
 
-from skillopt_mcp.operations.approving import agree, lacking
-from skillopt_mcp.operations.consenting import Consent, Lacking
-from skillopt_mcp.operations.details import (
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.approving import agree, lacking
+from skillopt_mcp.operations.changes.consenting import Consent, Lacking
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.details import (
     ApprovalRow,
     CandidateDetail,
     CandidateRow,
@@ -22,14 +26,10 @@ from skillopt_mcp.operations.details import (
     json_bytes,
     within,
 )
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting import detailed, inspect
-from skillopt_mcp.operations.permitting import permit
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.replaying import start_run
+from skillopt_mcp.operations.looks.inspecting import detailed, inspect
 from skillopt_mcp.operations.results import EditOutcome, SplitCounts
+from skillopt_mcp.operations.runs.replaying import start_run
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

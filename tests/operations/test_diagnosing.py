@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import StoreError
-from skillopt_mcp.operations.diagnosing import diagnose
+from skillopt_mcp.operations.stores.diagnosing import diagnose
 from skillopt_mcp.operations.workspace import Workspace
 
 

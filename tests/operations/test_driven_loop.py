@@ -7,11 +7,11 @@ from workshop import LESSONS, SEED, Place, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
-from skillopt_mcp.operations.submitting import submit_work
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

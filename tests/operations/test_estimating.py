@@ -15,11 +15,8 @@ from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.calibrating import calibrate
-from skillopt_mcp.operations.choosing import chosen_tasks
-from skillopt_mcp.operations.controls import CONTROLS, Control
-from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
-from skillopt_mcp.operations.estimating import (
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.runs.estimating import (
     Estimate,
     estimate_calibration,
     estimate_credit,
@@ -27,11 +24,14 @@ from skillopt_mcp.operations.estimating import (
     estimate_rescue,
     estimate_run,
 )
-from skillopt_mcp.operations.evaluating import evaluate_candidate, most_pairs
-from skillopt_mcp.operations.listing_runs import scopes_of
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.racing import race_candidates
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.spending.listing_runs import scopes_of
+from skillopt_mcp.operations.testing.calibrating import calibrate
+from skillopt_mcp.operations.testing.choosing import chosen_tasks
+from skillopt_mcp.operations.testing.controls import CONTROLS, Control
+from skillopt_mcp.operations.testing.crediting import credit_candidate, rescue_candidate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, most_pairs
+from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.prompts.forms import UpdateMode

@@ -14,9 +14,9 @@ from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.promoting import promote_skill
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call
 
@@ -214,7 +214,7 @@ def test_another_process_that_runs_the_test_is_named(place: Place, workspace: Wo
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from skillopt_mcp.operations.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 store, project, target, candidate_id, n_rounds = sys.argv[1:]
 workspace = Workspace(Path(store), target=target, project=Path(project))

@@ -9,9 +9,9 @@ from workshop import Place
 
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.folders import read_skill
-from skillopt_mcp.operations.exporting import check_folder, export_run, export_version
-from skillopt_mcp.operations.listing_runs import list_runs
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.stores.exporting import check_folder, export_run, export_version
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.skills import SkillFile, SkillFiles, short

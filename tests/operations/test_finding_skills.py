@@ -9,11 +9,11 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.operations.consenting import Consent
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
 from skillopt_mcp.operations.finding import called, folder_at
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.promoting import promote_skill
+from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.workspace import Workspace
 
 NAME = "ledger-clerk"

@@ -10,14 +10,14 @@ import zstandard
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.capturing import capture
-from skillopt_mcp.operations.harvesting import Harvested, harvest
-from skillopt_mcp.operations.hooking import HookEvent, may_record, parse_event
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.evidence.capturing import capture
+from skillopt_mcp.operations.evidence.harvesting import Harvested, harvest
+from skillopt_mcp.operations.evidence.hooking import HookEvent, may_record, parse_event
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.evidence.sessions import LINE_BYTES, session_files, session_folders, session_id
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Proposed
-from skillopt_mcp.operations.sessions import LINE_BYTES, session_files, session_folders, session_id
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Trajectory
 from tests.session_lines import (

@@ -14,17 +14,17 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.handing_out import MAX_ITEMS, Room
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.rebasing import rebase_candidate
-from skillopt_mcp.operations.receiving import receive
-from skillopt_mcp.operations.replaying import start_run
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
+from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room
+from skillopt_mcp.operations.host_work.receiving import receive
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.results import Proposed, Submitted
-from skillopt_mcp.operations.submitting import HANDED_IN, submit_work
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import start_run
+from skillopt_mcp.operations.runs.submitting import HANDED_IN, submit_work
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Rollout

@@ -7,11 +7,11 @@ from workshop import PLACEBO, SEED, Place
 from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.details import PromotionTest
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.inspecting_tests import promotion_test
-from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.looks.details import PromotionTest
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.inspecting_tests import promotion_test
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -11,15 +11,15 @@ import pytest
 from skillopt_mcp.errors import BackendError, BadInput, Refused, Stale
 from skillopt_mcp.installing.hosts import HOSTS, Surroundings
 from skillopt_mcp.limits import MIB
-from skillopt_mcp.operations.installing import (
+from skillopt_mcp.operations.hosts.installing import (
     Request,
     apply_plan,
     check_backends,
     check_server,
     plan_install,
 )
-from skillopt_mcp.operations.shipping import AGENT, MADE, SHIPPED, SKILL
-from skillopt_mcp.operations.uninstalling import left_behind, plan_uninstall
+from skillopt_mcp.operations.hosts.shipping import AGENT, MADE, SHIPPED, SKILL
+from skillopt_mcp.operations.hosts.uninstalling import left_behind, plan_uninstall
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
 

@@ -17,13 +17,13 @@ from skillopt_mcp.errors import BackendError, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.judges.command import register_command
 from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.estimating import estimate_run
-from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated
-from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
 from skillopt_mcp.operations.judging import evidence_of, judges_for, origins
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.confirmation import open_test, run_test

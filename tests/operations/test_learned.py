@@ -10,12 +10,12 @@ from workshop import SEED, Place
 
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.choosing import target_tasks, tasks_to_test
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.rebasing import rebase_candidate
-from skillopt_mcp.operations.taking_in import import_history
-from skillopt_mcp.operations.transferring import export_history
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
+from skillopt_mcp.operations.stores.taking_in import import_history
+from skillopt_mcp.operations.stores.transferring import export_history
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.testing.choosing import target_tasks, tasks_to_test
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import IMPORTED, Candidate
 from skillopt_mcp.records.judging import Contains

@@ -7,13 +7,13 @@ import json
 from hostwork import Clock, begun, server
 from workshop import Place
 
-from skillopt_mcp.operations.charging import charged_with, told_sends
-from skillopt_mcp.operations.handing_out import Room
-from skillopt_mcp.operations.listing_runs import used_by
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.host_work.handing_out import Room
 from skillopt_mcp.operations.results import Proposed, Receipt
-from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.spending.charging import charged_with, told_sends
+from skillopt_mcp.operations.spending.listing_runs import used_by
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.store.leases import Lease

@@ -9,8 +9,8 @@ from hostwork import Clock, begun, server
 from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision

@@ -8,17 +8,17 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.calibrating import calibrate
-from skillopt_mcp.operations.charging import together, told_repeats
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.handing_out import Room
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.inspecting_runs import describe_run
-from skillopt_mcp.operations.listing_runs import list_runs
-from skillopt_mcp.operations.racing import race_candidates
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.results import Proposed
-from skillopt_mcp.operations.submitting import submit_work
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.spending.charging import together, told_repeats
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.testing.calibrating import calibrate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Reply, Usage

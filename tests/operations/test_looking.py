@@ -10,18 +10,18 @@ from workshop import LESSONS, PLACEBO, Place
 from skillopt_mcp.backends.world import right_answer
 from skillopt_mcp.errors import BadInput, SkillOptError
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.history import diff_versions, history
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.reviewing import review_candidate
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.history import diff_versions, history
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.results import Result, SkillList, SkillRow, SplitCounts
-from skillopt_mcp.operations.reviewing import review_candidate
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 

@@ -12,13 +12,13 @@ from skillopt_mcp import livefiles
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.errors import BadInput, BadSkill
 from skillopt_mcp.folders import read_skill, skill_name
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.permitting import add_root
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import add_root
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.recovery import recover
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.candidates import Promotion

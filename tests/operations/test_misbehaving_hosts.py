@@ -16,17 +16,17 @@ from workshop import LESSONS, PLACEBO, SEED, Place
 from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import BackendError, BadInput, NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.handing_out import Room, expectation
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.opening_tests import prepare
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.reflecting import propose_from_evidence
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.host_work.handing_out import Room, expectation
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Submitted
-from skillopt_mcp.operations.submitting import submit_work
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.opening_tests import prepare
 from skillopt_mcp.operations.workplaces import Workplaces
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import run_test

@@ -15,24 +15,24 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.exporting import export_version
-from skillopt_mcp.operations.history import diff_versions, history
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing import TO_TRACK, list_skills
-from skillopt_mcp.operations.listing_runs import list_runs
-from skillopt_mcp.operations.moving import forget_skill, move_skill
-from skillopt_mcp.operations.permitting import permit
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.history import diff_versions, history
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import TO_TRACK, list_skills
 from skillopt_mcp.operations.recovery import lock_name
 from skillopt_mcp.operations.results import SkillRow
-from skillopt_mcp.operations.retiring import retire_tasks
-from skillopt_mcp.operations.tasks import add_tasks
-from skillopt_mcp.operations.transferring import export_history
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.stores.exporting import export_version
+from skillopt_mcp.operations.stores.transferring import export_history
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.tasks.retiring import retire_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.splits import EQUAL_SHARES

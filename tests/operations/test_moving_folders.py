@@ -9,9 +9,9 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.backing_up import back_up, restore_store, review_backup
-from skillopt_mcp.operations.moving import forget_skill
-from skillopt_mcp.operations.moving_folders import FolderMove, move_folder, plan_folder_move
+from skillopt_mcp.operations.skills.moving import forget_skill
+from skillopt_mcp.operations.skills.moving_folders import FolderMove, move_folder, plan_folder_move
+from skillopt_mcp.operations.stores.backing_up import back_up, restore_store, review_backup
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -15,11 +15,11 @@ from workshop import Place
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.redacting import open_redactor
-from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Message, Question, Reply

@@ -12,12 +12,12 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.gates.spending import alpha_for
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.handing_out import Room
-from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Submitted
-from skillopt_mcp.operations.submitting import submit_work
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps
 

@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 from workshop import Place
 
-from skillopt_mcp.operations.policies import replay_policy
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.policies import replay_policy
+from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.evidence import SearchGate

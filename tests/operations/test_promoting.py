@@ -18,14 +18,14 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.permitting import permit, revoke
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit, revoke
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.reviewing import review_rollback
+from skillopt_mcp.operations.looks.history import history
 from skillopt_mcp.operations.recovery import lock_name, recover
-from skillopt_mcp.operations.reviewing import review_rollback
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Rollout
 
@@ -429,7 +429,7 @@ def test_a_store_opens_though_a_pending_promotion_cannot_be_finished(
     candidate_id = two_files(place, workspace)
     with monkeypatch.context() as patched:
         patched.setattr(livefiles, "_swap", lambda *_: _die())
-        patched.setattr("skillopt_mcp.operations.promoting.take_back", lambda *_: None)
+        patched.setattr("skillopt_mcp.operations.changes.promoting.take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             promote_skill(workspace, candidate_id, PERSON)
     assert (place.skill / "references" / "more.md").exists()
@@ -455,7 +455,7 @@ def test_a_server_that_stays_open_finishes_what_a_killed_process_began(
     server.skill("ledger-clerk")
     with monkeypatch.context() as patched:
         patched.setattr(livefiles, "_swap", lambda *_: _die())
-        patched.setattr("skillopt_mcp.operations.promoting.take_back", lambda *_: None)
+        patched.setattr("skillopt_mcp.operations.changes.promoting.take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             promote_skill(workspace, candidate_id, PERSON)
     version = server.store.candidates.get_candidate(candidate_id).version_id

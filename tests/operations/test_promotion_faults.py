@@ -10,10 +10,10 @@ import pytest
 from workshop import Place
 
 from benchmarks.promotion_faults import failing, measure
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import events
 

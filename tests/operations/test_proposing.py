@@ -4,8 +4,8 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import EditOutcome
 from skillopt_mcp.operations.workspace import Workspace
 

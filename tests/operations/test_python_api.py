@@ -37,12 +37,12 @@ from skillopt_mcp import (
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.errors import BadInput, CapReached
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing_runs import list_runs
-from skillopt_mcp.operations.replaying import replay, start_run
-from skillopt_mcp.operations.tasks import add_environment
-from skillopt_mcp.operations.training import StageName
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.runs.training import StageName
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.tasks.adding import add_environment
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Fault, Question, Usage
 from skillopt_mcp.records.replies import SCHEMAS
 from skillopt_mcp.records.tasks import Split

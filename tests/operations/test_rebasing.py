@@ -7,11 +7,11 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.errors import NotFound, Refused
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.rebasing import rebase_candidate
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Edit, Patch

@@ -9,11 +9,11 @@ from workshop import Place
 
 from skillopt_mcp import limits
 from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.proposing import propose_edits
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Proposed, Recorded
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import TICK_NS, Workspace
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")

@@ -17,11 +17,11 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting_runs import describe_run
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.replaying import replay, start_run, unfinished_run
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run, unfinished_run
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Reply
@@ -81,7 +81,7 @@ def change_run(place: Place, sql: str) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from skillopt_mcp.operations.replaying import replay, unfinished_run
+from skillopt_mcp.operations.runs.replaying import replay, unfinished_run
 from skillopt_mcp.operations.workspace import Workspace
 store, project, backend, deadly = sys.argv[1:]
 workspace = Workspace(Path(store), target=backend, optimizer=backend, project=Path(project))

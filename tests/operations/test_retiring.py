@@ -9,21 +9,21 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput, Busy, NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.checking import check_stored
-from skillopt_mcp.operations.choosing import chosen_tasks
-from skillopt_mcp.operations.comparing import promotion_tasks, search_tasks
-from skillopt_mcp.operations.evaluating import evaluate_candidate, most_pairs
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.inspecting_tests import described_test
-from skillopt_mcp.operations.replaying import ALL_RETIRED, planned, replay, start_run
+from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.inspecting_tests import described_test
 from skillopt_mcp.operations.results import Evaluated
-from skillopt_mcp.operations.retiring import REASON_CHARACTERS, retire_tasks, review_retirement
-from skillopt_mcp.operations.rotating import rotate_worn_tasks
-from skillopt_mcp.operations.taking_in import import_history
-from skillopt_mcp.operations.tasks import add_tasks
-from skillopt_mcp.operations.transferring import export_history
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.runs.replaying import ALL_RETIRED, planned, replay, start_run
+from skillopt_mcp.operations.stores.taking_in import import_history
+from skillopt_mcp.operations.stores.transferring import export_history
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.tasks.checking import check_stored
+from skillopt_mcp.operations.tasks.retiring import REASON_CHARACTERS, retire_tasks, review_retirement
+from skillopt_mcp.operations.tasks.rotating import rotate_worn_tasks
+from skillopt_mcp.operations.testing.choosing import chosen_tasks
+from skillopt_mcp.operations.testing.comparing import promotion_tasks, search_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.tasks import Task

@@ -4,8 +4,8 @@ import pytest
 from workshop import SEED, SIMULATION, Place
 
 from skillopt_mcp.operations.results import Result
-from skillopt_mcp.operations.simulating import advised
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.runs.simulating import advised
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 
 FOUND = Result(next_step="Go on.")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hostwork import begun
 from workshop import LESSONS, PLACEBO, Place
 
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.inspecting import inspect
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.recording import Recording, record_trajectory
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -3,9 +3,9 @@
 import pytest
 from workshop import LESSONS, Place
 
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.permitting import permit
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.workspace import Workspace
 
 STANDING = Consent.STANDING

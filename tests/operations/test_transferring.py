@@ -14,15 +14,15 @@ import pytest
 from workshop import LESSONS, Place
 
 from skillopt_mcp.errors import BadInput, NotFound, Refused
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.permitting import permit
-from skillopt_mcp.operations.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.recording import Recording, record_trajectory
-from skillopt_mcp.operations.taking_in import import_history
-from skillopt_mcp.operations.transferring import export_history
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.stores.taking_in import import_history
+from skillopt_mcp.operations.stores.transferring import export_history
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import IMPORTED
@@ -327,8 +327,8 @@ def test_no_secret_comes_in_with_a_history(
     place.propose(workspace, f"- use {storable(KEY)}")
     place.propose(workspace, LESSONS)
     with monkeypatch.context() as blind:  # as a release that knew fewer shapes wrote it
-        blind.setattr("skillopt_mcp.operations.transferring.holds_secret", lambda *_: False)
-        blind.setattr("skillopt_mcp.operations.transferring.redacted_line", lambda _, line: line)
+        blind.setattr("skillopt_mcp.operations.stores.transferring.holds_secret", lambda *_: False)
+        blind.setattr("skillopt_mcp.operations.stores.transferring.redacted_line", lambda _, line: line)
         made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
     assert KEY in gzip.decompress(Path(made.file).read_bytes()).decode()
     got = import_history(other, Path(made.file))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.hosts import Surroundings, places
-from skillopt_mcp.operations.diagnosing import diagnose
-from skillopt_mcp.operations.installing import Request, apply_plan, plan_install
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.shipping import AGENT, SKILL
-from skillopt_mcp.operations.uninstalling import left_behind, plan_uninstall
+from skillopt_mcp.operations.hosts.installing import Request, apply_plan, plan_install
+from skillopt_mcp.operations.hosts.shipping import AGENT, SKILL
+from skillopt_mcp.operations.hosts.uninstalling import left_behind, plan_uninstall
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.stores.diagnosing import diagnose
 from skillopt_mcp.operations.workspace import Workspace
 
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))

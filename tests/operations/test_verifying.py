@@ -7,10 +7,10 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.permitting import permit, revoke
-from skillopt_mcp.operations.promoting import promote_skill
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit, revoke
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store.events import Events, Key
 from skillopt_mcp.store.pool import Pool

@@ -9,13 +9,13 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
-from skillopt_mcp.operations.estimating import estimate_run
-from skillopt_mcp.operations.harvesting import harvest
-from skillopt_mcp.operations.inspecting import inspect
+from skillopt_mcp.operations.evidence.harvesting import harvest
 from skillopt_mcp.operations.jobs import Jobs
-from skillopt_mcp.operations.listing import list_skills
-from skillopt_mcp.operations.listing_runs import list_runs
-from skillopt_mcp.operations.tasks import add_tasks
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Notify, Progress
@@ -47,7 +47,8 @@ def test_the_name_of_no_skill_makes_no_store(place: Place, home: Path) -> None:
 def test_what_runs_are_made_of_is_not_loaded_for_a_workspace() -> None:
     """A hook waits for a workspace at every stop of a session in which a skill was opened."""
     heavy = ["filelock", "skillopt_mcp.calls.asking", "skillopt_mcp.optimizer.plan"]
-    code = f"import sys, skillopt_mcp.operations.capturing; print([name for name in {heavy} if name in sys.modules])"
+    loaded = f"[name for name in {heavy} if name in sys.modules]"
+    code = f"import sys, skillopt_mcp.operations.evidence.capturing; print({loaded})"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
 

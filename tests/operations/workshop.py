@@ -10,8 +10,8 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.splits import EQUAL_SHARES

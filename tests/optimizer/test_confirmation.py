@@ -22,7 +22,7 @@ from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.operations.evaluating import is_simulated
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.optimizer import confirmation
 from skillopt_mcp.optimizer.arms import LOST
 from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing, upcoming_alpha

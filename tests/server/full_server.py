@@ -13,9 +13,9 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.permitting import add_root
-from skillopt_mcp.operations.proposing import propose_edits
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.permitting import add_root
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.rooms import rooms_over

@@ -8,12 +8,12 @@ from mcp_types import ElicitRequestParams, ElicitResult, ErrorData, ListToolsRes
 
 from skillopt_mcp import livefiles
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.approving import AT_A_TERMINAL, BY_THE_HOST, agree, lacking, withdraw
-from skillopt_mcp.operations.consenting import Consent, Lacking
-from skillopt_mcp.operations.evaluating import evaluate_candidate
-from skillopt_mcp.operations.history import history
-from skillopt_mcp.operations.permitting import permit
-from skillopt_mcp.operations.promoting import promote_skill
+from skillopt_mcp.operations.changes.approving import AT_A_TERMINAL, BY_THE_HOST, agree, lacking, withdraw
+from skillopt_mcp.operations.changes.consenting import Consent, Lacking
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.server.app import NEEDS_A_PERSON
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])

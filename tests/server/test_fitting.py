@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.operations.details import Inspected
+from skillopt_mcp.operations.looks.details import Inspected
 from skillopt_mcp.operations.results import EditOutcome, Proposed
 from skillopt_mcp.server.fitting import MAX_BYTES, fitted
 

@@ -20,7 +20,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from skillopt_mcp.operations.replaying import replay, start_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.server import resources

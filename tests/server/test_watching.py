@@ -16,8 +16,8 @@ from opentelemetry import trace
 
 from skillopt_mcp import tracing
 from skillopt_mcp.errors import SkillOptError, Stopped
-from skillopt_mcp.operations.evaluating import evaluate_candidate
 from skillopt_mcp.operations.results import SkillList
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.optimizer.progress import Progress
 from skillopt_mcp.server import watching
 from skillopt_mcp.server.app import build_server

@@ -8,9 +8,9 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands.promote import show_review
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput, Refused
-from skillopt_mcp.operations.approving import AT_A_TERMINAL, agree, lacking, withdraw
-from skillopt_mcp.operations.consenting import Lacking, Ready
-from skillopt_mcp.operations.reviewing import review_candidate
+from skillopt_mcp.operations.changes.approving import AT_A_TERMINAL, agree, lacking, withdraw
+from skillopt_mcp.operations.changes.consenting import Lacking, Ready
+from skillopt_mcp.operations.changes.reviewing import review_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

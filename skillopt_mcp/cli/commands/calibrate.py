@@ -9,10 +9,10 @@ from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.calibrating import Calibrated, calibrate
-from skillopt_mcp.operations.estimating import estimate_calibration
-from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.simulating import advised
+from skillopt_mcp.operations.runs.estimating import estimate_calibration
+from skillopt_mcp.operations.runs.simulating import advised
+from skillopt_mcp.operations.testing.calibrating import Calibrated, calibrate
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 
 

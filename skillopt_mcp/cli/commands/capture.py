@@ -10,7 +10,7 @@ from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.cli.streams import results
 from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.limits import MIB
-from skillopt_mcp.operations.hooking import may_record, parse_event
+from skillopt_mcp.operations.evidence.hooking import may_record, parse_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def run(options: Options) -> int:
         event = parse_event(sys.stdin.buffer.read(MIB))
         if may_record(options.store_path, event):
             # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
-            from skillopt_mcp.operations.capturing import capture  # noqa: PLC0415
+            from skillopt_mcp.operations.evidence.capturing import capture  # noqa: PLC0415
 
             if found := capture(options.store_path, event):
                 shown = json.dumps(found.model_dump(mode="json"))

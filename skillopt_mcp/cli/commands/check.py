@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.linting import LintedAll, LintedFolder, lint_skills
+from skillopt_mcp.operations.skills.linting import LintedAll, LintedFolder, lint_skills
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -9,10 +9,10 @@ from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.credit import CreditRule
-from skillopt_mcp.operations.crediting import credit_candidate, rescue_candidate
-from skillopt_mcp.operations.estimating import estimate_credit, estimate_rescue
-from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.simulating import advised
+from skillopt_mcp.operations.runs.estimating import estimate_credit, estimate_rescue
+from skillopt_mcp.operations.runs.simulating import advised
+from skillopt_mcp.operations.testing.crediting import credit_candidate, rescue_candidate
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -13,8 +13,8 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.demo import SKILL, Demonstrated, DemoPlace, prepare_demo, run_demo
 from skillopt_mcp.operations.results import StepRow
+from skillopt_mcp.operations.runs.demo import SKILL, Demonstrated, DemoPlace, prepare_demo, run_demo
 
 _BAR = 24
 _NEXT = (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.connecting import Connection, Part
-from skillopt_mcp.operations.diagnosing import Diagnosis, diagnose
+from skillopt_mcp.operations.hosts.connecting import Connection, Part
+from skillopt_mcp.operations.stores.diagnosing import Diagnosis, diagnose
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -12,13 +12,13 @@ from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
-from skillopt_mcp.operations.advising import by_a_person
-from skillopt_mcp.operations.batching import told_of, waiting_for
-from skillopt_mcp.operations.consolidating import accompanied
-from skillopt_mcp.operations.estimating import estimate_test
-from skillopt_mcp.operations.evaluating import evaluate_candidate, is_simulated, most_pairs
+from skillopt_mcp.operations.changes.advising import by_a_person
 from skillopt_mcp.operations.results import Arm, Evaluated
-from skillopt_mcp.operations.simulating import advised
+from skillopt_mcp.operations.runs.consolidating import accompanied
+from skillopt_mcp.operations.runs.estimating import estimate_test
+from skillopt_mcp.operations.runs.simulating import advised
+from skillopt_mcp.operations.spending.batching import told_of, waiting_for
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated, most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Claim
 

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.harvesting import Harvested, harvest
-from skillopt_mcp.operations.sessions import session_files, session_folders
+from skillopt_mcp.operations.evidence.harvesting import Harvested, harvest
+from skillopt_mcp.operations.evidence.sessions import session_files, session_folders
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.history import history
+from skillopt_mcp.operations.looks.history import history
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.taking_in import import_history
+from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.workspace import Workspace
 
 

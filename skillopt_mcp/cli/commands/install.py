@@ -8,7 +8,14 @@ from itertools import chain
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.installation import Installation, would_be
 from skillopt_mcp.installing.hosts import surroundings
-from skillopt_mcp.operations.installing import Installed, Status, advice, check_backends, check_server, plan_install
+from skillopt_mcp.operations.hosts.installing import (
+    Installed,
+    Status,
+    advice,
+    check_backends,
+    check_server,
+    plan_install,
+)
 
 
 @dataclass(frozen=True, slots=True)

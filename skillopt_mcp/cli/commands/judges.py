@@ -11,7 +11,7 @@ from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.command import register_command, told_barred
 from skillopt_mcp.judges.confinement import best_level, name_of, unprivileged_user
-from skillopt_mcp.operations.registering import (
+from skillopt_mcp.operations.tasks.registering import (
     add_command,
     cannot_pass,
     find_command,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.promoting import promote_skill
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.reviewing import Review, review_candidate
 from skillopt_mcp.operations.results import Promoted
-from skillopt_mcp.operations.reviewing import Review, review_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import short
 

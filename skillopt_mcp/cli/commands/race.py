@@ -10,11 +10,11 @@ from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.controls import Control
-from skillopt_mcp.operations.estimating import estimate_race
-from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.racing import race_candidates
-from skillopt_mcp.operations.simulating import advised
+from skillopt_mcp.operations.runs.estimating import estimate_race
+from skillopt_mcp.operations.runs.simulating import advised
+from skillopt_mcp.operations.testing.controls import Control
+from skillopt_mcp.operations.testing.evaluating import is_simulated
+from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.rebasing import rebase_candidate
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
 

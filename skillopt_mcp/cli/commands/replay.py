@@ -17,20 +17,20 @@ from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
 from skillopt_mcp.cli.resuming import asked_roles, may_go_on
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, Stopped
-from skillopt_mcp.operations.batching import abandon, told_of, waiting_batches
-from skillopt_mcp.operations.calibrating import run_prospect
-from skillopt_mcp.operations.charging import account, told_price, told_sends, told_under_way
-from skillopt_mcp.operations.consolidating import Document
-from skillopt_mcp.operations.estimating import Estimate, estimate_run
-from skillopt_mcp.operations.evaluating import is_simulated
-from skillopt_mcp.operations.exporting import check_folder, export_run
-from skillopt_mcp.operations.forecasting import forecast
-from skillopt_mcp.operations.listing_runs import told_elsewhere, told_own
-from skillopt_mcp.operations.policies import replay_policy
-from skillopt_mcp.operations.replaying import replay, run_backends, start_run, unfinished_run
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.simulating import advised
-from skillopt_mcp.operations.tasks import add_environment
+from skillopt_mcp.operations.runs.consolidating import Document
+from skillopt_mcp.operations.runs.estimating import Estimate, estimate_run
+from skillopt_mcp.operations.runs.policies import replay_policy
+from skillopt_mcp.operations.runs.replaying import replay, run_backends, start_run, unfinished_run
+from skillopt_mcp.operations.runs.simulating import advised
+from skillopt_mcp.operations.spending.batching import abandon, told_of, waiting_batches
+from skillopt_mcp.operations.spending.charging import account, told_price, told_sends, told_under_way
+from skillopt_mcp.operations.spending.forecasting import forecast
+from skillopt_mcp.operations.spending.listing_runs import told_elsewhere, told_own
+from skillopt_mcp.operations.stores.exporting import check_folder, export_run
+from skillopt_mcp.operations.tasks.adding import add_environment
+from skillopt_mcp.operations.testing.calibrating import run_prospect
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import epoch_ends

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.backing_up import Backup, restore_store, review_backup
+from skillopt_mcp.operations.stores.backing_up import Backup, restore_store, review_backup
 
 
 @dataclass(frozen=True, slots=True)

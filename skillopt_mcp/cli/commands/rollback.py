@@ -8,10 +8,10 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands.promote import say_outcome
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.promoting import check_rollback, rollback_skill
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import check_rollback, rollback_skill
+from skillopt_mcp.operations.changes.reviewing import Review, review_rollback
 from skillopt_mcp.operations.results import Promoted
-from skillopt_mcp.operations.reviewing import Review, review_rollback
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import short
 

@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.charging import told_cell, told_price, told_repeats, told_sends
-from skillopt_mcp.operations.listing_runs import RunRow, Used, list_runs
+from skillopt_mcp.operations.spending.charging import told_cell, told_price, told_repeats, told_sends
+from skillopt_mcp.operations.spending.listing_runs import RunRow, Used, list_runs
 from skillopt_mcp.operations.workspace import Workspace
 
 _CONTESTS = ("calibrate", "credit", "race", "rescue")

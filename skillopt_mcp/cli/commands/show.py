@@ -7,11 +7,11 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.exporting import export_run, export_version
-from skillopt_mcp.operations.inspecting import detailed, inspect, version_named
-from skillopt_mcp.operations.inspecting_runs import describe_run, steps_of
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.looks.inspecting import detailed, inspect, version_named
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run, steps_of
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.stores.exporting import export_run, export_version
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.advising import by_a_person
-from skillopt_mcp.operations.consenting import Consent
-from skillopt_mcp.operations.listing import TO_TRACK, list_skills
-from skillopt_mcp.operations.moving import forget_skill, move_skill
-from skillopt_mcp.operations.moving_folders import FolderMove, move_folder, plan_folder_move
-from skillopt_mcp.operations.permitting import add_root, permit, revoke
+from skillopt_mcp.operations.changes.advising import by_a_person
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import add_root, permit, revoke
+from skillopt_mcp.operations.looks.listing import TO_TRACK, list_skills
 from skillopt_mcp.operations.results import SkillRow
+from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
+from skillopt_mcp.operations.skills.moving_folders import FolderMove, move_folder, plan_folder_move
 from skillopt_mcp.operations.workspace import Workspace
 
 

@@ -16,11 +16,11 @@ from skillopt_mcp.cli.retiring import retire
 from skillopt_mcp.cli.rotating import rotate
 from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.appearing import write_new
-from skillopt_mcp.operations.checking import check_file, check_stored
-from skillopt_mcp.operations.linting import folder_of
 from skillopt_mcp.operations.results import TasksAdded
-from skillopt_mcp.operations.tasks import add_data_set, add_tasks
+from skillopt_mcp.operations.skills.linting import folder_of
+from skillopt_mcp.operations.stores.appearing import write_new
+from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
+from skillopt_mcp.operations.tasks.checking import check_file, check_stored
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import SPLITS, Task

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli.installation import Installation, would_be
 from skillopt_mcp.installing.hosts import surroundings
-from skillopt_mcp.operations.installing import Installed
-from skillopt_mcp.operations.uninstalling import left_behind, plan_uninstall
+from skillopt_mcp.operations.hosts.installing import Installed
+from skillopt_mcp.operations.hosts.uninstalling import left_behind, plan_uninstall
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.verifying import verify_store
+from skillopt_mcp.operations.stores.verifying import verify_store
 
 
 @dataclass(frozen=True, slots=True)

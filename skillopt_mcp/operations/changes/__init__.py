@@ -1,0 +1,1 @@
+"""Changes: the live file, who agrees to change it, and how it is changed and changed back."""

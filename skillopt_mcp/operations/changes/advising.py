@@ -1,0 +1,62 @@
+"""Advising: what to do next with a candidate, by where it stands."""
+
+from __future__ import annotations
+
+import re
+
+from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready
+from skillopt_mcp.operations.changes.promoting import NO_GAIN, check_promotion
+from skillopt_mcp.operations.finding import called
+from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.candidates import Candidate, rolled_back
+from skillopt_mcp.records.skills import short
+
+_LONGEST_BYTES = 600
+_PROMOTION = re.compile(r"(?:Call )?promote_skill (?:with candidate_id )?(c-[0-9a-f]{12})\.?")
+
+
+def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
+    """Return what to do with a candidate now: test it, or promote it, if whoever asks can agree as `consent` says."""
+    try:
+        return shortened(_next_step(workspace, candidate, consent), _LONGEST_BYTES)
+    except BadSkill as error:
+        return shortened(str(error), _LONGEST_BYTES)
+
+
+def by_a_person(workspace: Workspace, step: str) -> str:
+    """Return a next step as a person at a terminal takes it: a promotion may ask more of them than of a tool."""
+    found = _PROMOTION.fullmatch(step)
+    if found is None:
+        return step
+    advice = next_step(workspace, workspace.store.candidates.get_candidate(found[1]), Consent.PERSON)
+    return step if "promote_skill" in advice else advice
+
+
+def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
+    store = workspace.store
+    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    changes = store.promotions.list_promotions(skill.id)
+    was_live = any(each.to_version == candidate.version_id for each in changes)
+    if skill.live_version == candidate.version_id:
+        undo = f" To undo it: rollback_skill with skill {called(store, skill)}." if was_live else ""
+        return f"Nothing: it is what is live.{undo}"
+    if candidate.version_id in rolled_back(changes):
+        command = f"skillopt-mcp rollback {called(store, skill)} {short(candidate.version_id)}"
+        return f"It was live, and a person rolled it back. To have it back, a person runs: {command}"
+    if was_live:
+        back = f"rollback_skill with skill {called(store, skill)} and version {short(candidate.version_id)}"
+        return f"It was live, and is no more. To have it back: {back}."
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    if decision and decision.verdict == "reject":
+        return NO_GAIN
+    if candidate.origin == "step":
+        return f"It was one step of run {candidate.run_id}: inspect the run to see what came of it."
+    standing = check_promotion(workspace, candidate.id, consent)
+    if isinstance(standing, Ready):
+        return f"Call promote_skill with candidate_id {candidate.id}."
+    answer = standing.answer if isinstance(standing, Lacking) else standing
+    held = " The guard holds it: promoting it takes a person's look." if candidate.findings and not decision else ""
+    return f"{answer.next_step}{held}"

@@ -1,0 +1,122 @@
+"""Consenting: whether somebody has agreed to a change of a live file, to this one or once for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, answer
+from skillopt_mcp.operations.changes.permitting import beyond_small_edit, signed
+from skillopt_mcp.operations.finding import called
+from skillopt_mcp.operations.results import Promoted
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.candidates import STANDING_PERMISSION, Approval, rolled_back
+from skillopt_mcp.records.skills import Skill, is_memory
+from skillopt_mcp.store.skills import Permission
+
+
+class Consent(Enum):
+    """Who agrees to a change of a live file. A tool call rests on an approval or on a standing permission, at most."""
+
+    APPROVED = "an approval"
+    STANDING = STANDING_PERMISSION
+    PERSON = "a person at a terminal"
+    PERSON_SIMULATED = "a person at a terminal, on evidence from a simulation"
+    PERSON_UNPROVEN = "a person at a terminal, without proof of a gain"
+    COMMAND = "a command with --yes, no terminal"
+    COMMAND_SIMULATED = "a command with --yes, no terminal, on evidence from a simulation"
+    PERSON_OVER_EDIT = "a person at a terminal, over an edit that somebody made since"
+
+
+_SIMULATED = (Consent.PERSON_SIMULATED, Consent.COMMAND_SIMULATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A change that nothing stands against: who agreed to it, and by which approval or permission where it was one."""
+
+    change: Change
+    consent: Consent
+    agreed: str
+    approval_id: int | None = None
+    permission: Permission | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A change that lacks a person's agreement and nothing else: the approval it needs, and what it answers without."""
+
+    approval: Approval
+    answer: Promoted
+
+
+Standing = Ready | Lacking | Promoted
+
+
+def with_consent(workspace: Workspace, change: Change, consent: Consent) -> Standing:
+    """Return whether the change may happen as far as people and folders go."""
+    if workspace.root_of(change.skill) is None:
+        return answer(
+            workspace, change, "refused", f"'{change.skill.path}' lies in no skill folder that may be written",
+            f"A person can allow it: skillopt-mcp skills add-root '{_root_for(change.skill)}'",
+        )  # fmt: skip
+    if consent in (Consent.APPROVED, Consent.STANDING):
+        return _by_a_tool(workspace, change, consent)
+    if change.simulated and change.verdict != UNPROVEN and consent not in _SIMULATED:
+        return answer(
+            workspace, change, "refused", "the evidence is from a simulation and says nothing about a real model",
+            f"Evaluate with a real target, or insist: skillopt-mcp {change.command} --simulated",
+        )  # fmt: skip
+    proven = consent if change.verdict == UNPROVEN or consent is not Consent.PERSON_UNPROVEN else Consent.PERSON
+    return Ready(change, consent, signed(proven.value, workspace.login))
+
+
+def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standing:
+    """Return whether somebody agreed to a change that a tool asks for: by an approval, or by a standing permission."""
+    found = workspace.store.approvals.find_unused(change.approval)
+    if found is not None:
+        return Ready(change, consent, found[1], found[0])
+    if change.findings:
+        look = f"A person has to look at it at a terminal: {_approve_or(change)}"
+        return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
+    store, permits = workspace.store, consent is Consent.STANDING
+    permission = store.skills.get_permission(change.skill.id) if permits else None
+    why = _beyond_permission(workspace, change, permission) if permits else "each change needs an approval here"
+    if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
+        why, permits = "a person rolled it back, and nobody but a person puts it back", False
+    if not why:
+        return Ready(change, consent, consent.value, permission=permission)
+    flag = " --simulated" if change.simulated else ""
+    permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if permits else ""
+    said = answer(workspace, change, "needs_approval", why, f"Ask the person to run: {_approve_or(change)}{permit}")
+    return Lacking(change.approval, said)
+
+
+def _beyond_permission(workspace: Workspace, change: Change, permission: Permission | None) -> str:
+    """Return why the standing permission of a skill does not cover a change, or an empty string when it does."""
+    store, skill = workspace.store, change.skill
+    if permission is None:
+        return "no person has agreed to this change"
+    if change.simulated and not permission.simulated:
+        return "the evidence is from a simulation"
+    files = (store.skills.get_files(skill.id, change.from_version), store.skills.get_files(skill.id, change.to_version))
+    if change.kind == "rollback":
+        last = next(iter(store.promotions.list_promotions(skill.id)), None)
+        undone = last and last.kind == "promote" and (last.to_version, last.from_version)
+        if undone != (change.from_version, change.to_version):
+            return "it does more than undo the last promotion, which a standing permission does not cover"
+        if back := findings(*files):
+            return f"it brings back what a person should see first: {'; '.join(back)}"
+    return beyond_small_edit(*files)
+
+
+def _approve_or(change: Change) -> str:
+    flag = " --simulated" if change.simulated else ""
+    approve = f"skillopt-mcp approve {change.candidate_id}{flag}, then call again; or: " if change.candidate else ""
+    return f"{approve}skillopt-mcp {change.command}{flag if change.candidate else ''}"
+
+
+def _root_for(skill: Skill) -> str:
+    return skill.path if is_memory(skill.path) else str(Path(skill.path).parent)

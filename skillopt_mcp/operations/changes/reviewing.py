@@ -1,0 +1,78 @@
+"""Reviewing: all that a person needs to see before they agree to a change of a live file."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.operations.changes.promoting import rollback_target
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.testing.evaluating import is_simulated
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+
+
+class Review(BaseModel):
+    """A change under review: the whole diff (hidden characters shown), the verdict on it, and the guard's findings.
+
+    `broken` is what the Agent Skills specification has against the new version, and had not against the old one;
+    `over_edit` tells that somebody has edited the files since the last change, which a rollback would undo.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    skill: str
+    skill_path: str
+    from_version: str
+    to_version: str
+    diff: str
+    verdict: str | None = None
+    reason: str = ""
+    reasoning: str = ""
+    findings: tuple[str, ...] = ()
+    simulated: bool = False
+    broken: tuple[str, ...] = ()
+    over_edit: bool = False
+
+
+def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
+    """Return the review of a candidate. Raises NotFound."""
+    store = workspace.store
+    candidate = store.candidates.get_candidate(known(candidate_id))
+    skill = store.skills.get_skill(candidate.skill_id)
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
+    test = next((test for test in tests if decision and test.id == decision.scope), None)
+    base = store.skills.get_files(skill.id, candidate.base_version)
+    new = store.skills.get_files(skill.id, candidate.version_id)
+    return Review(
+        skill=skill.name,
+        skill_path=skill.path,
+        from_version=candidate.base_version,
+        to_version=candidate.version_id,
+        diff=unified_diff(base, new, skill.name),
+        verdict=decision.verdict if decision else None,
+        reason=decision.reason if decision else "",
+        reasoning=candidate.reasoning,
+        findings=candidate.findings,
+        simulated=test is not None and is_simulated(test.backend),
+        broken=introduced(base, new, skill.name),
+    )
+
+
+def review_rollback(workspace: Workspace, skill: str, version: str | None = None) -> Review:
+    """Return the review of a rollback to a version, or to the one before the last change. Raises NotFound, BadInput."""
+    store = workspace.store
+    tracked = workspace.skill(skill)
+    target = rollback_target(workspace, tracked, version)
+    changes = store.promotions.list_promotions(tracked.id)
+    live = store.skills.get_files(tracked.id, tracked.live_version)
+    old = store.skills.get_files(tracked.id, target)
+    return Review(
+        skill=tracked.name,
+        skill_path=tracked.path,
+        from_version=tracked.live_version,
+        to_version=target,
+        diff=unified_diff(live, old, tracked.name),
+        over_edit=bool(changes) and changes[0].to_version != tracked.live_version,
+    )

@@ -1,0 +1,41 @@
+"""Attaching: what a transcript shows of an attempt that the agent recorded itself, put to that record of it."""
+
+from __future__ import annotations
+
+from skillopt_mcp.operations.evidence.recording import Recording, checked
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.transcripts.records import SelfRecorded
+
+
+def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, recording: Recording) -> list[int]:
+    """Return the trajectories of a skill that the agent recorded in a turn, which `recording` is the transcript of.
+
+    Ids of another store may be the same: what is stored must be of that session, or tell the task as the agent did. A
+    turn in which a held-out task was asked, and another one recorded, is a record of its own: its session knows that.
+    """
+    if not found.ids:
+        return []
+    sessions = {recording.session_id, *found.sessions}
+    tasks = set(workspace.redactor.texts(sorted(found.tasks)))
+    is_held_out = workspace.store.tasks.is_held_out(skill_id, recording.task)
+    kept = []
+    for each in sorted(found.ids):
+        owner, stored = workspace.store.trajectories.get_trajectory(each) or (None, None)
+        if stored is None or owner != skill_id or not (stored.session in sessions or stored.prompt in tasks):
+            continue
+        if not is_held_out or stored.prompt.strip() == recording.task.strip():
+            kept.append(each)
+    return kept
+
+
+def attach_transcript(workspace: Workspace, skill_id: int, trajectory_ids: list[int], recording: Recording) -> None:
+    """Put the transcript to the attempt that it is of; of several in one turn nobody can tell which.
+
+    What is told of an attempt already stays, and so does all that a run has learned from. Raises BadInput.
+    """
+    if len(trajectory_ids) != 1:
+        return
+    _, stored = workspace.store.trajectories.get_trajectory(trajectory_ids[0]) or (0, None)
+    if stored and not stored.messages:
+        new = checked(recording, workspace.redactor, workspace.session)
+        workspace.store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)

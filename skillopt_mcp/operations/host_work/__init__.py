@@ -1,0 +1,1 @@
+"""Host work: calls handed out to a host's agents, and what they hand in."""

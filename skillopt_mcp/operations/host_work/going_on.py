@@ -1,0 +1,51 @@
+"""Going on: what is under way for a skill, and how a session that did not begin it goes on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillopt_mcp.operations.leasing import told_leases
+from skillopt_mcp.operations.spending.listing_runs import way_on
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.skills import Skill
+
+
+def open_work(workspace: Workspace, skill: Skill, undecided: Sequence[Candidate]) -> str:
+    """Return how to go on with what is under way for a skill, the test of a candidate first; empty when nothing is.
+
+    The undecided candidates are those made from what is live.
+    """
+    store = workspace.store
+    tests = store.leases.tests_out(skill.id, skill.live_version, [each.version_id for each in undecided])
+    for each in reversed(undecided):
+        if (test_id := tests.get(each.version_id)) and (work := told_leases(workspace, test_id)):
+            return f"the test of {each.id} is under way: submit_work with job_id {test_id}; {work}"
+    proposals = store.runs.list_proposals_under_way(skill.id)
+    return next(filter(None, (way_on(workspace, run) for run in reversed(proposals))), "")
+
+
+def left_behind(workspace: Workspace, skill: Skill, candidates: Sequence[Candidate]) -> str:
+    """Return how to go on with the newest candidate that an edit of the file by hand made stale; empty without one."""
+    store = workspace.store
+    changed = {change.to_version for change in store.promotions.list_promotions(skill.id)}
+    edited, version = set[str](), skill.live_version
+    while version not in edited:
+        edited.add(version)
+        parent = None if version in changed else store.skills.get_version(skill.id, version).parent_id
+        version = parent or version
+    for each in reversed(candidates):
+        if each.base_version in edited and each.origin != "step" and each.version_id not in {*changed, *edited}:
+            decision = store.decisions.latest(skill.id, GATE, each.base_version, each.version_id)
+            if decision is None or decision.verdict != "reject":
+                return told_stale(each)
+    return ""
+
+
+def told_stale(candidate: Candidate) -> str:
+    """Return what to do with a candidate whose base is no longer what is live."""
+    return (
+        f"{candidate.id} is stale, as the file has changed since: skillopt-mcp rebase {candidate.id} makes its edits "
+        "on top of what is live, as a new candidate to evaluate"
+    )

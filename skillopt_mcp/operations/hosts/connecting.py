@@ -1,0 +1,219 @@
+"""Connecting: which hosts have the server and the capture hooks, and whether what they have can work."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.installing.entries import Server, installed_hooks, installed_server
+from skillopt_mcp.installing.hosts import HOOKED, HOSTS, Places, Scope, Surroundings, host_environment, places
+from skillopt_mcp.operations.evidence.hooking import EVENTS
+from skillopt_mcp.operations.hosts.host_files import text_of
+from skillopt_mcp.store.locations import store_path
+
+T = TypeVar("T")
+Kind = Literal["server", "hooks"]
+_PROGRAMS = {"claude-code": "claude", "codex": "codex"}
+_BACKENDS = ("--target", "--optimizer", "--judge")
+_STORE = "--store"
+
+
+class Part(BaseModel):
+    """The server, or the hooks, as a file of a host names them.
+
+    `trouble` is why they cannot work; `other_store` is the store that they use, where that is not the one looked at.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    kind: Kind
+    scope: Scope
+    path: str
+    command: list[str]
+    trouble: str = ""
+    other_store: str | None = None
+
+
+class Connection(BaseModel):
+    """What a host has of us, and what it lacks; `mend` are the commands that install what is missing or wrong.
+
+    `unread` says which of its files cannot be read: nobody can tell what is in them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    host: str
+    parts: list[Part]
+    missing: list[Kind]
+    unread: list[str]
+    mend: list[str]
+
+    @property
+    def problems(self) -> list[str]:
+        """Return what needs a person."""
+        again = f": {'; '.join(self.mend)}" if self.mend else ""
+        broken = [f"the {part.kind} in '{part.path}': {part.trouble}{again}" for part in self.parts if part.trouble]
+        return [*(f"{each}; mend that file" for each in self.unread), *broken]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What a host's file says of the server or the hooks, and the environment that they are started in."""
+
+    kind: Kind
+    scope: Scope
+    path: Path
+    command: list[str]
+    environ: Mapping[str, str]
+    n_events: int = len(EVENTS)
+
+
+def connections(around: Surroundings, store: Path) -> list[Connection]:
+    """Return how each host that is found here is connected to this store; no host is started, nothing is written."""
+    return [found for host in HOSTS if (found := _connection(host, around, store))]
+
+
+def _connection(host: str, around: Surroundings, store: Path) -> Connection | None:
+    scopes = _scopes(host, around)
+    parts, unread, unknown = list[Part](), list[str](), set[Kind]()
+    for scope, where in scopes.items():
+        for kind in _kinds(host):
+            try:
+                entry = _server(host, scope, where, around) if kind == "server" else _hooks(host, scope, where, around)
+            except BadInput as error:
+                unknown.add(kind)
+                unread.append(str(error))
+            else:
+                parts += [_part(entry, store)] if entry else []
+    if not (parts or unread or _is_here(host, scopes["user"], around)):
+        return None
+    missing = [kind for kind in _kinds(host) if kind not in unknown and all(part.kind != kind for part in parts)]
+    # What cannot be read is not written either.
+    mend = [] if unread else list(_commands(host, parts, missing, _named(store, around)))
+    return Connection(host=host, parts=parts, missing=missing, unread=unread, mend=mend)
+
+
+def _kinds(host: str) -> tuple[Kind, ...]:
+    return ("server", "hooks") if host in HOOKED else ("server",)
+
+
+def _scopes(host: str, around: Surroundings) -> dict[Scope, Places]:
+    """Return the files of a host in each of its scopes; in the home folder some hosts have the same for both."""
+    found: dict[Scope, Places] = {"user": places(host, "user", around)}
+    try:
+        project = places(host, "project", around)
+    except BadInput:
+        return found
+    return found if project.config == found["user"].config else {**found, "project": project}
+
+
+def _is_here(host: str, where: Places, around: Surroundings) -> bool:
+    """Return whether a host is installed, or has been used."""
+    program = _PROGRAMS.get(host)
+    if program and shutil.which(program, path=around.environ.get("PATH", "")):
+        return True
+    return any(map(os.path.exists, (where.config, (where.hooks or where.config).parent)))
+
+
+def _server(host: str, scope: Scope, where: Places, around: Surroundings) -> _Entry | None:
+    entry = _read(where.config, lambda text: installed_server(text, where))
+    if entry is None:
+        return None
+    told = entry.get("env")
+    named = {name: str(value) for name, value in told.items()} if isinstance(told, dict) else {}
+    return _Entry("server", scope, where.config, _words(entry), {**host_environment(host, around), **named})
+
+
+def _read(path: Path, reader: Callable[[str], T]) -> T:
+    """Return what a reader finds in a file, an empty one where there is none. Raises BadInput, naming the file."""
+    text = text_of(path) or ""
+    try:
+        return reader(text)
+    except BadInput as error:
+        raise BadInput(f"'{path}' cannot be read: {error}") from None
+
+
+def _words(entry: Server) -> list[str]:
+    """Return the command of an entry; none is there where a host is told an address instead."""
+    arguments = entry.get("args")
+    words = [entry.get("command"), *(arguments if isinstance(arguments, list) else ())]
+    return [word for word in words if isinstance(word, str)]
+
+
+def _hooks(host: str, scope: Scope, where: Places, around: Surroundings) -> _Entry | None:
+    if where.hooks is None:
+        return None
+    found = _read(where.hooks, installed_hooks)
+    lines = [found[event] for event in EVENTS if event in found]
+    if not lines:
+        return None
+    try:
+        command = shlex.split(lines[0])
+    except ValueError:
+        command = []
+    return _Entry("hooks", scope, where.hooks, command, host_environment(host, around), len(lines))
+
+
+def _part(entry: _Entry, store: Path) -> Part:
+    other = store_path(_store_of(entry.command), entry.environ)
+    is_other = bool(entry.command) and os.path.realpath(other) != os.path.realpath(store)
+    return Part(
+        kind=entry.kind,
+        scope=entry.scope,
+        path=str(entry.path),
+        command=entry.command,
+        trouble=_trouble(entry),
+        other_store=str(other) if is_other else None,
+    )
+
+
+def _store_of(command: Sequence[str]) -> str | None:
+    """Return the store that a command line names."""
+    for word, following in pairwise([*command, ""]):
+        if word == _STORE:
+            return following
+        if word.startswith(f"{_STORE}="):
+            return word.removeprefix(f"{_STORE}=")
+    return None
+
+
+def _trouble(entry: _Entry) -> str:
+    if entry.n_events < len(EVENTS):
+        return f"not every one of the events {', '.join(EVENTS)} runs them"
+    if entry.command and not _runs(entry.command[0], entry.environ):
+        return f"the program '{entry.command[0]}' is not there any more, or cannot be run"
+    return ""
+
+
+def _runs(program: str, environ: Mapping[str, str]) -> bool:
+    # What a desktop program searches is not known here: a bare name is given up when nobody finds it.
+    paths = (environ.get("PATH", ""), os.environ.get("PATH", ""))
+    return shutil.which(os.path.expanduser(program), path=os.pathsep.join(paths)) is not None
+
+
+def _named(store: Path, around: Surroundings) -> list[str]:
+    """Return the option that names the store, where a command would use another one without it."""
+    return [] if store == store_path(None, around.environ) else [_STORE, str(store)]
+
+
+def _commands(host: str, parts: Sequence[Part], missing: Sequence[Kind], named: Sequence[str]) -> Iterator[str]:
+    """Yield the commands that install what is missing, beside what is there, and install again what is wrong."""
+    home: Scope = next((part.scope for part in parts if part.kind == "server"), "user")
+    wanted = {(home, kind) for kind in missing}
+    wanted |= {(part.scope, part.kind) for part in parts if part.trouble or part.other_store}
+    for scope in sorted({scope for scope, _ in wanted}, reverse=True):
+        options = [*(["--project"] if scope == "project" else []), *(["--hooks"] if (scope, "hooks") in wanted else [])]
+        served = next((part.command for part in parts if (part.scope, part.kind) == (scope, "server")), [])
+        yield shlex.join(["skillopt-mcp", *named, "install", host, *options, *_backends(served)])
+
+
+def _backends(command: Sequence[str]) -> list[str]:
+    """Return the backends that a server is started with: installing it again must not lose them."""
+    return [word for option, spec in pairwise(command) if option in _BACKENDS for word in (option, spec)]

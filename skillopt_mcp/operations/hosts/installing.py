@@ -1,0 +1,161 @@
+"""Installing: the server, its hooks and its skill, put into the files of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+from skillopt_mcp.backends.registry import lacking
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.installing.entries import (
+    Server,
+    are_hooks_alone,
+    hook_command,
+    hook_seconds,
+    installed_server,
+    is_server_alone,
+    server_entry,
+    with_hooks,
+    with_server,
+)
+from skillopt_mcp.installing.hosts import HOOKED, Places, Scope, Surroundings, host_environment, places
+from skillopt_mcp.operations.evidence.hooking import EVENTS
+from skillopt_mcp.operations.hosts.host_files import Plan, clear, planned
+from skillopt_mcp.operations.hosts.shipping import mark_folders, ship, shipped
+from skillopt_mcp.operations.hosts.starting import list_tools
+from skillopt_mcp.operations.results import Result
+
+_PASSING = frozenset({"archive-v0", "builds-v0", "environments-v2"})
+_STEPS = {
+    "claude-code": "Start a new session of Claude Code: /mcp shows the server.",
+    "claude-desktop": "Quit Claude Desktop and start it again.",
+    "codex": "Start a new session of Codex: /mcp shows the server.",
+    "cursor": "Switch the server on in Cursor's settings, under MCP.",
+    "vscode": "Open the file in VS Code and press Start above the server.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to install where: `command` is the program by its absolute path, `arguments` are those of the server."""
+
+    host: str
+    scope: Scope
+    command: str
+    arguments: tuple[str, ...] = ("serve",)
+    store: str | None = None
+    hooks: bool = False
+    skill: bool = False
+
+
+class Changed(BaseModel):
+    """A file that was written or removed, or would be."""
+
+    path: str
+    diff: str
+    backup: str | None = None
+    removed: bool = False
+
+
+Status = Literal["installed", "uninstalled", "unchanged", "shown"]
+
+
+class Installed(Result):
+    """What became of an installation; `tools` are those that the server told, started as the host will start it."""
+
+    status: Status
+    host: str
+    scope: Scope
+    files: list[Changed]
+    tools: list[str]
+    notes: list[str]
+
+
+def plan_install(request: Request, around: Surroundings) -> Plan:
+    """Return what installing would change; nothing is written. Raises BadInput when a file cannot be changed safely."""
+    host, where = request.host, places_of(request, around)
+    plan = Plan(notes=_passing(request.command))
+    server = server_entry(host, request.command, request.arguments)
+    plan.add(
+        planned(
+            where.config,
+            lambda text: with_server(text, where, {**server, **_told_by_hand(text, where)}),
+            lambda text: is_server_alone(text, where, host),
+        )
+    )
+    if request.hooks and where.hooks:
+        line, seconds = hook_command(request.command, request.store), hook_seconds(host, EVENTS)
+        plan.add(
+            planned(
+                where.hooks,
+                lambda text: with_hooks(text, seconds, line),
+                lambda text: are_hooks_alone(text, seconds),
+            )
+        )
+    for file in shipped(where) if request.skill else ():
+        ship(plan, file)
+    mark_folders(plan, where, around)
+    return plan
+
+
+def places_of(request: Request, around: Surroundings) -> Places:
+    """Return the files that a request is about. Raises BadInput where the host has none of the kind."""
+    where = places(request.host, request.scope, around)
+    if request.hooks and where.hooks is None:
+        raise BadInput(f"{request.host} has no hooks that record a session: leave out --hooks")
+    if request.skill and where.skills is None:
+        raise BadInput(f"{request.host} reads no skill folders: leave out --skill")
+    return where
+
+
+def check_backends(specs: Mapping[str, str]) -> list[str]:
+    """Return a note on each backend, by its option, that lacks a key here; nobody is asked anything.
+
+    Raises BackendError when the server could never use one of them.
+    """
+    missing = {option: lacking(spec) for option, spec in specs.items()}
+    return [f"{option}: {what}, where this host sets it for the server." for option, what in missing.items() if what]
+
+
+def check_server(request: Request, around: Surroundings) -> list[str]:
+    """Return the tools of the server as this host will start it. Raises Refused when it does not work there."""
+    command = [request.command, *request.arguments]
+    return list_tools(command, host_environment(request.host, around), around.project)
+
+
+def apply_plan(plan: Plan) -> list[Changed]:
+    """Write the changes of a plan, in order. Raises Stale or Refused; what was written before that stays."""
+    written = []
+    for change in plan.changes:
+        backup = change.write()
+        kept = str(backup) if backup else None
+        written.append(Changed(path=str(change.path), diff=change.diff, backup=kept, removed=change.after is None))
+    clear(plan.obsolete, plan.folders)
+    return written
+
+
+def advice(request: Request) -> str:
+    """Return what a person does in the host now."""
+    step = _STEPS[request.host]
+    if request.scope == "project" and request.host in HOOKED:
+        step += " It asks once whether you trust this project's servers."
+    if request.hooks and request.host == "codex":
+        step += " It asks once whether you trust the hooks."
+    return step
+
+
+def _passing(command: str) -> list[str]:
+    """Return a warning for a program that lies where a package runner may clear it away."""
+    if _PASSING.isdisjoint(Path(command).parts):
+        return []
+    return [f"'{command}' lies in a cache that may be cleared: install the program for good, and then do this again."]
+
+
+def _told_by_hand(text: str, where: Places) -> Server:
+    """Return the environment that somebody gave our server in a configuration: a key may be in it."""
+    env = (installed_server(text, where) or {}).get("env")
+    return {"env": env} if env else {}

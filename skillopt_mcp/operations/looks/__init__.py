@@ -1,0 +1,1 @@
+"""Looks: what is told of skills, candidates, tests and runs; none of it changes anything."""

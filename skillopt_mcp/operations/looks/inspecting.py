@@ -1,0 +1,243 @@
+"""Inspecting: one candidate, promotion test, run, trajectory, version or skill in detail, a page at a time.
+
+Prompts, answers and per-task results of held-out tasks are shown nowhere here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.changes.advising import by_a_person, next_step
+from skillopt_mcp.operations.changes.agreed import told_unused
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.leasing import told_items, told_leases
+from skillopt_mcp.operations.looks.detailing import (
+    UNSCORED_SHOWN,
+    candidate_detail,
+    is_unproven,
+    skill_detail,
+    trajectory_detail,
+    version_detail,
+)
+from skillopt_mcp.operations.looks.details import Detail, Inspected, json_bytes, within
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run
+from skillopt_mcp.operations.looks.inspecting_tests import described_test, promotion_test, tested_candidate
+from skillopt_mcp.operations.looks.listing import skill_row
+from skillopt_mcp.operations.looks.standing import step_of_attempt, step_of_version, told_candidates
+from skillopt_mcp.operations.names import id_meant, known
+from skillopt_mcp.operations.paging import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
+from skillopt_mcp.operations.spending.listing_runs import way_on
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.skills import Skill, Version, short
+
+SHOWN = 20
+_VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
+
+
+def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
+    """Return what the store holds of one thing, named by its id or a skill's name. Raises NotFound, BadInput.
+
+    The last page says what to do next with a candidate or its test, if whoever asks can agree as `consent` says.
+    """
+    start = page_start(cursor)
+    kind, text = described(workspace, known(id))
+    end = page_end(text, start)
+    left = f"{len(text) - end:,} more characters: pass the cursor." if end < len(text) else ""
+    page = Inspected(
+        id=id,
+        kind=kind,
+        text=text[start:end],
+        cursor=str(end) if left else None,
+        next_step=left or _advice(workspace, kind, id, consent),
+    )
+    detail = None if start else detailed(workspace, kind, id, SHOWN)
+    if detail is None:
+        return page
+    room = max(ANSWER_BYTES - json_bytes(page), LEAST_BYTES)
+    return page.model_copy(update={kind: within(detail, room)})
+
+
+def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> Detail | None:
+    """Return in fields what an id of this kind names, None for a run and for work; `n` as `skill_detail` has it.
+
+    Raises NotFound, BadSkill.
+    """
+    if kind == "candidate":
+        return candidate_detail(workspace, id)
+    if kind == "test":
+        return promotion_test(workspace, id)
+    if kind == "trajectory":
+        return trajectory_detail(workspace, *_attempt(workspace, id))
+    if kind == "version" and (named := version_named(id)):
+        return version_detail(workspace, *_version_named(workspace, *named))
+    if kind == "skill":
+        skill = workspace.kept(id)
+        # As it is on disk now, where it can be read.
+        workspace.trouble(skill)
+        return skill_detail(workspace, workspace.store.skills.get_skill(skill.id), n)
+    return None
+
+
+def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
+    if kind == "candidate":
+        return next_step(workspace, workspace.store.candidates.get_candidate(id), consent)
+    if kind == "run":
+        return way_on(workspace, workspace.store.runs.get_run(id))
+    if kind == "skill":
+        step = skill_row(workspace, workspace.kept(id)).next_step
+        return by_a_person(workspace, step) if consent is Consent.PERSON else step
+    if kind == "version" and (named := version_named(id)):
+        skill, version = _version_named(workspace, *named)
+        return step_of_version(workspace, skill, version.id, consent)
+    if kind == "trajectory":
+        skill_id, trajectory = _attempt(workspace, id)
+        held_out = workspace.store.tasks.is_held_out(skill_id, trajectory.prompt)
+        return step_of_attempt(trajectory, is_held_out=held_out)
+    if kind == "work":
+        return f"Do what it says; whoever took it hands it in: submit_work with work_id {id} among its replies."
+    candidate = tested_candidate(workspace, id) if kind == "test" else None
+    hand_in = "Hand in first what is done of the work listed. " if candidate and told_items(workspace, id) else ""
+    return f"{hand_in}{next_step(workspace, candidate, consent)}" if candidate else ""
+
+
+def described(workspace: Workspace, id: str) -> tuple[str, str]:
+    """Return what kind of thing an id names, and all the text on it. Raises NotFound, BadInput."""
+    for shape, kind, describe in _IDS:
+        if shape.fullmatch(id):
+            if not workspace.is_made:
+                raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {kind} {quoted(id)}")
+            return kind, describe(workspace, id)
+    if version := version_named(id):
+        return "version", _version(workspace, *version)
+    try:
+        return "skill", _skill(workspace, id)
+    except NotFound as error:
+        raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
+
+
+def version_named(id: str) -> tuple[str, str] | None:
+    """Return the skill and the version that an id names, None when it names another thing."""
+    found = _VERSION.fullmatch(id)
+    return (found[1], found[2]) if found else None
+
+
+def _candidate(workspace: Workspace, id: str) -> str:
+    store = workspace.store
+    candidate = store.candidates.get_candidate(id)
+    skill = store.skills.get_skill(candidate.skill_id)
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    lines = [
+        f"candidate {id} of skill '{skill.name}' (from {' '.join(filter(None, (candidate.origin, candidate.run_id)))})",
+        f"base {short(candidate.base_version)} -> version {short(candidate.version_id)}",
+        f"verdict: {f'{decision.verdict} ({decision.reason})' if decision else 'none yet'}",
+        *(
+            "; ".join(
+                filter(None, (f"promotion test {test.id}: test {test.j} of the skill", told_leases(workspace, test.id)))
+            )
+            for test in store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
+        ),
+        *told_unused(workspace, skill.id, id),
+        f"reasoning: {candidate.reasoning or '-'}",
+        *(f"guard: {finding}" for finding in candidate.findings),
+    ]
+    for edit, report in store.candidates.list_edits(id):
+        what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {len(edit.sources)} trajectories")
+    base = store.skills.get_files(skill.id, candidate.base_version)
+    new = store.skills.get_files(skill.id, candidate.version_id)
+    lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
+    return "\n".join([*lines, "", unified_diff(base, new, skill.name)])
+
+
+def _trajectory(workspace: Workspace, id: str) -> str:
+    skill_id, trajectory = _attempt(workspace, id)
+    if workspace.store.tasks.is_held_out(skill_id, trajectory.prompt):
+        return f"{id} attempted a held-out task: what was asked, answered and scored is not shown"
+    score = "unscored" if trajectory.hard is None else f"hard {int(trajectory.hard)}, soft {trajectory.soft}"
+    messages = [f"[{message.role}] {message.content}" for message in trajectory.messages]
+    return "\n".join([f"{id} ({score})", f"task: {trajectory.prompt}", *messages, f"answer: {trajectory.answer}",
+                      f"reason: {trajectory.hint}"])  # fmt: skip
+
+
+def _attempt(workspace: Workspace, id: str) -> tuple[int, Trajectory]:
+    """Return the skill and the trajectory that an id names. Raises NotFound."""
+    number = id.partition(":")[2]
+    plain = number.isascii() and number.isdecimal() and len(number) < 19
+    found = workspace.store.trajectories.get_trajectory(int(number)) if plain else None
+    if found is None:
+        raise NotFound(f"the store has no {quoted(id)}: ids of trajectories come from record_trajectory")
+    return found
+
+
+def _work(workspace: Workspace, id: str) -> str:
+    """Return work that is in somebody's hands: whoever knows its id may read it where files cannot be read."""
+    lease = workspace.store.leases.find(id)
+    if lease is None or lease.state != "out":
+        raise NotFound(f"there is no work {quoted(id)} to do: take more with submit_work")
+    return workspace.workplaces.text(id)
+
+
+def _version(workspace: Workspace, name: str, version: str) -> str:
+    skill, found = _version_named(workspace, name, version)
+    files = workspace.store.skills.get_files(skill.id, found.id)
+    parent = short(found.parent_id) if found.parent_id else "none"
+    label = _unproven(workspace, skill.id, found.id)
+    head = f"version {found.id} of '{skill.name}' ({found.origin} {found.created_at}, parent {parent}{label})"
+    return f"{head}\n\n{files.text}"
+
+
+def _version_named(workspace: Workspace, name: str, version: str) -> tuple[Skill, Version]:
+    skill = workspace.kept(name)
+    return skill, workspace.store.skills.get_version(skill.id, version)
+
+
+def _unproven(workspace: Workspace, skill_id: int, version: str) -> str:
+    """Return the label of a version that a person adopted without proof, empty for any other."""
+    unproven = is_unproven(workspace, skill_id, version)
+    return ", UNPROVEN: a person adopted it on an undecided test" if unproven else ""
+
+
+def _retired(workspace: Workspace, skill_id: int) -> str:
+    n = len(workspace.store.retirements.list_retired(skill_id))
+    return f"; {n} more are retired" if n else ""
+
+
+def _skill(workspace: Workspace, name: str) -> str:
+    skill = workspace.kept(name)
+    store = workspace.store
+    trouble = workspace.trouble(skill)
+    counts = store.tasks.count_tasks(skill.id)
+    permission = store.skills.get_permission(skill.id)
+    lines = [
+        f"skill '{skill.name}' at {skill.path}",
+        *([trouble] if trouble else []),
+        f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
+        f"{skill.name}@{short(skill.live_version)}",
+        f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
+        f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
+        *told_unused(workspace, skill.id),
+    ]
+    lines += told_candidates(workspace, store.skills.get_skill(skill.id), SHOWN)
+    unscored = store.trajectories.list_unscored(skill.id, UNSCORED_SHOWN)
+    if unscored:
+        ids = ", ".join(f"trajectory:{each}" for each in unscored)
+        lines.append(f"without a score (record_trajectory with such an id as task says how it ended): {ids}")
+    lines += [f"run {run.id}: {run.status}" for run in store.runs.list_runs(skill.id)[-SHOWN:]]
+    return "\n".join(lines)
+
+
+# A skill may be called "c-style" or lie in "me@work": only what has the whole shape of an id is one.
+_IDS: tuple[tuple[re.Pattern[str], str, Callable[[Workspace, str], str]], ...] = (
+    (re.compile("c-[0-9a-f]{12}"), "candidate", _candidate),
+    (re.compile("t-[0-9a-f]{12}"), "test", described_test),
+    (re.compile("r-[0-9a-f]{12}"), "run", describe_run),
+    (re.compile("w-[0-9a-f]{32}"), "work", _work),
+    (re.compile("trajectory:.*", re.DOTALL), "trajectory", _trajectory),
+)

@@ -1,0 +1,1 @@
+"""Runs: training offline or by a host, from what it will take to what it came to."""

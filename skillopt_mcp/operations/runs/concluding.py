@@ -1,0 +1,113 @@
+"""Concluding: what a run that has reached its end tells of itself."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from skillopt_mcp.operations.changes.advising import next_step
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.results import Replayed, StepRow
+from skillopt_mcp.operations.spending.charging import charged_with, finishing, together
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.records.runs import Run, StepRecord
+from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.locations import store_path
+
+_COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
+NO_BETTER = "no candidate did better than the live version on the val tasks"
+
+
+def why_none(steps: Sequence[StepRecord]) -> str:
+    """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
+    if any(step.candidate is not None for step in steps):
+        return NO_BETTER
+    notes = [note for step in steps for note in (*step.unusable, *step.unmatched)]
+    if any(step.verdict == "held" for step in steps):
+        return f"the guard held every candidate back, so none was measured: {notes[0].rstrip('.')}"
+    if notes:
+        said = "1 reply or edit was" if len(notes) == 1 else f"{len(notes)} replies or edits were"
+        return f"no candidate was ever made: {said} unusable, the first so: {notes[0].rstrip('.')}"
+    return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
+
+
+def replayed(
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, outcome: Confirmation | str,
+    scopes: list[str],
+) -> Replayed:  # fmt: skip
+    """Return what became of a run; `outcome` is what its promotion test found, or why there was none."""
+    confirmation = None if isinstance(outcome, str) else outcome
+    store = workspace.store
+    parts = [finishing(store, run.id, scope, confirmation) for scope in scopes if scope != run.id and confirmation]
+    used = charged_with(store, run.id, parts)
+    ledger = together(used.rows)
+    steps = workspace.store.runs.list_steps(run.id)
+    return Replayed(
+        run_id=run.id,
+        skill=skill.name,
+        status="finished",
+        steps=[step_row(step) for step in steps],
+        best_version=short(made.version_id if made else run.base_version),
+        candidate_id=made.id if made else None,
+        verdict=confirmation.verdict if confirmation else None,
+        reason=outcome if isinstance(outcome, str) else outcome.reason,
+        test_before=confirmation.base_mean if confirmation else None,
+        test_after=confirmation.candidate_mean if confirmation else None,
+        n_pairs=confirmation.n_pairs if confirmation else 0,
+        pairs_before=parts[0].first if parts else None,
+        n_calls=ledger.n_calls,
+        n_missing=ledger.n_missing,
+        tokens_in=ledger.tokens_in,
+        tokens_out=ledger.tokens_out,
+        usd=ledger.usd,
+        backend=run.target,
+        next_step=_since(workspace, made) or _next_step(run, skill, made, confirmation),
+    )
+
+
+def _since(workspace: Workspace, made: Candidate | None) -> str:
+    """Return what to do with a candidate that was promoted before its run came to its end, "" where it was not."""
+    changes = workspace.store.promotions.list_promotions(made.skill_id) if made else []
+    if made is None or all(each.to_version != made.version_id for each in changes):
+        return ""
+    return next_step(workspace, made, Consent.PERSON)
+
+
+def _next_step(run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:
+    if made is None or confirmation is None:
+        return (
+            f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "
+            "again."
+        )
+    if confirmation.verdict == "accept":
+        return f"skillopt-mcp promote {made.id}"
+    if confirmation.verdict == "undecided":
+        return f"The evidence does not decide yet; more pairs: skillopt-mcp evaluate {made.id}"
+    return "The best version of this run brings no useful gain; the live file stays."
+
+
+def on_store(text: str, path: Path) -> str:
+    """Return a text whose commands name the store, unless it is the user's own: they are copied."""
+    if path == store_path(None, {}):
+        return text
+    return _COMMAND.sub(lambda _: f"skillopt-mcp --store {shlex.quote(str(path))} ", text)
+
+
+def step_row(step: StepRecord) -> StepRow:
+    """Return a step as a table row."""
+    return StepRow(
+        epoch=step.epoch,
+        step=step.n,
+        train_hard=step.train.hard if step.train.n else None,
+        n_edits=step.n_applied,
+        verdict=step.verdict,
+        current=step.current,
+        candidate=step.candidate,
+        best=step.best,
+        kind=step.kind,
+        candidate_id=step.candidate_id,
+    )

@@ -1,0 +1,114 @@
+"""Consolidating: a skill and a memory file trained one after the other on the skill's tasks, each behind the gates.
+
+The order is that of SkillOpt-Sleep: first the skill, with the memory as it is; then the memory, with the skill as it
+then is. Each is a run of its own whose every attempt sees both documents, and each has its own promotion test.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from skillopt_mcp.calls.rounds import OnReply
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.results import Replayed, Result
+from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.progress import Notify, silent
+from skillopt_mcp.prompts.loading import Prompts
+from skillopt_mcp.records.skills import Skill, is_memory
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.splits import EQUAL_SHARES
+
+Document = Literal["skill", "memory", "both"]
+DOCUMENTS: tuple[Document, ...] = get_args(Document)
+
+
+class Consolidated(Result):
+    """The outcome for each document that was trained, None for one that was left as it is."""
+
+    skill: Replayed | None
+    memory: Replayed | None
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The skill and the memory file, and which of them is trained."""
+
+    skill: Skill
+    memory: Skill
+    trained: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How both are trained; `resume` goes on with what the same training has left unfinished."""
+
+    config: Config
+    prompts: Prompts | None = None
+    notify: Notify = silent
+    on_reply: OnReply | None = None
+    n_slots: int | None = None
+    resume: bool = False
+
+
+def documents(workspace: Workspace, skill: str, memory: str, trained: Document = "both") -> Documents:
+    """Return the two documents, the memory with the skill's tasks in the skill's splits.
+
+    Raises BadInput when the paths are not those of a skill and of a memory file that can stand side by side.
+    """
+    found, other = workspace.skill(skill), workspace.skill(memory)
+    if is_memory(found.path) or not is_memory(other.path):
+        raise BadInput(f"{quoted(skill)} and {quoted(memory)} are no skill and memory file: name them in this order")
+    files = workspace.live(found)
+    if files.get(workspace.live(other).main_path):
+        raise BadInput(f"the skill '{found.name}' has a file of that name itself: take it out, or rename it")
+    store = workspace.store
+    tasks = [
+        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files)
+        for task in store.tasks.list_in_use(found.id)
+    ]
+    if trained != "skill":
+        store.tasks.add_tasks(other.id, tasks, EQUAL_SHARES)
+    return Documents(found, other, trained)
+
+
+def consolidate(workspace: Workspace, both: Documents, training: Training) -> Consolidated:
+    """Return the outcome of training the skill, then the memory, then testing each. No file is written.
+
+    The memory is trained beside the skill's best version where its promotion test accepted that, or else the live one.
+    """
+    skill, memory = both.skill, both.memory
+    trained, kept, remembered = None, skill.live_version, None
+    if both.trained != "memory":
+        with accompanied(workspace, memory, memory.live_version) as beside:
+            trained = _trained(beside, skill, memory, training)
+    if trained and trained.verdict == "accept" and trained.candidate_id:
+        kept = workspace.store.candidates.get_candidate(trained.candidate_id).version_id
+    if both.trained != "skill":
+        with accompanied(workspace, skill, kept) as beside:
+            remembered = _trained(beside, memory, skill, training)
+    steps = [outcome.next_step for outcome in (trained, remembered) if outcome]
+    return Consolidated(skill=trained, memory=remembered, next_step=" ".join(dict.fromkeys(steps)))
+
+
+@contextmanager
+def accompanied(workspace: Workspace, beside: Skill, version: str) -> Iterator[Workspace]:
+    """Lend a workspace on the same store whose target attempts every task with a version of `beside` at hand."""
+    files = workspace.store.skills.get_files(beside.id, version)
+    with workspace.accompanied(files, beside.name) as other:
+        yield other
+
+
+def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Training) -> Replayed:
+    given = (workspace, document.path, training.config, training.prompts)
+    begun = go_on_or_start(*given, finished=True) if training.resume else start_run(*given)
+    outcome = replay(workspace, begun, training.notify, training.on_reply, training.n_slots)
+    if outcome.verdict != "undecided":
+        return outcome
+    return outcome.model_copy(update={"next_step": f"{outcome.next_step} --beside {shlex.quote(beside.path)}"})

@@ -1,0 +1,239 @@
+"""Estimating: how many calls a run will make at most, told before anything is spent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.gates.credit import CreditRule
+from skillopt_mcp.gates.racing import RaceRule
+from skillopt_mcp.operations.judging import n_votes, origins
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
+from skillopt_mcp.operations.testing.choosing import chosen_tasks, target_tasks, tasks_to_test
+from skillopt_mcp.operations.testing.comparing import promotion_tasks, search_tasks
+from skillopt_mcp.operations.testing.controls import Control, evidence_for
+from skillopt_mcp.operations.testing.crediting import taken_apart
+from skillopt_mcp.operations.testing.racing import entered
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.plan import epoch_batches
+from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.prompts.asking import MAX_REASKS
+from skillopt_mcp.records.budgets import FREE_STAGE
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.records.tasks import SPLITS, Task
+from skillopt_mcp.store.decisions import ConfirmationRow
+
+
+class Estimate(BaseModel):
+    """The calls of a whole run, at most, but for re-asking what was lost on the way, or after unusable replies."""
+
+    model_config = ConfigDict(frozen=True)
+    n_steps: int
+    n_train: int
+    n_val: int
+    train_rollouts: int
+    val_rollouts: int
+    optimizer_calls: int
+    promotion_pairs: int
+    judge_calls: int = 0
+    pair_judge_calls: int = 0
+
+    @property
+    def target_calls(self) -> int:
+        """Return the rollouts of training, search gate and promotion test together."""
+        return self.train_rollouts + self.val_rollouts + 2 * self.promotion_pairs
+
+    @property
+    def calls(self) -> dict[Role, int]:
+        """Return the calls of each role."""
+        return {"target": self.target_calls, "optimizer": self.optimizer_calls, "judge": self.judge_calls}
+
+
+class Rescue(NamedTuple):
+    """What a rescue tries at most: parts of a bundle on val tasks, and the calls of each role for that."""
+
+    n_parts: int
+    n_tasks: int
+    calls: dict[Role, int]
+
+
+def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
+    """Return what a run of a skill, on the tasks of these digests `only`, would ask at most.
+
+    Raises NotFound, BadSkill.
+    """
+    tracked = workspace.skill(skill)
+    n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
+    tasks = chosen_tasks(workspace, tracked, config, only)
+    ending = _ending(workspace, tracked.live_version, tracked.id, tasks, config)
+    return _estimate(tasks, n_sessions, config, ending)
+
+
+def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
+    """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered."""
+    store = workspace.store
+    chosen = set(run.tasks)
+    tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in chosen]
+    config, retired = Config.of_run(run.config), store.retirements.list_retired(run.skill_id)
+    in_use = [task for task in tasks if task.id not in retired]
+    ending = _ending(workspace, run.base_version, run.skill_id, in_use, config)
+    begun = dict(store.runs.list_finishes(run.id))
+    if begun:
+        # Its training is over.
+        rows = {row.id: row for row in store.decisions.list_tests(run.skill_id)}
+        n_left = sum(
+            pairs_of_open(store, [rows[test]], in_use, config.max_pairs, since) for test, since in begun.items()
+        )
+        return {"target": 2 * n_left, "optimizer": 0, "judge": n_left * ending.votes}
+    whole = _estimate(tasks, len(run.sessions), config, ending)
+    n_pairs = whole.promotion_pairs
+    answered: Counter[str] = Counter()
+    for row in store.ledger.list_rows(run.id):
+        answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
+    in_test: dict[Role, int] = {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * whole.pair_judge_calls}
+    return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
+
+
+class _Ending(NamedTuple):
+    """The promotion test that a run may end with: its pairs at most, and the judge's calls of each."""
+
+    n_pairs: int
+    votes: int
+
+
+def _ending(workspace: Workspace, base: str, skill_id: int, tasks: Sequence[Task], config: Config) -> _Ending:
+    """Return the test of a run on these tasks: its best version is a new candidate, or one whose test is open."""
+    store, rule, target = workspace.store, config.promotion_rule, workspace.backend("target").fingerprint
+    rows = [
+        row for row in store.decisions.list_tests(skill_id)
+        if row.base_version == base and origins(row.backend)[0].startswith(target)
+        # For another claim than `these` only a test goes on that was begun for it.
+        and rule.claim in ("these", row.claim)
+    ]  # fmt: skip
+    n_pairs = max(pairs_of_new(store, tasks, rule), pairs_of_open(store, rows, tasks, rule.max_pairs))
+    return _Ending(n_pairs, _pair_votes(workspace, skill_id, held_out(tasks), rows))
+
+
+def _pair_votes(workspace: Workspace, skill_id: int, held: Sequence[Task], rows: Sequence[ConfirmationRow]) -> int:
+    """Return how often a judge model is asked about one pair on these tasks, or on those of an open test, at most."""
+    drawn = {task_id for row in rows for task_id in row.tasks}
+    others = [task for task in workspace.store.tasks.list_tasks(skill_id) if task.id in drawn] if drawn else []
+    return 2 * max(map(n_votes, (*held, *others)), default=0)
+
+
+def _estimate(tasks: list[Task], n_sessions: int, config: Config, ending: _Ending) -> Estimate:
+    counts = Counter(task.split for task in tasks)
+    votes = Counter({split: sum(n_votes(task) for task in tasks if task.split == split) for split in SPLITS})
+    n_train, n_val, n_slow = counts["train"], counts["val"], (config.epochs - 1) * config.slow_update
+    steps = epoch_batches(n_train, config, 1) if n_train else []
+    sizes = [sum(map(len, batches)) * config.repeats for batches in steps]
+    n_steps = config.epochs * len(sizes)
+    n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
+    n_planned, n_evaluated = config.epochs * n_train * config.repeats, 1 + _evaluations(n_steps, n_slow, config)
+    train_rollouts = config.epochs * sum(sizes) + n_compared
+    most_votes = max((n_votes(task) for task in tasks if task.split == "train"), default=0)
+    return Estimate(
+        n_steps=n_steps,
+        n_train=n_train,
+        n_val=n_val,
+        train_rollouts=train_rollouts,
+        val_rollouts=n_evaluated * n_val,
+        optimizer_calls=config.epochs * sum(_reasoning(size + n_sessions, config) for size in sizes)
+        + n_slow
+        + (config.epochs - 1) * config.meta_skill,
+        promotion_pairs=ending.n_pairs,
+        judge_calls=config.epochs * config.repeats * votes["train"]
+        + (train_rollouts - n_planned) * most_votes
+        + n_evaluated * votes["val"]
+        + ending.n_pairs * ending.votes,
+        pair_judge_calls=ending.votes,
+    )
+
+
+def estimate_test(workspace: Workspace, candidate_id: str, n_pairs: int) -> dict[Role, int]:
+    """Return the calls that so many pairs of a candidate's promotion test ask of each role. Raises NotFound."""
+    store, candidate = workspace.store, workspace.store.candidates.get_candidate(known(candidate_id))
+    tasks = target_tasks(workspace, candidate.skill_id, retired=True)
+    _, held = tasks_to_test(workspace, candidate, tasks)
+    rows = store.decisions.list_confirmations(candidate.skill_id, candidate.base_version, candidate.version_id)
+    return {"target": 2 * n_pairs, "judge": n_pairs * _pair_votes(workspace, candidate.skill_id, held, rows)}
+
+
+def estimate_race(
+    workspace: Workspace, names: Sequence[str], rule: RaceRule, controls: Sequence[Control] = ()
+) -> dict[Role, int]:
+    """Return the calls that a race asks of each role at most. Raises what `race_candidates` raises before it begins."""
+    entry = entered(workspace, names, controls)
+    n_arms = 1 + len(entry.candidates) + len(entry.controls)
+    calls = _drawn(search_tasks(workspace, entry.skill.id), n_arms * rule.max_laps)
+    if "rewrite" not in entry.controls:
+        return calls
+    # Train rollouts that are stored are not paid again; those of another target are.
+    read = evidence_for(workspace, entry.skill.id, entry.base).tasks
+    calls = {"target": calls["target"] + len(read), "judge": calls["judge"] + sum(map(n_votes, read))}
+    return {**calls, "optimizer": 1 + MAX_REASKS}
+
+
+def estimate_credit(workspace: Workspace, candidate_id: str, rule: CreditRule) -> dict[Role, int]:
+    """Return the calls that crediting a candidate's edits asks of each role at most. Raises BadInput, NotFound."""
+    candidate, _, edits = taken_apart(workspace, candidate_id)
+    return _drawn(search_tasks(workspace, candidate.skill_id), (1 + len(edits)) * rule.max_pairs)
+
+
+def estimate_rescue(workspace: Workspace, candidate_id: str) -> Rescue:
+    """Return what rescuing a candidate's edits asks at most, both arms of every part on every val task.
+
+    Raises BadInput, NotFound.
+    """
+    candidate, _, edits = taken_apart(workspace, candidate_id)
+    tasks, n_parts = search_tasks(workspace, candidate.skill_id), 2 * len(edits) - 2
+    calls: dict[Role, int] = {
+        "target": 2 * n_parts * len(tasks),
+        "judge": 2 * n_parts * sum(map(n_votes, tasks)),
+    }
+    return Rescue(n_parts, len(tasks), calls)
+
+
+def estimate_calibration(workspace: Workspace, skill: Skill, n_pairs: int) -> dict[Role, int]:
+    """Return the calls that so many pairs of a skill against itself ask of each role at most. Raises BadInput."""
+    return _drawn(promotion_tasks(workspace, skill.id), 2 * n_pairs)
+
+
+def _drawn(tasks: Sequence[Task], n_rollouts: int) -> dict[Role, int]:
+    """Return the calls of so many rollouts of tasks by chance: each may be of the one that is judged most often."""
+    return {"target": n_rollouts, "judge": n_rollouts * max(map(n_votes, tasks), default=0)}
+
+
+def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:
+    """Return how often a run rolls out a version on all val tasks at most, after its base: its gate asks for more."""
+    gate = config.gate if config.use_gate else "strict"
+    # Of a candidate: by itself; with the current one beside it; and twice more, where nearly all tasks fell.
+    per_look = {"strict": 1, "fresh": 1, "paired_se": 2, "no_regression": 3}[gate]
+    # What was accepted is rolled out anew.
+    n_evaluated = (n_steps + n_slow) * (per_look + (gate in ("fresh", "paired_se")))
+    if config.rescue and config.use_gate:
+        # Both arms of every part that bisection tries, and a second look, at the parts that it keeps.
+        n_evaluated += n_steps * (2 * max(0, 2 * config.max_edits - 2) + per_look)
+    return n_evaluated
+
+
+def _reasoning(n_trajectories: int, config: Config) -> int:
+    """Return the optimizer's calls of one step: an analyst per minibatch, merges by level, budget, ranking, rewrite."""
+    contrasted = config.repeats > 1
+    per_analyst = min(config.minibatch, 2 * max(1, config.minibatch // 2)) if contrasted else config.minibatch
+    n_analysts = -(-n_trajectories // per_analyst) + 1 + contrasted
+    # Patches from failures and from successes are merged apart, level by level, and then together.
+    n_merges, n_patches = 1, n_analysts
+    while n_patches > 1:
+        n_patches = -(-n_patches // config.fan_in)
+        n_merges += n_patches + 1
+    n_merges = min(n_merges, n_analysts - 1)
+    autonomous, rewrite = config.schedule == "autonomous", config.update_mode == "rewrite_from_suggestions"
+    return n_analysts + n_merges + 1 + autonomous + rewrite

@@ -1,0 +1,242 @@
+"""Reflecting: the optimizer reads what was recorded of a skill, and attempts of train tasks, and proposes edits."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from concurrent.futures import wait
+from dataclasses import asdict, replace
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.errors import BadInput, Busy, Refused
+from skillopt_mcp.gates.means import mean_score
+from skillopt_mcp.operations.candidates.proposing import kept, proposed
+from skillopt_mcp.operations.host_work.going_on import told_stale
+from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, told, withdraw
+from skillopt_mcp.operations.judging import judge_named
+from skillopt_mcp.operations.leasing import told_wait
+from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.replaying import planned
+from skillopt_mcp.operations.spending.budgeting import check_caps
+from skillopt_mcp.operations.spending.charging import together
+from skillopt_mcp.operations.testing.choosing import target_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.plan import Plan, State, Step, Work
+from skillopt_mcp.optimizer.progress import Notify, silent
+from skillopt_mcp.optimizer.search import held_by
+from skillopt_mcp.optimizer.training import step_work
+from skillopt_mcp.optimizer.turns import Turn
+from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.candidates import Candidate, candidate_id
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.skills import Skill, SkillFiles
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.splits import epoch_order
+from skillopt_mcp.stages.evaluate import Evaluation
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tracing import span
+
+MOST_SESSIONS = 40
+FEWEST_SESSIONS = 8
+MAX_ROLLOUTS = 64
+NOTES_SHOWN = 8
+
+
+def propose_from_evidence(
+    workspace: Workspace, skill: str, rollouts: int = 0, wait_s: float | None = None, room: Room | None = None,
+    notify: Notify = silent,
+) -> Proposed:  # fmt: skip
+    """Return the candidate that reflection makes of a skill's newest trajectories, `running`, or `work` for a host.
+
+    With `rollouts`, so many train tasks are attempted first. A proposal that was begun on the same version goes on.
+    Raises BadInput when there is nothing to learn from, BackendError when no optimizer is set.
+    """
+    if not 0 <= rollouts <= MAX_ROLLOUTS:
+        raise BadInput(f"rollouts {rollouts} is not possible: ask for 0 to {MAX_ROLLOUTS}")
+    tracked = workspace.skill(skill)
+    run = _unfinished(workspace, tracked) or _begun(workspace, tracked, rollouts)
+    return advance_proposal(workspace, run, wait_s, room or Room(), notify)
+
+
+def advance_proposal(
+    workspace: Workspace, run: Run, wait_s: float | None, room: Room, notify: Notify = silent
+) -> Proposed:
+    """Return where a proposal stands, advanced as far as its backends answer. Raises Refused when it was given up."""
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    if run.result:
+        return _as_live(workspace, skill, Proposed.model_validate_json(run.result))
+    if run.status == "stopped":
+        raise Refused(f"the proposal '{run.id}' was given up, as '{skill.name}' has changed since: propose again")
+    job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run))
+    job.watch(notify)
+    wait([job.result], wait_s)
+    if not job.result.done():
+        return _open(skill, run, f"Call propose_edits for '{skill.name}' again; it goes on meanwhile.")
+    workspace.jobs.drop(run.id, job)
+    outcome = job.result.result()
+    if isinstance(outcome, Work):
+        return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
+    work = hand_out(workspace, run.id, outcome, room)
+    if not work:
+        return _open(skill, run, told_wait(workspace, run.id))
+    return _open(skill, run, told(work, run.id)).model_copy(update={"status": "work", "work": work})
+
+
+def _as_live(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
+    """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more."""
+    if result.candidate_id is None or workspace.trouble(skill):
+        return result
+    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
+    live = workspace.store.skills.get_skill(skill.id).live_version
+    is_stale = live not in (candidate.base_version, candidate.version_id)
+    return result.model_copy(update={"next_step": f"{told_stale(candidate)}."}) if is_stale else result
+
+
+def _open(skill: Skill, run: Run, next_step: str) -> Proposed:
+    return Proposed(
+        status="running", skill=skill.name, candidate_id=None, diff="", edits=[], job_id=run.id, next_step=next_step
+    )
+
+
+def _unfinished(workspace: Workspace, skill: Skill) -> Run | None:
+    """Return the skill's proposal that is under way; one that began on another version is given up."""
+    runs = workspace.store.runs
+    for run in reversed(runs.list_proposals_under_way(skill.id)):
+        if run.base_version == skill.live_version and _named(workspace) == (run.target, run.optimizer):
+            return run
+        runs.set_status(run.id, "stopped")
+        withdraw(workspace, run.id)
+    return None
+
+
+def _named(workspace: Workspace) -> tuple[str, str]:
+    return workspace.backend("target").name, workspace.backend("optimizer").name
+
+
+def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
+    store = workspace.store
+    _, n_new = store.trajectories.count_trajectories(skill.id)
+    sessions = store.trajectories.recent_trajectories(skill.id, min(MOST_SESSIONS, max(n_new, FEWEST_SESSIONS)))
+    earlier = store.runs.list_runs(skill.id)
+    tasks = _train_tasks(workspace, skill, rollouts, len(earlier))
+    if not sessions and not tasks:
+        n_unscored = len(store.trajectories.list_unscored(skill.id, MOST_SESSIONS))
+        unscored = f" ({n_unscored} have no score yet: inspect '{skill.name}')" if n_unscored else ""
+        raise BadInput(
+            f"there is nothing to learn from: record scored attempts of '{skill.name}' with record_trajectory"
+            f"{unscored}, or add train tasks and give rollouts"
+        )
+    backends = _backends(workspace, tasks)
+    check_caps(workspace.caps, backends)
+    config = Config(epochs=1, batch=max(1, len(tasks)), sessions=len(sessions))
+    target, optimizer = _named(workspace)
+    draft = Run(
+        id="",
+        skill_id=skill.id,
+        base_version=skill.live_version,
+        config=config.model_dump_json(),
+        prompts=json.dumps(asdict(load_prompts())),
+        tasks=tuple(task.id for task in tasks),
+        sessions=tuple(sessions),
+        target=target,
+        optimizer=optimizer,
+        status="running",
+        note=store.runs.note_of_skill(skill.id),
+        judge=judge_named(backends),
+        kind="proposal",
+    )
+    digest = hashlib.sha256(f"proposal {len(earlier)} {draft}".encode()).hexdigest()
+    run = replace(draft, id=f"r-{digest[:12]}")
+    store.runs.add_run(run)
+    store.trajectories.mark_seen(skill.id)
+    return run
+
+
+def _train_tasks(workspace: Workspace, skill: Skill, n: int, ordinal: int) -> list[Task]:
+    """Return `n` train tasks, others each time."""
+    if not n:
+        return []
+    tasks = [task for task in target_tasks(workspace, skill.id) if task.split == "train"]
+    if not tasks:
+        raise BadInput(f"'{skill.name}' has no train task to attempt: add tasks, or leave out rollouts")
+    return [tasks[at] for at in epoch_order(len(tasks), 42, ordinal)[:n]]
+
+
+def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
+    optimizer: dict[Role, Backend] = {"optimizer": workspace.backend("optimizer")}
+    return workspace.backends_for(tasks) | optimizer
+
+
+def _work(workspace: Workspace, run: Run, notify: Notify) -> Work | Outstanding:
+    store = workspace.store
+    lock = lock_run(store.locks_path, run.id)
+    if lock is None:
+        raise Busy(f"another process is at the proposal '{run.id}': call again to see what it comes to")
+    try:
+        plan = planned(workspace, run)
+        step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id)
+        backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
+        with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
+            turn = Turn(plan, store, ask, notify, _start(plan), step)
+            return run_or_wait(ask, store, lambda: step_work(turn))
+    finally:
+        lock.release()
+
+
+def _start(plan: Plan) -> State:
+    nothing = Evaluation((), mean_score(()), 0.0)
+    return State(0, plan.base, nothing, plan.base, nothing)
+
+
+def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Proposed:
+    """Return the outcome, stored with the run: a candidate, or why there is none."""
+    store = workspace.store
+    base = store.skills.get_files(skill.id, run.base_version)
+    made = _candidate(workspace, run, base, work) if work.applied.files != base else None
+    result = proposed(skill.name, base, work.applied, made)
+    if made is None:
+        result = result.model_copy(update={"next_step": _why_none(workspace, run)})
+    result = result.model_copy(
+        update={"notes": [*result.notes, *work.unusable, *work.patterns][:NOTES_SHOWN], "job_id": run.id}
+    )
+    store.runs.set_status(run.id, "finished", result.model_dump_json())
+    withdraw(workspace, run.id)
+    return result
+
+
+def _why_none(workspace: Workspace, run: Run) -> str:
+    """Return why a proposal has no candidate; where the answers were lost, the attempts behind them are new again."""
+    store = workspace.store
+    if not _is_lost(store, run):
+        return "Reflection found nothing to change: record more attempts, above all failed ones."
+    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal" and each.result]
+    read = {session for each in others if not _is_lost(store, each) for session in each.sessions}
+    if unread := set(run.sessions) - read:
+        store.trajectories.mark_unseen(run.skill_id, min(unread))
+    return "The answers were lost, so nothing was learned from the attempts: call propose_edits again."
+
+
+def _is_lost(store: Store, run: Run) -> bool:
+    """Return whether every analyst that a proposal asked stayed without an answer."""
+    asked = together([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
+    return 0 < asked.n_missing == asked.n_calls - asked.n_again
+
+
+def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: Work) -> Candidate:
+    made = Candidate(
+        id=candidate_id(run.skill_id, base.digest, work.applied.files.digest),
+        skill_id=run.skill_id,
+        base_version=base.digest,
+        version_id=work.applied.files.digest,
+        origin="run",
+        reasoning=work.selected.reasoning,
+        findings=held_by(planned(workspace, run), base, work),
+        run_id=run.id,
+    )
+    return kept(workspace, made, work.selected, work.applied)

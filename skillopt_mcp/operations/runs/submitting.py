@@ -1,0 +1,130 @@
+"""Submitting: a host hands in what it did, and gets more work, or the result that it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadInput, Busy, NotFound, SkillOptError
+from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.host_work.receiving import receive
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.results import Evaluated, Proposed, Receipt, Submitted
+from skillopt_mcp.operations.runs.reflecting import advance_proposal
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.opening_tests import candidate_of_job
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.progress import Notify, silent
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.store.opening import Store
+
+PROPOSAL = "r-"
+HANDED_IN = "Handed in: whoever started you goes on with the job."
+NO_JOB = "there is no job {}: use the job_id that came with the work"
+_REASONS_SHOWN = 3
+
+
+def submit_work(
+    workspace: Workspace, replies: Sequence[object], job_id: str = "", room: Room | None = None,
+    wait_s: float | None = None, notify: Notify = silent,
+) -> Submitted:  # fmt: skip
+    """Return what became of the replies, and where their job, or the one that is named, stands then.
+
+    A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}.
+    Raises BadInput when neither replies nor a job are given, NotFound for a job that is none.
+    """
+    if not replies and not job_id:
+        raise BadInput("give replies ([{work_id, reply?}]), or the job_id that is to give more work")
+    receipts, scopes = receive(workspace, replies)
+    answer = _standing(workspace, receipts, job_id or (scopes[0] if scopes else ""), (room or Room(), wait_s), notify)
+    only_hands_in = room is not None and not room.items
+    return answer.model_copy(update={"next_step": _next_step(answer, only_hands_in=only_hands_in)})
+
+
+def _standing(
+    workspace: Workspace, receipts: list[Receipt], job: str, turn: tuple[Room, float | None], notify: Notify
+) -> Submitted:
+    if not job:
+        return Submitted(
+            status="stopped", job_id="", receipts=receipts, reason="no reply was for work that was handed out",
+            next_step="Submit with the work_id that evaluate_candidate, propose_edits or submit_work gave.",
+        )  # fmt: skip
+    try:
+        outcome = _advanced(workspace, job, *turn, notify)
+    except Busy as error:
+        return Submitted(
+            status="running", job_id=job, receipts=receipts, reason=str(error),
+            next_step=f"What was accepted is kept. Call submit_work with job_id {job} for more work.",
+        )  # fmt: skip
+    except NotFound:
+        raise
+    except SkillOptError as error:
+        return Submitted(
+            status="stopped", job_id=job, receipts=receipts, reason=shortened(str(error), 600),
+            next_step="What was accepted is kept; mend what the reason says.",
+        )  # fmt: skip
+    return _submitted(job, receipts, outcome)
+
+
+def _next_step(answer: Submitted, *, only_hands_in: bool) -> str:
+    """Return what is to be done next: what was not taken is mended first, as long as its job is not over."""
+    if answer.status == "done":
+        return answer.next_step
+    failing = [each for each in answer.receipts if each.status in ("refused", "unknown")]
+    handed_in = only_hands_in and answer.status in ("work", "running")
+    mend = _to_mend(failing, len(answer.receipts)) if failing else ""
+    if handed_in:
+        return mend or HANDED_IN
+    return f"{mend} {answer.next_step}" if mend else answer.next_step
+
+
+def _to_mend(failing: Sequence[Receipt], n: int) -> str:
+    """Return how many replies were not taken, and why, each reason once."""
+    reasons = list(dict.fromkeys(each.reason for each in failing))
+    more = f"; and {len(reasons) - _REASONS_SHOWN} more reasons" if len(reasons) > _REASONS_SHOWN else ""
+    were = "was" if len(failing) == 1 else "were"
+    return (
+        f"{len(failing)} of {n} replies {were} NOT taken ({'; '.join(reasons[:_REASONS_SHOWN])}{more}): mend that, and "
+        "submit again."
+    )
+
+
+def _advanced(workspace: Workspace, job: str, room: Room, wait_s: float | None, notify: Notify) -> Evaluated | Proposed:
+    store = workspace.store
+    if job.startswith(PROPOSAL):
+        run = _proposal(store, known(job))
+        return advance_proposal(workspace, run, wait_s, room, notify)
+    return evaluate_candidate(workspace, candidate_of_job(workspace, known(job)), wait_s, notify, room=room)
+
+
+def _proposal(store: Store, job: str) -> Run:
+    try:
+        run = store.runs.get_run(job)
+    except NotFound:
+        raise NotFound(NO_JOB.format(quoted(job))) from None
+    if run.kind != "proposal":
+        raise NotFound(NO_JOB.format(quoted(job)))
+    return run
+
+
+def _submitted(job: str, receipts: list[Receipt], outcome: Evaluated | Proposed) -> Submitted:
+    """Return the answer: the result itself once there is one, else only what the host needs to go on."""
+    if outcome.status in ("work", "running"):
+        reason = outcome.reason if isinstance(outcome, Evaluated) else ""
+        return Submitted(
+            status="work" if outcome.work else "running",
+            job_id=job,
+            receipts=receipts,
+            work=outcome.work,
+            reason=reason,
+            next_step=outcome.next_step,
+        )
+    return Submitted(
+        status="done",
+        job_id=job,
+        receipts=receipts,
+        evaluated=outcome if isinstance(outcome, Evaluated) else None,
+        proposed=outcome if isinstance(outcome, Proposed) else None,
+        next_step=outcome.next_step,
+    )

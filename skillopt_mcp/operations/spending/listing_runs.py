@@ -1,0 +1,264 @@
+"""Listing runs: which runs there were, of one skill or of all, newest first."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.names import is_spec
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.environments.registry import environment_names
+from skillopt_mcp.operations.leasing import told_leases
+from skillopt_mcp.operations.results import Accounted, Replayed, Result
+from skillopt_mcp.operations.spending.charging import account, rows_of, shares, together, told_price
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.budgets import Cost
+from skillopt_mcp.records.runs import Run, RunKind
+from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.ledger import LedgerRow
+from skillopt_mcp.store.opening import Store
+
+
+class RunRow(Accounted):
+    """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish.
+
+    `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run and of its part of the
+    promotion test that it came to, together; `n_test_calls`, `test_tokens` and `test_usd` of that part alone. What
+    several runs share is charged to the one that asked for it, and a run that has finished keeps its figures. `config`
+    holds the settings that differ from the defaults. `work` tells what a host has in hand.
+    """
+
+    id: str
+    skill: str
+    kind: RunKind
+    status: str
+    started_at: str
+    n_steps: int
+    epochs: int
+    config: dict[str, JsonValue]
+    base_version: str
+    best_version: str
+    best: float | None
+    verdict: str | None
+    test_before: float | None
+    test_after: float | None
+    n_calls: int
+    tokens: int
+    usd: float | None
+    n_test_calls: int
+    test_tokens: int
+    test_usd: float | None
+    work: str
+    target: str
+    optimizer: str
+
+
+class Used(BaseModel):
+    """What a contest or a promotion test has used so far, in all; `usd` is None where the price of a call is not known.
+
+    `usd_known` is that of the others, `n_unpriced` counts those of unknown price.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    contest: str
+    n_calls: int
+    tokens: int
+    usd: float | None
+    usd_known: float = 0.0
+    n_unpriced: int = 0
+
+    def __str__(self) -> str:
+        n_unpriced = self.n_calls if self.usd is None and not self.n_unpriced else self.n_unpriced
+        price = told_price(self.usd_known if self.usd is None else self.usd, n_unpriced, self.n_calls)
+        return f"{self.n_calls:,} calls, {self.tokens:,} tokens, {price}"
+
+
+class RunList(Result):
+    """Runs, the newest first; `beside` is what else the store has spent on, for any skill: contests, tests by hand.
+
+    `tests` are the promotion tests that more than one run has drawn pairs of, or somebody by hand too, each whole: what
+    it used is charged to these runs already, and what is no run's is in `beside`.
+    """
+
+    runs: list[RunRow]
+    beside: list[Used] = Field(default_factory=list)
+    tests: list[Used] = Field(default_factory=list)
+
+
+def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
+    """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
+    if not (skill or workspace.is_made):
+        return RunList(runs=[], next_step=_next_step(workspace, []))
+    skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
+    store = workspace.store
+    started = [
+        (_row(workspace, each.name, run, started_at), run)
+        for each in skills
+        for run, started_at in store.runs.list_started(each.id)
+    ]
+    started.sort(key=lambda row: row[0].started_at, reverse=True)
+    used = {name: used_by(workspace, name) for name in store.budgets.list_beside_runs()}
+    tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
+    used |= {test_id: used_by(workspace, test_id) for test_id in tests}
+    of_runs = {name: _of_runs(store, name) for name in used}
+    beside = [_without(each, of_runs[name]) for name, each in used.items()]
+    shared = [used[name] for name in tests if all(part.n_calls < used[name].n_calls for part in of_runs[name])]
+    return RunList(
+        runs=[row for row, _ in started],
+        beside=[each for each in beside if each.n_calls > 0],
+        tests=shared,
+        next_step=_next_step(workspace, started),
+    )
+
+
+def _of_runs(store: Store, test_id: str) -> list[Used]:
+    """Return what each run that came to a promotion test used of it."""
+    return [_used(test_id, rows_of(store, part)) for part in shares(store, test_id).values()]
+
+
+def _without(whole: Used, parts: Sequence[Used]) -> Used:
+    """Return what is left of something without some parts."""
+    usd_known = max(0.0, whole.usd_known - math.fsum(part.usd_known for part in parts))
+    n_unpriced = whole.n_unpriced - sum(part.n_unpriced for part in parts)
+    return Used(
+        contest=whole.contest,
+        n_calls=whole.n_calls - sum(part.n_calls for part in parts),
+        tokens=whole.tokens - sum(part.tokens for part in parts),
+        usd=None if n_unpriced else usd_known,
+        usd_known=usd_known,
+        n_unpriced=n_unpriced,
+    )
+
+
+def _next_step(workspace: Workspace, started: list[tuple[RunRow, Run]]) -> str:
+    if not started:
+        return "No run yet: skillopt-mcp replay SKILL"
+    ways = (way_on(workspace, run) for _, run in started)
+    return next(filter(None, ways), f"skillopt-mcp show {started[0][0].id}")
+
+
+def way_on(workspace: Workspace, run: Run) -> str:
+    """Return how to go on with a run; empty when it is over, or nothing goes on with it any more."""
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    if run.kind == "replay":
+        if run.status == "finished":
+            return ""
+        if own := told_own(run):
+            return own
+        need = workspace.store.budgets.get_spent(run.id).plus(*Cost())
+        name = shlex.quote(skill.name)
+        return f"skillopt-mcp replay {name} --resume {run.caps.raised_for(need).options}".rstrip()
+    if run.status != "running" or run.base_version != skill.live_version:
+        return ""
+    if not any(map(is_host, (run.target, run.optimizer, run.judge))):
+        return f"{run.id} goes on where it began, in a session of an agent: propose_edits for '{skill.name}'"
+    work = told_leases(workspace, run.id)
+    return (
+        f"{run.id} is in the hands of an agent that the server serves, and goes on there: submit_work with job_id "
+        f"{run.id}{f'; {work}' if work else ''}"
+    )
+
+
+def told_elsewhere(workspace: Workspace, name: str) -> str:
+    """Return that another process advances a run of the skill, of which a new one takes nothing; "" when none does."""
+    for run, started_at in reversed(workspace.store.runs.list_started(workspace.skill(name).id)):
+        if run.kind != "replay" or run.status != "running":
+            continue
+        if lock := lock_run(workspace.store.locks_path, run.id):
+            lock.release()
+            continue
+        return (
+            f"run {run.id} of this skill is under way since {started_at[:16]}Z; a new run pays for all of its own calls"
+        )
+    return ""
+
+
+def told_own(run: Run) -> str:
+    """Return how a run goes on that a program began with a backend of its own; empty where a command can name all."""
+    own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
+    if not own:
+        return ""
+    return (
+        f"{run.id} was begun by a program with a backend of its own ('{own}'): call train(...) again with the same "
+        "arguments"
+    )
+
+
+def _can_be_named(backend: str) -> bool:
+    name, _, rest = backend.strip().partition(":")
+    return is_spec(backend) and (name != "env" or rest.partition(":")[0] in environment_names())
+
+
+def tests_of(workspace: Workspace, run: Run) -> list[str]:
+    """Return the promotion tests that a run came to: one, or none."""
+    return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
+
+
+def scopes_of(workspace: Workspace, run: Run) -> list[str]:
+    """Return what the calls of a run are kept under: the run, and the promotion test that it came to."""
+    return [run.id, *tests_of(workspace, run)]
+
+
+def used_by(workspace: Workspace, name: str) -> Used:
+    """Return what the contest (or promotion test) of this name has used so far."""
+    return _used(name, workspace.store.ledger.list_rows(name))
+
+
+def _used(name: str, rows: Sequence[LedgerRow]) -> Used:
+    row = together(rows)
+    return Used(
+        contest=name,
+        n_calls=row.n_calls,
+        tokens=row.tokens_in + row.tokens_out,
+        usd=row.usd,
+        usd_known=row.usd_known,
+        n_unpriced=row.n_unpriced,
+    )
+
+
+def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
+    store = workspace.store
+    steps = store.runs.list_steps(run.id)
+    used = account(store, run.id)
+    test, both = used.of_tests, together(used.rows)
+    # A proposal ends in another kind of result, and has no verdict.
+    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
+    last = steps[-1] if steps else None
+    return RunRow(
+        **used.told.model_dump(),
+        id=run.id,
+        skill=skill,
+        kind=run.kind,
+        status=run.status,
+        started_at=started_at,
+        n_steps=len(steps),
+        epochs=Config.of_run(run.config).epochs,
+        config=_unusual(run),
+        base_version=short(run.base_version),
+        best_version=short(last.best_version if last else run.base_version),
+        best=last.best if last else None,
+        verdict=result.verdict if result else None,
+        test_before=result.test_before if result else None,
+        test_after=result.test_after if result else None,
+        n_calls=both.n_calls,
+        tokens=both.tokens_in + both.tokens_out,
+        usd=both.usd,
+        n_test_calls=test.n_calls,
+        test_tokens=test.tokens_in + test.tokens_out,
+        test_usd=test.usd,
+        work=told_leases(workspace, run.id),
+        target=run.target,
+        optimizer=run.optimizer,
+    )
+
+
+def _unusual(run: Run) -> dict[str, JsonValue]:
+    """Return the settings of a run that differ from the defaults."""
+    defaults = Config().model_dump(mode="json")
+    settings = Config.of_run(run.config).model_dump(mode="json")
+    return {name: value for name, value in settings.items() if value != defaults[name]}

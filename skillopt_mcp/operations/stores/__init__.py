@@ -1,0 +1,1 @@
+"""Stores: the whole store checked, backed up, and moved from one to another."""

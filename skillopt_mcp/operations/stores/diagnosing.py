@@ -1,0 +1,208 @@
+"""Diagnosing: whether this installation, the store and the hosts around it are as they should be."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp import __version__
+from skillopt_mcp.backends.checking import check_backend
+from skillopt_mcp.errors import SkillOptError, StoreError
+from skillopt_mcp.folders import default_roots, find_skill_folders, is_as_shipped
+from skillopt_mcp.installing.hosts import surroundings
+from skillopt_mcp.operations.hosts.connecting import Connection, connections
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.migrating import migration_files
+
+_LIBRARIES = ("mcp", "pydantic", "sqlite-utils")
+_SDKS = ("openai", "anthropic")
+_HOSTS = ("claude", "codex")
+_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+_TRIED = bytes(4096)
+_NO_SKILL = (
+    "no skill lies in any skill root: write one (for instance ~/.claude/skills/NAME/SKILL.md), or register the folder "
+    "of yours: skillopt-mcp skills add-root PATH"
+)
+_NOBODY = (
+    f"nobody was found who could do the work: {' and '.join(_HOSTS)} are not on the PATH, no key of a vendor is set "
+    f"({', '.join(_KEYS)}), and no --backend was named; an agent that starts 'skillopt-mcp serve' itself needs none "
+    "of them"
+)
+
+
+class StoreState(BaseModel):
+    """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet."""
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    exists: bool
+    file_system: str
+    schema_version: int | None = None
+    journal_mode: str | None = None
+    mode: str | None = None
+    folder_mode: str | None = None
+
+
+class Root(BaseModel):
+    """A skill root that exists, and how many skills lie in it."""
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    n_skills: int
+
+
+class Diagnosis(BaseModel):
+    """Everything a report of a fault should say; `problems` are what needs a person, `lacking` what is no fault, but
+    may be needed before anything can be trained.
+
+    `checked` tells of each backend that was named what is wrong with it, None when it answers; `connections` what each
+    host found here has of us; `roots_unread` says why the roots that a person registered are not among `roots`, where
+    they could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    versions: dict[str, str]
+    sqlite: str
+    sqlite_driver: str
+    safe_for_wal: bool
+    newest_schema: int
+    store: StoreState
+    backends: dict[str, bool]
+    checked: dict[str, str | None] = {}
+    hosts: dict[str, str | None]
+    connections: list[Connection] = []
+    roots: list[Root]
+    roots_unread: str = ""
+    problems: list[str]
+    lacking: list[str]
+
+
+def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
+    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
+
+    Each backend of `specs` is asked one short call.
+    """
+    problems: list[str] = []
+    store, unread = _store(workspace, problems)
+    places = workspace.roots() if store.exists and not unread else _host_roots()
+    roots = [Root(path=str(root), n_skills=_n_skills(root)) for root in places]
+    checked = {spec: check_backend(spec) for spec in specs}
+    problems += [problem for problem in checked.values() if problem]
+    hosts = {name: shutil.which(name) for name in _HOSTS}
+    connected = connections(surroundings(), workspace.store_path)
+    problems += [problem for each in connected for problem in each.problems]
+    lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
+    if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
+        lacking.append(_NOBODY)
+    return Diagnosis(
+        versions={"skillopt-mcp": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in _LIBRARIES},
+        sqlite=".".join(map(str, driver.sqlite_version())),
+        sqlite_driver=driver.sqlite().__name__.partition(".")[0],
+        safe_for_wal=driver.is_safe_for_wal(driver.sqlite_version()),
+        newest_schema=len(migration_files()),
+        store=store,
+        backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
+        checked=checked,
+        hosts=hosts,
+        connections=connected,
+        roots=roots,
+        roots_unread=unread,
+        problems=problems,
+        lacking=lacking,
+    )
+
+
+def _n_skills(root: Path) -> int:
+    """Return how many skills lie in a root; ours, as they come, are nothing that a person would train."""
+    return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
+
+
+def _has_skills(workspace: Workspace, store: StoreState) -> bool:
+    """Return whether a skill is tracked, which may lie in no root."""
+    return store.exists and bool(workspace.store.skills.list_skills())
+
+
+def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
+    """Return how the store is, and why it could not be opened where it is there and could not."""
+    path = workspace.store_path
+    state = StoreState(path=str(path), exists=True, file_system=driver.file_system(path))
+    try:
+        state = state.model_copy(update={"exists": _is_there(path)})
+        driver.refuse_network_file_system(path)
+        problems += _unwritable(path, exists=state.exists)
+        if not state.exists:
+            return state, ""
+        mode, folder_mode = (_mode(place) for place in (path, path.parent))
+        state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
+        if mode[-2:] != "00":
+            problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
+        state = state.model_copy(update=_pragmas(path))
+        _ = workspace.store
+    except SkillOptError as error:
+        problems.append(str(error))
+        return state, str(error)
+    return state, ""
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file. Raises StoreError when nobody can tell, or what is there is no regular file."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"the store '{path}' cannot be looked at ({error.strerror}): chmod 700 the folders above it that are yours"
+        ) from error
+    if stat.S_ISREG(mode):
+        return True
+    what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+    raise StoreError(f"'{path}' is {what}, and no store can be there: name a file with --store or SKILLOPT_STORE")
+
+
+def _unwritable(path: Path, *, exists: bool) -> list[str]:
+    """Return why the store could not be written there, or nothing; what is tried leaves nothing behind."""
+    instead = "or name a store elsewhere with --store or SKILLOPT_STORE"
+    folder = path.parent
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as tried:
+            tried.write(_TRIED)
+    except OSError as error:
+        return [f"the folder '{folder}' of the store cannot be written ({error.strerror}): mend that, {instead}"]
+    if exists and not os.access(path, os.W_OK):
+        return [f"the store '{path}' cannot be written: chmod 600 it, {instead}"]
+    return []
+
+
+def _pragmas(path: Path) -> dict[str, object]:
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            return {
+                "schema_version": int(connection.execute("pragma user_version").fetchone()[0]),
+                "journal_mode": str(connection.execute("pragma journal_mode").fetchone()[0]),
+            }
+    finally:
+        connection.close()
+
+
+def _mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o777:04o}"
+
+
+def _host_roots() -> list[Path]:
+    """Return the existing roots of the hosts, which need no store to name them."""
+    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]

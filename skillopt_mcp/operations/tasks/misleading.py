@@ -1,0 +1,79 @@
+"""Misleading: which tasks are useless or tell what is not so, as they are added and whenever they are checked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.registry import environment_names
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.judges.checking import SHAPE_ONLY, check_tasks
+from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.operations.judging import without_command
+from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.tasks.trying import trivial_commands
+from skillopt_mcp.records.judging import ByEnvironment
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.store.opening import Store
+
+CHECKED_AT_ONCE = 2_000
+_SHOWN = 3
+_SHOWN_BYTES = 350
+
+
+def problems_of(store: Store | None, tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the tasks of these names among all of a skill, as (name, text); "" names none.
+
+    Registered commands are run for it. Without a store nothing is known of them: they are passed over.
+    """
+    yield from free_problems(tasks, names)
+    if store is None:
+        return
+    meant = [task for task in tasks if task.name in names]
+    lacking = without_command(store, [task.judge for task in meant])
+    yield from ((meant[n].name, text) for n, text in lacking.items())
+    try:
+        yield from trivial_commands(store, [task for n, task in enumerate(meant) if n not in lacking]).items()
+    except BackendError as error:
+        yield "", str(error)
+
+
+def free_problems(tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield of `problems_of` what the tasks alone tell, without running anything."""
+    yield from ((found.task, found.text) for found in check_tasks(tasks, names))
+    yield from _unknown_environments(task for task in tasks if task.name in names)
+
+
+def told_problems(skill: str, tasks: Sequence[Task], names: Collection[str]) -> list[str]:
+    """Return the warnings for tasks that have just been added: the first few problems, and how to see them all.
+
+    So many that whoever adds them would wait are left to the check.
+    """
+    check = f"skillopt-mcp tasks check {shlex.quote(skill)}"
+    if len(names) > CHECKED_AT_ONCE:
+        return [f"so many tasks were not checked as they were added: {check}"]
+    problems = list(free_problems(tasks, names))
+    # Judges of form alone are told of by a warning of their own.
+    of_form = {name for name, text in problems if text == SHAPE_ONLY}
+    found = [problem for problem in problems if problem[0] not in of_form]
+    told = [shortened(f"task '{name}': {text}", _SHOWN_BYTES) for name, text in found[:_SHOWN]]
+    if told:
+        more = f"{len(found) - _SHOWN:,} more such problems" if len(found) > _SHOWN else "such problems of all tasks"
+        retire = f"skillopt-mcp tasks retire {shlex.quote(skill)} ID"
+        told.append(f"{more}: {check}; to take a task out of use, a person types: {retire}")
+    return told
+
+
+def _unknown_environments(tasks: Iterable[Task]) -> Iterator[tuple[str, str]]:
+    """Yield what to tell of tasks that an environment scores which is not there, each with the name of the task."""
+    named = [(task.name, leaf.name) for task in tasks for leaf in leaves(task.judge) if isinstance(leaf, ByEnvironment)]
+    known = environment_names() if named else ()
+    # What stands behind the colon is up to the environment.
+    unknown = {task: name for task, name in reversed(named) if name.partition(":")[0] not in known}
+    for task in dict.fromkeys(task for task, _ in named if task in unknown):
+        yield (
+            task,
+            f"the environment {quoted(unknown[task])} is not known here, and nobody else can score the task: correct "
+            f"the name (known: {', '.join(known) or 'none'}) or install the package that has it",
+        )

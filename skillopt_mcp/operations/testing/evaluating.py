@@ -1,0 +1,288 @@
+"""Evaluating: run or resume the promotion test of a candidate against the live version."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager
+from dataclasses import replace
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.calls.asking import Outstanding
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.errors import Busy, Refused
+from skillopt_mcp.gates.confirm import ConfirmRule, claimed
+from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room, expectation, hand_out, told, withdraw
+from skillopt_mcp.operations.judging import evidence_of, origins, shown_origin
+from skillopt_mcp.operations.leasing import n_elsewhere, told_wait
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.results import Arm, Evaluated
+from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
+from skillopt_mcp.operations.spending.budgeting import check_caps
+from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
+from skillopt_mcp.operations.testing.calibrating import prospect
+from skillopt_mcp.operations.testing.choosing import target_tasks, tasks_to_test
+from skillopt_mcp.operations.testing.opening_tests import default_rule, evidence_so_far, foreseen_test, prepare
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE, Test, run_test, standing
+from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.optimizer.sampling import described
+from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.records.candidates import Candidate, Decision
+from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.tracing import span
+
+SIMULATED = "simulated"
+NO_GAIN = "This candidate brings no useful gain. Propose other edits."
+
+
+def evaluate_candidate(
+    workspace: Workspace, candidate_id: str, wait_s: float | None = None, notify: Notify = silent,
+    rule: ConfirmRule | None = None, room: Room | None = None,
+) -> Evaluated:  # fmt: skip
+    """Return the verdict on a candidate, or `running` after `wait_s` seconds (None waits to the end), or `work`.
+
+    The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once
+    a verdict is reached it stands, and nothing more is spent. Where a host is the target, its work is handed out as far
+    as there is `room`; without, the first call tells what to expect, and later ones hand out. A test is opened, and
+    takes its share of the skill's error rate, with the first work or call: what tells of it opens none.
+
+    Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
+    is set.
+    """
+    candidate = workspace.store.candidates.get_candidate(known(candidate_id))
+    skill = workspace.store.skills.get_skill(candidate.skill_id)
+    tracked = workspace.again(skill)
+    if tracked.live_version == candidate.version_id:
+        raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
+    if tracked.live_version != candidate.base_version:
+        raise Refused(
+            f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
+            f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
+        )
+    rule = rule or default_rule(workspace)
+    test = foreseen_test(workspace, candidate, rule)
+    if standing(test, workspace.store).verdict != "undecided":
+        # Noted again: a process may have died between its last pair and the note of the verdict.
+        return _concluded(workspace, candidate, test, run_test(test, workspace.store, _nothing_to_ask))
+    at_host = is_host(workspace.backend("target").name)
+    if not test.is_open:
+        if at_host and not (room and room.items):
+            return _foreseen(workspace, candidate, test, _offered(workspace, candidate, test))
+        _able(workspace, test)
+        test = prepare(workspace, candidate, rule)
+    if at_host:
+        # As many as one batch of one version may need: what is ahead of the deciding pair is done in vain. What other
+        # sessions hold may never come back: as much more is asked ahead, so that nobody waits for it.
+        ahead = (room or Room()).items + n_elsewhere(workspace, test.row.id)
+        test = replace(test, ahead=max(1, min(ahead, MAX_ITEMS)))
+    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test))
+    job.watch(notify)
+    wait([job.result], wait_s)
+    is_done = job.result.done()
+    if is_done:
+        workspace.jobs.drop(test.row.id, job)
+    # Where another session's call is at it, it is under way as well; submit_work tells that in its own words.
+    busy = is_done and wait_s is not None and room is None and isinstance(job.result.exception(), Busy)
+    if busy or not is_done:
+        result = _running(candidate, test, standing(test, workspace.store), job.progress)
+        result = _untold(result) if evidence_so_far(workspace, test.row) else result
+        return _foreseen(workspace, candidate, test, result)
+    outcome = job.result.result()
+    if isinstance(outcome, Confirmation):
+        return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, outcome))
+    return _foreseen(workspace, candidate, test, _waiting(workspace, candidate, test, outcome, room))
+
+
+def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> int:
+    """Return after how many more pairs a test of this rule pauses: fresh tasks may be fewer. Raises NotFound.
+
+    A test that is open goes on with its own claim, to where its turn ends; one that has decided draws no pair.
+    """
+    store = workspace.store
+    candidate = store.candidates.get_candidate(known(candidate_id))
+    tasks, held = tasks_to_test(workspace, candidate, target_tasks(workspace, candidate.skill_id, retired=True))
+    versions = (candidate.skill_id, candidate.base_version, candidate.version_id)
+    evidence = evidence_of(workspace.backends_for(held))
+    rows = [row for row in store.decisions.list_confirmations(*versions) if row.backend == evidence]
+    return pairs_of_open(store, rows, tasks, rule.max_pairs) if rows else pairs_of_new(store, tasks, rule)
+
+
+def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
+    raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
+
+
+def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation | Outstanding:
+    store = workspace.store
+    with only_here(store, test):
+        backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
+        if workspace.batch:
+            test = replace(test, ahead=pairs_ahead(backends))
+        way = Way(workspace, budget, notify, workspace.on_reply, workspace.n_slots)
+        with span("promotion_test", test=test.row.id):
+            return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
+
+
+def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
+    """Return who answers in a test. Raises BadInput for caps or a batch that they cannot have."""
+    backends = workspace.backends_for(test.tasks)
+    check_caps(workspace.caps, backends)
+    check_batch(workspace, backends)
+    return backends
+
+
+@contextmanager
+def only_here(store: Store, test: Test) -> Iterator[None]:
+    """Draw a test's pairs in no two processes at once, whatever they do it for. Raises Busy when another one does."""
+    lock = lock_run(store.locks_path, test.row.id)
+    if lock is None:
+        raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
+    """Return a verdict; what a host still has in hand for it is taken back."""
+    evidence = evidence_so_far(workspace, test.row)
+    if evidence:
+        withdraw(workspace, test.row.id)
+    result = _evaluated(candidate, test, verdict).model_copy(update={"evidence": evidence})
+    counts = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
+        return result
+    return result.model_copy(update={"next_step": _overruled(workspace, candidate, counts)})
+
+
+def _overruled(workspace: Workspace, candidate: Candidate, counts: Decision) -> str:
+    """Return what to do where another test of a candidate, with other backends, counts for more than this one."""
+    other = workspace.store.decisions.find_confirmation(counts.scope)
+    by = f" with '{shortened(shown_origin(other.backend), 100)}'" if other else ""
+    step = {"accept": _promote(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
+    return f"Another test of this candidate{by} came to {counts.verdict}, and that is what counts. {step}"
+
+
+def _waiting(
+    workspace: Workspace, candidate: Candidate, test: Test, outcome: Outstanding, room: Room | None
+) -> Evaluated:
+    """Return the work that a host is to do next, as far as there is room; at first only what to expect."""
+    store, job = workspace.store, test.row.id
+    so_far = _evaluated(candidate, test, standing(test, store))
+    begun = bool(store.leases.list_of(job))
+    work = hand_out(workspace, job, outcome, room or Room()) if room or begun else []
+    if not work and not begun:
+        return _offered(workspace, candidate, test)
+    return _untold(so_far).model_copy(
+        update={
+            "status": "work" if work else "running",
+            "verdict": None,
+            "evidence": evidence_so_far(workspace, test.row),
+            "reason": expectation(test, store),
+            "job_id": job,
+            "work": work,
+            "next_step": told(work, job) if work else told_wait(workspace, job),
+        }
+    )
+
+
+def _offered(workspace: Workspace, candidate: Candidate, test: Test) -> Evaluated:
+    """Return what a test takes of whoever does its work, before any of it is handed out."""
+    expected = expectation(test, workspace.store)
+    unspent = "" if test.is_open else ", and the test takes nothing of the skill's error rate before"
+    held = f"; the guard holds {candidate.id}: promoting it takes a person's look" if candidate.findings else ""
+    return _untold(_evaluated(candidate, test, standing(test, workspace.store))).model_copy(
+        update={
+            "status": "work",
+            "verdict": None,
+            "evidence": evidence_so_far(workspace, test.row),
+            "reason": f"{expected}{held}",
+            "job_id": test.row.id,
+            "next_step": f"Nothing is handed out yet{unspent}. Tell the user what it takes ({expected}{held}) and, if "
+            f"that is fine, take the first work: submit_work with job_id {test.row.id}.",
+        }
+    )
+
+
+def _untold(result: Evaluated) -> Evaluated:
+    """Return an open test's result without what tells, pair by pair, how a host's replies were scored."""
+    base, arm = (each.model_copy(update={"mean": None}) for each in (result.base, result.candidate))
+    return result.model_copy(update={"base": base, "candidate": arm, "pairs_expected": None})
+
+
+def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:
+    """Return the result of a test without a verdict, with the reason why it may never come to one."""
+    if result.verdict not in (None, "undecided"):
+        return result
+    why = prospect(workspace, candidate.skill_id, candidate.base_version, test.rule)
+    return result.model_copy(update={"reason": f"{result.reason}; {why}"}) if why else result
+
+
+def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: Progress | None) -> Evaluated:
+    result = _evaluated(candidate, test, so_far)
+    stage = f" ({progress.n_done} of at most {progress.n_total} pairs)" if progress else ""
+    return result.model_copy(
+        update={
+            "status": "running",
+            "verdict": None,
+            "reason": f"the test is under way{stage}",
+            "next_step": f"Call evaluate_candidate with candidate_id {candidate.id} again; it goes on meanwhile.",
+        }
+    )
+
+
+def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
+    claim = f"{claimed(test.rule)} " if test.rule.margin else ""
+    backend = test.row.backend
+    missing = (
+        f"; {verdict.n_missing} of {verdict.n_pairs} pairs stayed without a score, which counts against the candidate"
+        if verdict.n_missing
+        else ""
+    )
+    simulated = ". This is a SIMULATION: it says nothing about a real model" if is_simulated(backend) else ""
+    return Evaluated(
+        status="verdict",
+        candidate_id=candidate.id,
+        verdict=verdict.verdict,
+        base=Arm(version=short(candidate.base_version), mean=round(verdict.base_mean, 4), n=_n(verdict)),
+        candidate=Arm(version=short(candidate.version_id), mean=round(verdict.candidate_mean, 4), n=_n(verdict)),
+        pairs_done=verdict.n_pairs,
+        pairs_expected=verdict.n_expected,
+        alpha=round(verdict.alpha, 6),
+        claim=f"{claim}{described(test.row.claim, test.tasks)}",
+        reason=f"{verdict.reason}{missing}{simulated}",
+        backend=shortened(shown_origin(backend), 300),
+        next_step=_next_step(candidate, verdict),
+    )
+
+
+def is_simulated(backend: str) -> bool:
+    """Return whether a simulation (or a script) attempted or judged: no evidence of a real model."""
+    return any(origin.startswith((SIMULATED, "scripted")) for origin in origins(backend))
+
+
+def _n(verdict: Confirmation) -> int:
+    return verdict.n_pairs - verdict.n_missing
+
+
+def _promote(candidate: Candidate) -> str:
+    return f"Call promote_skill with candidate_id {candidate.id}."
+
+
+def _next_step(candidate: Candidate, verdict: Confirmation) -> str:
+    if verdict.verdict == "accept":
+        return _promote(candidate)
+    if verdict.n_missing > verdict.n_pairs // 2:
+        return "Most replies were missing: see that the target works, then propose the change again in other words."
+    if verdict.verdict == "reject":
+        return NO_GAIN
+    return (
+        f"Undecided: call evaluate_candidate with candidate_id {candidate.id} again to draw more pairs (they are paid "
+        "for), add held-out tasks, or propose a stronger edit."
+    )
