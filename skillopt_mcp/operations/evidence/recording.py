@@ -61,7 +61,8 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     new = checked(recording, workspace.redactor, workspace.session)
     tracked = workspace.skill(skill)
     trajectory_id, added, n_new = workspace.store.trajectories.add_trajectory(tracked.id, tracked.live_version, new)
-    likeness = told_likeness(workspace, tracked.path)
+    # Told with the first attempts, and by every listing: looking for it takes a tenth of a millisecond each time.
+    likeness = told_likeness(workspace, tracked.path) if n_new <= ENOUGH_TO_PROPOSE else ""
     step = _UNSCORED.format(trajectory_id) if added and new.hard is None else _next_step(n_new, added=added)
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
