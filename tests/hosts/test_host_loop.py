@@ -137,8 +137,10 @@ def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
     script = driving(tmp_path, skill, replying)
     session = run_configured_codex(binary, tmp_path, "", script, lambda: installed(tmp_path, "codex"))
     assert session.exit_code == 0, session.stderr
-    [promoted] = [result for result in session.results() if result.get("status") == "promoted"]
-    assert promoted["skill_path"] == str(skill.parent)
-    assert skill.read_bytes() != before
-    command(tmp_path, "rollback", NAME, "--yes")
+    results = session.results()
+    assert [result["status"] for result in results[-2:]] == ["promoted", "rolled_back"], results[-3:]
+    assert {result["skill_path"] for result in results[-2:]} == {str(skill.parent)}
     assert skill.read_bytes() == before
+    rows = json.loads(command(tmp_path, "history", NAME, "--json"))["rows"]
+    assert [row["kind"] for row in rows] == ["rollback", "promote"]
+    assert {row["by"] for row in rows} == {"standing permission"}
