@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Protocol
 
 from pydantic import JsonValue
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import is_encodable, is_whole, looked_at, quoted
 from skillopt_mcp.judges.patterns import MAX_PATTERN_CHARS, compiled
+from skillopt_mcp.judges.schemas import flaw, validator
 from skillopt_mcp.records.judging import Json, Score
 
 MAX_SPEC_CHARS = 20_000
@@ -39,12 +37,6 @@ class _Missing:
     """The place of a value that is not there: None is a value of JSON."""
 
 
-class _Validator(Protocol):
-    """What is used of a jsonschema validator."""
-
-    def is_valid(self, instance: object) -> bool: ...
-
-
 def score_json(spec: Json, answer: str) -> Score:
     """Return whether the answer holds exactly one JSON value, and how many of the conditions it fulfils.
 
@@ -55,7 +47,7 @@ def score_json(spec: Json, answer: str) -> Score:
         hint = "the answer holds no JSON value" if not found else "the answer holds more than one JSON value"
         return Score(hard=False, soft=0.0, reason=f"{len(found)} JSON values in {quoted(answer)}", hint=hint)
     [value] = found
-    invalid = spec.json_schema is not None and not _validator(json.dumps(spec.json_schema)).is_valid(value)
+    invalid = spec.json_schema is not None and not validator(json.dumps(spec.json_schema)).is_valid(value)
     wrong = [path for path, wanted in spec.fields.items() if not _equal(at(value, path), wanted, spec.tolerance)]
     n_conditions = (spec.json_schema is not None) + len(spec.fields) or 1
     soft = 1 - (invalid + len(wrong)) / n_conditions
@@ -147,10 +139,8 @@ def check_values(kind: str, values: JsonValue | Mapping[str, JsonValue]) -> None
 
 def _check_schema(schema: Mapping[str, JsonValue]) -> None:
     """Raise BadInput when a part of the schema is none, or has a keyword outside KEYWORDS."""
-    try:
-        _validator_class().check_schema(schema)
-    except _module().SchemaError as error:
-        raise BadInput(f"json judge: the schema is not valid ({quoted(error.message, 80)}); correct it") from error
+    if wrong := flaw(schema):
+        raise BadInput(f"json judge: the schema is not valid ({quoted(wrong, 80)}); correct it")
     level: list[Mapping[str, JsonValue]] = [schema]
     while level:
         for part in level:
@@ -175,29 +165,6 @@ def _parts(schema: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]
         else:
             inner = [value] if name in _ONE else []
         yield from (each for each in inner if isinstance(each, dict))
-
-
-def _module() -> Any:
-    # Loaded when a schema is met: it costs a tenth of the start.
-    return importlib.import_module("jsonschema")
-
-
-@lru_cache(maxsize=1)
-def _validator_class() -> Any:
-    """Return JSON Schema 2020-12 with patterns in linear time, and nothing that could fetch anything."""
-
-    def pattern(_: object, wanted: str, value: object, __: object) -> Iterator[Exception]:
-        if isinstance(value, str) and not compiled(wanted).search(value.encode("utf-8", "replace")):
-            yield _module().ValidationError("does not match the pattern")
-
-    found = importlib.import_module("jsonschema.validators")
-    return found.extend(found.Draft202012Validator, {"pattern": pattern})
-
-
-@lru_cache(maxsize=64)
-def _validator(schema: str) -> _Validator:
-    validator: _Validator = _validator_class()(json.loads(schema))
-    return validator
 
 
 def _parsed(text: str) -> JsonValue | _Missing:
