@@ -257,6 +257,9 @@ def test_a_folder_that_looks_like_a_skill_whose_own_is_gone_says_how_to_move_it(
     assert way in add_tasks(workspace, "bookkeeper", [{"prompt": "Why?", "judge": JUDGE}]).warnings[0]
     assert way in rows(workspace)["bookkeeper"].next_step
     assert way in inspect(workspace, "bookkeeper").next_step
+    # It is told with the first three attempts, and not looked for at each that follows.
+    later = [record_trajectory(workspace, "bookkeeper", Recording(task=f"sum {n}", hard=False)) for n in range(3)]
+    assert [way in each.next_step for each in later] == [True, True, False]
     move_skill(workspace, "ledger-clerk", "bookkeeper")
     assert not any("looks like" in row.next_step for row in rows(workspace).values())
 
