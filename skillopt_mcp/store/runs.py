@@ -75,6 +75,17 @@ class Runs:
         self._over[skill_id] = first or 0
         return [_run(row[1:]) for row in found]
 
+    def list_running(self, skill_id: int) -> list[tuple[str, str]]:
+        """Return the ids of the runs of a skill that were not told to have stopped, with when they began, newest first.
+
+        One whose process was killed is among them. Proposals are not.
+        """
+        running = "skill_id = ? and kind = 'replay' and status = 'running' order by rowid desc"
+        return [
+            (str(run), str(at))
+            for run, at in self._pool.rows(f"select id, created_at from run where {running}", [skill_id])
+        ]
+
     def list_started(self, skill_id: int) -> list[tuple[Run, str]]:
         """Return the runs of a skill, each with the time when it began (UTC), oldest first."""
         begun = self._pool.rows("select id, created_at from run where skill_id = ?", [skill_id])

@@ -166,14 +166,12 @@ def way_on(workspace: Workspace, run: Run) -> str:
 
 def told_elsewhere(workspace: Workspace, name: str) -> str:
     """Return that another process advances a run of the skill, of which a new one takes nothing; "" when none does."""
-    for run, started_at in reversed(workspace.store.runs.list_started(workspace.skill(name).id)):
-        if run.kind != "replay" or run.status != "running":
-            continue
-        if lock := lock_run(workspace.store.locks_path, run.id):
+    for run_id, started_at in workspace.store.runs.list_running(workspace.skill(name).id):
+        if lock := lock_run(workspace.store.locks_path, run_id):
             lock.release()
             continue
         return (
-            f"run {run.id} of this skill is under way since {started_at[:16]}Z; a new run pays for all of its own calls"
+            f"run {run_id} of this skill is under way since {started_at[:16]}Z; a new run pays for all of its own calls"
         )
     return ""
 
