@@ -27,9 +27,9 @@ NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
 )  # fmt: skip
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _SETTINGS = (
-    "pragma page_size = 2048",  # of a new store: half the bytes written for a small row, no slower for a large one
+    "pragma page_size = 1024",  # of a new store: a small row costs its page anew with each commit, and so few bytes
     "pragma synchronous = full",
-    "pragma wal_autocheckpoint = 4000",  # pages: a hot one is copied once, and a commit soon need not grow the log
+    "pragma wal_autocheckpoint = 8000",  # pages: a hot one is copied once, and a commit soon need not grow the log
     "pragma journal_size_limit = 67108864",
     "pragma trusted_schema = off",
     "pragma cell_size_check = on",

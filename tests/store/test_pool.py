@@ -19,8 +19,8 @@ PRAGMAS = {
     "mmap_size": 0,
     "secure_delete": 1,
     "journal_size_limit": 64 << 20,
-    "page_size": 2048,
-    "wal_autocheckpoint": 4000,
+    "page_size": 1024,
+    "wal_autocheckpoint": 8000,
 }
 
 
