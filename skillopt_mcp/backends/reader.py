@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import topics_of
@@ -11,8 +12,8 @@ from skillopt_mcp.backends.world import topics_of
 Row = dict[str, object]
 DROPPED = "Drop the rule: "
 # It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
-_TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)[^)\n]*\)\n(`{3,})task\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
-_TEXTS = re.compile(r"^### Text (\d+) \([^)\n]*\)\n(`{3,})text\n(.*?)\n?\2$", re.MULTILINE | re.DOTALL)
+_TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)\b[^)\n]*\)\n(`{3,})task\n")
+_TEXT = re.compile(r"\n### Text (\d+) \([^)\n]*\)\n(`{3,})text\n")
 _TRIED = re.compile(r"^(?:  - tried: )?(\{.*\})$", re.MULTILINE)
 _BODY = "\n## Evidence\n"
 _OTHER_FILES = "\n\n=== "
@@ -29,7 +30,7 @@ def parts(evidence: str) -> tuple[str, str, str]:
 
 def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
     """Return of each attempt whether it failed, and the topics that its task needs."""
-    return [(match[1] == "failed", topics_of(match[3])) for match in _TRAJECTORY.finditer(body)]
+    return [(said == "failed", topics_of(task)) for said, task in _headed(_TRAJECTORY, body)]
 
 
 def rows_of(body: str) -> list[Row]:
@@ -40,7 +41,7 @@ def rows_of(body: str) -> list[Row]:
 
 def texts_of(body: str) -> dict[int, str]:
     """Return the numbered whole texts."""
-    return {int(match[1]): match[3] for match in _TEXTS.finditer(body)}
+    return {int(number): text for number, text in _headed(_TEXT, body)}
 
 
 def guidance_in(body: str) -> list[str]:
@@ -68,6 +69,21 @@ def worth(row: Row) -> float:
     if any(topic.harmful in content for topic in TOPICS):
         return 0.0
     return 1.0 if any(topic.lesson in content for topic in TOPICS) else 0.4
+
+
+def _headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
+    """Yield what each heading says, and what is fenced below it; one whose fence has no end is none."""
+    text, at, endless = f"\n{body}\n", 0, set()
+    while found := opening.search(text, at):
+        said, marks = found.groups()
+        at = found.end()
+        end = -1 if marks in endless else text.find(f"\n{marks}\n", at - 1)
+        if end < 0:
+            # Looked for once: however many such headings there are, the text is not read anew for each.
+            endless.add(marks)
+        else:
+            yield said, text[at:end]
+            at = end
 
 
 def _fenced(text: str, label: str) -> tuple[str, int]:

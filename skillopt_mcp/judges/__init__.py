@@ -1,4 +1,4 @@
 """Judges: how an answer is scored; bounded in time whatever the answer is, and pure but for what runs a command.
 
-Not pure: `command`, `confinement` and `supervisor`, which nothing else in here imports.
+Not pure: `command` with `confinement`, and `supervisor` with `leading` and `disk`, which nothing else in here imports.
 """

@@ -55,7 +55,7 @@ def check_tasks(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
         for task in meant
         for problem, text in _judge_problems(task.judge, task.prompt)
     ]
-    return [*alone, *(found for found in _collisions(tasks, names) if names is None or found.task in names)]
+    return [*alone, *(found for _, found in _collisions(tasks, names) if names is None or found.task in names)]
 
 
 def _judge_problems(spec: JudgeSpec, prompt: str) -> Iterator[tuple[Problem, str]]:
@@ -79,13 +79,13 @@ def _passes(spec: JudgeSpec, answer: str) -> bool:
 
 
 def distinct(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks of one skill without those that say the same as an earlier one, or nearly so."""
-    twins = {finding.task for finding in _collisions(tasks)}
-    return [task for task in tasks if task.name not in twins]
+    """Return the tasks without those that say the same as an earlier one, or nearly so."""
+    twins = {n for n, _ in _collisions(tasks)}
+    return [task for n, task in enumerate(tasks) if n not in twins]
 
 
-def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> Iterator[TaskFinding]:
-    """Yield each task that says the same as an earlier one, or nearly so; across splits it leaks.
+def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> Iterator[tuple[int, TaskFinding]]:
+    """Yield each task, by its place, that says the same as an earlier one, or nearly so; across splits it leaks.
 
     With `names`, tasks that cannot be near to those are not compared.
     """
@@ -99,9 +99,9 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
         key = " ".join(comparable(task.prompt).split())
         first = seen.setdefault(key, n)
         if first != n:
-            yield _collision(task, tasks[first], "duplicate")
+            yield n, _collision(task, tasks[first], "duplicate")
         elif n in near:
-            yield _collision(task, tasks[near[n]], "near-duplicate")
+            yield n, _collision(task, tasks[near[n]], "near-duplicate")
 
 
 def _collision(task: Task, other: Task, problem: Literal["duplicate", "near-duplicate"]) -> TaskFinding:

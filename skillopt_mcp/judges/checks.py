@@ -19,7 +19,12 @@ from skillopt_mcp.records.evidence import Attempted
 from skillopt_mcp.records.judging import Command, Score, Unscored
 from skillopt_mcp.records.replies import CheckReply
 
-_ENDED = {"time": "ran out of time", "processes": "started too many processes", "signal": "was ended by a signal"}
+_ENDED = {
+    "time": "ran out of time",
+    "processes": "started too many processes",
+    "disk": "took too much of the disk",
+    "signal": "was ended by a signal",
+}
 
 
 def check_call(spec: Command, attempted: Attempted) -> Call:

@@ -36,7 +36,10 @@ from skillopt_mcp.records.calls import Call, Question, Reply, Usage
 from skillopt_mcp.records.commands import NAME, Limits, RegisteredCommand
 from skillopt_mcp.records.replies import CheckReply
 
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_ROOT = Path(__file__).parents[2]
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from skillopt_mcp.judges.supervisor import main; main(sys.argv[2])"
+)
 _GRACE_S = 15.0
 # What shells and wrappers exit with when they may not run, or do not find, what they were to run.
 _NOT_STARTED = (126, 127)
@@ -79,7 +82,6 @@ class CommandRunner:
     def __init__(self, commands: Mapping[str, RegisteredCommand], level: Level | None = None) -> None:
         self._commands = commands
         self._level: Level = best_level() if level is None else level
-        self._unchanged: set[str] = set()
         self.fingerprint = _together(command.fingerprint for command in commands.values())
 
     async def complete(self, call: Call) -> Reply:
@@ -89,7 +91,7 @@ class CommandRunner:
         """
         if not isinstance(call.request, Question):
             raise BackendError(f"stage '{call.stage}' is no question to a registered command")
-        command = self.command(call.request.instructions)
+        command = await asyncio.to_thread(self.command, call.request.instructions)
         if command.require_sandbox and self._level == "none":
             return _missing(
                 "nothing here can confine it (no bubblewrap, no Landlock), and it was registered to need that"
@@ -101,6 +103,8 @@ class CommandRunner:
                 ending = await _supervised(self._job(command, folder), command.limits.time_s + _GRACE_S)
         except OSError as error:
             return _missing(f"it could not be run: {error}")
+        # It may have changed between that look and its start: then what ran is not what was registered.
+        await asyncio.to_thread(self.command, command.name)
         is_started = ending.error is None and ending.exit not in _NOT_STARTED
         return _reply(ending, "" if is_started else told_barred(command.argv))
 
@@ -109,13 +113,11 @@ class CommandRunner:
         command = self._commands.get(name)
         if command is None:
             raise BackendError(unregistered(name))
-        if name not in self._unchanged:
-            if program_sha256(command.argv) != command.sha256:
-                raise BackendError(
-                    f"the program of the judge command '{name}' has changed: look at it, and register it anew with "
-                    f"'skillopt-mcp judges add {name} -- PROGRAM ARGS'"
-                )
-            self._unchanged.add(name)
+        if has_changed(command):
+            raise BackendError(
+                f"the program of the judge command '{name}' has changed: look at it, and register it anew with "
+                f"'skillopt-mcp judges add {name} -- PROGRAM ARGS'"
+            )
         return command
 
     def _job(self, command: RegisteredCommand, folder: str) -> str:
@@ -131,6 +133,7 @@ class CommandRunner:
             "reads": reads,
             "user": unprivileged_user(),
             **asdict(command.limits),
+            "disk_bytes": command.limits.disk_bytes,
         }
         return json.dumps(job)
 
@@ -168,6 +171,14 @@ def program_sha256(argv: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
+def has_changed(command: RegisteredCommand) -> bool:
+    """Return whether its program is no longer the registered one, or cannot be read: then it is not run."""
+    try:
+        return program_sha256(command.argv) != command.sha256
+    except OSError:
+        return True
+
+
 def _lay_out(folder: Path, material: _Material) -> None:
     """Write the working copy: the task's files, and the answer as answer.txt."""
     work = folder / "work"
@@ -184,7 +195,7 @@ def _lay_out(folder: Path, material: _Material) -> None:
 async def _supervised(job: str, patience_s: float) -> _Ending:
     """Return what the supervisor tells. Raises OSError when it tells nothing."""
     supervisor = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", str(_SUPERVISOR), job,
+        sys.executable, "-I", "-S", "-c", _START, str(_ROOT), job,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         env={"LANG": os.environ.get("LANG", "C.UTF-8")}, start_new_session=True, limit=_TOLD_BYTES,
     )  # fmt: skip

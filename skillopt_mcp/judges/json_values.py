@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
+from skillopt_mcp.documents.fences import fenced_code
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import is_encodable, is_whole, looked_at, quoted
 from skillopt_mcp.judges.patterns import MAX_PATTERN_CHARS, compiled
@@ -28,7 +29,6 @@ KEYWORDS = frozenset({
 })  # fmt: skip
 _ONE = frozenset({"additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else"})
 _LISTS = frozenset({"prefixItems", "allOf", "anyOf", "oneOf"})
-_FENCED = re.compile(r"^`{3,}[^\n`]*\n(.*?)^`{3,}\s*$", re.MULTILINE | re.DOTALL)
 _START = re.compile(r"[{\[]")
 _MAX_BROKEN = 200
 
@@ -68,7 +68,7 @@ def found_values(answer: str) -> list[JsonValue]:
     whole = _parsed(text)
     if not isinstance(whole, _Missing):
         return [whole]
-    fenced = [value for block in _FENCED.findall(text) if not isinstance(value := _parsed(block), _Missing)]
+    fenced = [value for block in _fenced(text) if not isinstance(value := _parsed(block), _Missing)]
     if fenced:
         return fenced
     values = list(_inside(text))
@@ -102,7 +102,7 @@ def equal_values(first: JsonValue, second: JsonValue, tolerance: float) -> bool:
     if isinstance(first, bool) or isinstance(second, bool):
         return first is second
     if isinstance(first, int | float) and isinstance(second, int | float):
-        return first == second or abs(first - second) <= tolerance
+        return first == second or _near(first, second, tolerance)
     if isinstance(first, dict) and isinstance(second, dict):
         same = first.keys() == second.keys()
         return same and all(equal_values(value, second[key], tolerance) for key, value in first.items())
@@ -165,6 +165,23 @@ def _parts(schema: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]
         else:
             inner = [value] if name in _ONE else []
         yield from (each for each in inner if isinstance(each, dict))
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Yield what stands inside each block of fenced code that has both its fences."""
+    content = text.encode("utf-8", "surrogatepass")
+    for block in fenced_code(content, 0):
+        _, *inner, last = content[block.start : block.end].splitlines() if block.closed else [b"", b"open"]
+        if not last.strip(b" \t>`~"):
+            yield b"\n".join(inner).decode("utf-8", "surrogatepass")
+
+
+def _near(first: float, second: float, tolerance: float) -> bool:
+    try:
+        return abs(first - second) <= tolerance
+    except OverflowError:
+        # A whole number above all others of a computer is near to none of them.
+        return False
 
 
 def _parsed(text: str) -> JsonValue | _Missing:

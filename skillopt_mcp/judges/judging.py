@@ -78,6 +78,7 @@ def _valid(outcome: Outcome) -> Outcome:
 def _guarded(judge: Callable[[], Outcome]) -> Outcome:
     try:
         return judge()
-    # Whatever goes wrong in a judge is no verdict on the answer, and must not end the run either.
+    # What an answer causes was scored before (`scoring.score_leaf`): this is a lack of memory, a library that is not
+    # there, a fault of a judge that asks. It is no verdict on the answer, and must not end the run either.
     except Exception as error:  # noqa: BLE001
         return Unscored(f"the judge failed: {type(error).__name__}: {error}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -50,8 +51,17 @@ def _class() -> Any:
         if isinstance(value, str) and not compiled(wanted).search(value.encode("utf-8", "replace")):
             yield _module().ValidationError("does not match the pattern")
 
+    def multiple_of(checker: object, step: float, value: float, schema: object) -> Iterator[Exception]:
+        try:
+            yield from divided(checker, step, value, schema)
+        except OverflowError:
+            # Its quotient is above all floats: a whole number has one all the same, an infinite one has none.
+            if isinstance(value, float) or Fraction(value) % Fraction(step):
+                yield _module().ValidationError("is not a multiple")
+
     found = importlib.import_module("jsonschema.validators")
-    return found.extend(found.Draft202012Validator, {"pattern": pattern})
+    divided = found.Draft202012Validator.VALIDATORS["multipleOf"]
+    return found.extend(found.Draft202012Validator, {"pattern": pattern, "multipleOf": multiple_of})
 
 
 def _module() -> Any:

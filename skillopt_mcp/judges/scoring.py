@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from skillopt_mcp.judges.answers import quoted
 from skillopt_mcp.judges.choices import score_choice
 from skillopt_mcp.judges.combined import combine_all, combine_weighted
 from skillopt_mcp.judges.environments import score_environment
@@ -35,6 +36,7 @@ from skillopt_mcp.records.judging import (
     Numeric,
     Regex,
     Rubric,
+    Rule,
     Score,
     Table,
     ToolCalled,
@@ -42,9 +44,12 @@ from skillopt_mcp.records.judging import (
     Weighted,
 )
 
+# What a checked rule raises of these, it raises for the answer's sake. A lack of memory and a missing library are none.
+_STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
 
 def score(spec: JudgeSpec, answer: str, messages: Sequence[Message] = ()) -> Score | Unscored:
-    """Return the score of an answer under a checked spec; it takes milliseconds whatever the answer is.
+    """Return the score of an answer under a checked spec, in time linear in what is looked at of the answer.
 
     Judges look at the last 100,000 characters of the trimmed answer (numeric and choice at the last 20,000). What needs
     a model or a process has no score here: see `judging.judge_all`.
@@ -65,7 +70,25 @@ def folded(spec: JudgeSpec, score_of: Callable[[Leaf], Score | Unscored]) -> Sco
 
 
 def score_leaf(spec: Leaf, answer: str, messages: Sequence[Message]) -> Score | Unscored:
-    """Return the score that a single judge gives."""
+    """Return the score that a single judge gives: what an answer makes a judge stumble over has failed."""
+    match spec:
+        case ByEnvironment():
+            return score_environment(spec, messages)
+        case ByHost():
+            return score_host(spec, messages)
+        case Rubric():
+            return Unscored("a rubric needs a judge model")
+        case Command():
+            return Unscored(f"the command '{spec.name}' has not been run")
+        case _:
+            try:
+                return _score_rule(spec, answer, messages)
+            except _STUMBLES as error:
+                reason = f"the judge stumbled over {quoted(answer)}: {type(error).__name__}: {quoted(str(error))}"
+                return Score(hard=False, soft=0.0, reason=reason, hint="the answer cannot be read")
+
+
+def _score_rule(spec: Rule, answer: str, messages: Sequence[Message]) -> Score | Unscored:
     match spec:
         case Exact():
             return score_exact(spec, answer)
@@ -91,11 +114,3 @@ def score_leaf(spec: Leaf, answer: str, messages: Sequence[Message]) -> Score | 
             return score_heading(spec, answer)
         case ToolCalled():
             return score_tool_called(spec, messages)
-        case ByEnvironment():
-            return score_environment(spec, messages)
-        case ByHost():
-            return score_host(spec, messages)
-        case Rubric():
-            return Unscored("a rubric needs a judge model")
-        case Command():
-            return Unscored(f"the command '{spec.name}' has not been run")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from skillopt_mcp.documents.fences import fenced_code
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.answers import comparable, looked_at, quoted
 from skillopt_mcp.judges.text import check_texts, listed
 from skillopt_mcp.records.judging import All, Heading, JudgeSpec, Length, Score, Weighted
 from skillopt_mcp.records.tasks import Task
 
-_FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?(?:^\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]*)$", re.MULTILINE)
-_CLOSING = re.compile(r"[ \t]+#+[ \t]*$")
 
 
 def is_shape_only(spec: JudgeSpec) -> bool:
@@ -59,10 +58,9 @@ def score_length(spec: Length, answer: str) -> Score:
 
 def score_heading(spec: Heading, answer: str) -> Score:
     """Return whether the answer has the headings; soft is the share of them that it has."""
-    text = _FENCED.sub("", looked_at(answer))
     found = {
-        comparable(_CLOSING.sub("", title).strip())
-        for marks, title in _HEADING.findall(text)
+        comparable(_title(line))
+        for marks, line in _HEADING.findall(_without_code(looked_at(answer)))
         if spec.level in (None, len(marks))
     }
     expected = listed(spec.expected)
@@ -72,6 +70,23 @@ def score_heading(spec: Heading, answer: str) -> Score:
     told = ", ".join(quoted(title) for title in lacking[:3])
     soft = 1 - len(lacking) / len(expected)
     return Score(hard=False, soft=soft, reason=f"lacks {told}", hint="the answer lacks an expected heading")
+
+
+def _without_code(text: str) -> str:
+    """Return the text without its fenced code."""
+    content = text.encode("utf-8", "surrogatepass")
+    kept, at = [], 0
+    for block in fenced_code(content, 0):
+        kept.append(content[at : block.start])
+        at = block.end
+    return b"".join([*kept, content[at:]]).decode("utf-8", "surrogatepass")
+
+
+def _title(line: str) -> str:
+    """Return the title of a heading without the marks that may close it."""
+    text = line.strip()
+    bare = text.rstrip("#")
+    return bare.strip() if bare.endswith((" ", "\t")) else text
 
 
 def check_length(spec: Length) -> None:

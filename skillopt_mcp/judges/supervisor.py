@@ -1,58 +1,28 @@
 """Supervisor: a process of its own that runs one judged program, confined and limited, and leaves nothing behind.
 
-It is started by its path under `python -I -S`, so it imports nothing of the package. The first argument (json) says
-what to run; one line of json on its standard output says how that ended. When its standard input ends, so has the
-process that asked, and then the program is ended too. Every process that the program starts, in whatever session, is
-below this one, the subreaper, until it is gone: no child left to wait for means that nothing is left at all.
+It runs under `python -I -S`, and imports the standard library alone. Its one argument (json) says what to run; one line
+of json on its standard output says how that ended. When its standard input ends, so has the process that asked, and
+then the program is ended too. Every process that the program starts, in whatever session, is below this one, the
+subreaper, until it is gone: no child left to wait for means that nothing is left at all. Its folder is removed.
 """
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import json
 import os
-import resource
 import select
 import signal
-import socket
-import struct
 import sys
 import time
-from typing import NoReturn, TypedDict
+from contextlib import suppress
+from typing import TypedDict
+
+from skillopt_mcp.judges.disk import Meter, remove
+from skillopt_mcp.judges.leading import Job, become_overseer, lead, or_exit
 
 POLL_S = 0.02
 SWEEP_S = 5.0
 KEPT_BYTES = 16_384
-_SET_DEATH_SIGNAL, _SET_DUMPABLE, _SET_SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 36, 38
-_NEW_NAMESPACES = 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000 | 0x08000000  # user, pid, net, mount, ipc
-_PRIVATE, _RECURSIVE, _NO_SUID_DEV_EXEC = 1 << 18, 1 << 14, 2 | 4 | 8
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_READ, _READ_FILE = 1 << 0 | 1 << 2 | 1 << 3, 1 << 0 | 1 << 2  # execute and read, of folders and of files
-_FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-_STATUS_FD = 9
-# Bubblewrap's own failures end like the program's: only this line tells that it came as far as the program.
-_ANNOUNCE = f"""echo '{{"started": true}}' >&{_STATUS_FD}; exec "$@" {_STATUS_FD}>&-"""
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-
-
-class Job(TypedDict):
-    """What to run: `folder` holds `work` and `tmp`; `wrapper` is bwrap's part of the command line, [] without it.
-
-    `user` is [user id, group id] to become first, [] to stay who one is: the kernel counts no processes of root.
-    """
-
-    argv: list[str]
-    folder: str
-    wrapper: list[str]
-    landlock: bool
-    reads: list[str]
-    user: list[int]
-    time_s: float
-    memory_bytes: int
-    file_bytes: int
-    n_files: int
-    n_processes: int
 
 
 class Ending(TypedDict):
@@ -65,33 +35,33 @@ class Ending(TypedDict):
     output: str
 
 
-def main() -> None:
-    """Run the job of the first argument and write how it ended."""
-    job: Job = json.loads(sys.argv[1])
+def main(text: str) -> None:
+    """Run a job and write how it ended."""
+    job: Job = json.loads(text)
     if sys.platform == "linux":
-        _prctl(_SET_SUBREAPER, 1)
-        _prctl(_SET_DUMPABLE, 0)
+        become_overseer()
     if job["user"]:
         _give(job["folder"], job["user"])
     out_read, out_write = os.pipe()
     status_read, status_write = os.pipe()
     leader = os.fork()
     if leader == 0:
-        _or_exit(_lead, job, out_write, status_write)
+        or_exit(lead, job, out_write, status_write)
     os.close(out_write)
     os.close(status_write)
     ending = _supervised(job, leader, out_read, status_read)
-    if ending["limit"] == "abandoned":
-        # Nobody is left to do it.
-        _remove(job["folder"])
-    else:
+    with suppress(OSError):
         os.write(1, json.dumps(ending).encode() + b"\n")
+    # Here, for nobody else may be left to do it. It comes last, for it may take long.
+    with suppress(OSError):
+        remove(job["folder"])
 
 
 def _supervised(job: Job, leader: int, out: int, status: int) -> Ending:
     """Return how the program ended, once nothing of it is left."""
     deadline = time.monotonic() + job["time_s"]
     output, told, limit = bytearray(), bytearray(), None
+    meter = Meter(job["folder"], job["disk_bytes"])
     watched = {out, status, 0}
     while status in watched and limit is None:
         for fd in select.select(list(watched), [], [], POLL_S)[0]:
@@ -102,13 +72,18 @@ def _supervised(job: Job, leader: int, out: int, status: int) -> Ending:
                 _keep(output, chunk)
             elif fd == status:
                 told += chunk
+        below = _below(os.getpid(), job["n_processes"] + 4)
         if 0 not in watched:
             limit = "abandoned"
         elif time.monotonic() > deadline:
             limit = "time"
-        elif _n_below(os.getpid(), job["n_processes"] + 4) > job["n_processes"] + 3:
+        elif len(below) > job["n_processes"] + 3:
             limit = "processes"
+        elif meter.is_over(below):
+            limit = "disk"
     sweep(leader)
+    if limit is None and meter.was_over():
+        limit = "disk"
     os.set_blocking(out, False)
     while out in watched and (chunk := _read_left(out)):
         _keep(output, chunk)
@@ -157,154 +132,14 @@ def sweep(leader: int) -> None:
         time.sleep(0.001)
 
 
-def _lead(job: Job, out: int, status: int) -> None:
-    """Lead the program's session and, where they can be had, its namespaces; tell how it ended."""
-    os.setsid()
-    if job["user"]:
-        user, group = job["user"]
-        os.setgroups([])
-        os.setresgid(group, group, group)
-        os.setresuid(user, user, user)
-    confined = ""
-    if sys.platform == "linux":
-        _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-        if job["landlock"] and _can_unshare():
-            confined = "+namespaces"
-            _unshare()
-            _prctl(_SET_DUMPABLE, 0)
-            first = os.fork()
-            if first:
-                os.close(out)
-                os.close(status)
-                os.waitpid(first, 0)
-                os._exit(0)
-            # The first process of its own pid namespace: when it goes, the kernel kills all others in there.
-            _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-            _own_proc()
-            _loopback_up()
-    level = "bwrap" if job["wrapper"] else f"landlock{confined}" if job["landlock"] else "none"
-    os.write(status, json.dumps({"confined": level, "started": not job["wrapper"]}).encode() + b"\n")
-    program = os.fork()
-    if program == 0:
-        _or_exit(_become, job, out, status, bool(confined))
-    os.close(out)
-    while True:
-        pid, ended = os.wait()
-        if pid == program:
-            os.write(status, json.dumps({"status": ended}).encode() + b"\n")
-            os._exit(0)
-
-
-def _become(job: Job, out: int, status: int, own_network: bool) -> None:
-    """Become the program."""
-    work, tmp = os.path.join(job["folder"], "work"), os.path.join(job["folder"], "tmp")
-    answer = os.open(os.path.join(work, "answer.txt"), os.O_RDONLY)
-    for fd, copy in ((answer, 0), (out, 1), (out, 2)):
-        os.dup2(fd, copy)
-    os.chdir(work)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    path = f"{os.path.dirname(job['argv'][0])}:/usr/local/bin:/usr/bin:/bin"
-    environment = {"PATH": path, "LANG": os.environ.get("LANG", "C.UTF-8"), "HOME": tmp, "TMPDIR": tmp}
-    _limit(job, alone=own_network)
-    if sys.platform == "linux":
-        _prctl(_NO_NEW_PRIVILEGES, 1)
-        if job["landlock"]:
-            _landlock(job, own_network)
-    argv = job["argv"]
-    if job["wrapper"]:
-        os.dup2(status, _STATUS_FD)
-        argv = [*job["wrapper"], "/bin/sh", "-c", _ANNOUNCE, "sh", *argv]
-    os.execve(argv[0], argv, environment)
-
-
-def _limit(job: Job, *, alone: bool) -> None:
-    limits = [
-        (resource.RLIMIT_AS, job["memory_bytes"]),
-        (resource.RLIMIT_FSIZE, job["file_bytes"]),
-        (resource.RLIMIT_NOFILE, job["n_files"]),
-        (resource.RLIMIT_CPU, int(job["time_s"]) + 1),
-        (resource.RLIMIT_CORE, 0),
-    ]
-    if sys.platform == "linux":
-        # In a namespace of its own only what runs in there is counted, else all that the user runs.
-        limits.append((resource.RLIMIT_NPROC, job["n_processes"] + (2 if alone else _n_of_user())))
-    for what, most in limits:
-        hard = resource.getrlimit(what)[1]
-        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        try:
-            resource.setrlimit(what, (allowed, allowed))
-        except (OSError, ValueError):
-            if sys.platform == "linux":
-                raise
-
-
-def _landlock(job: Job, own_network: bool) -> None:
-    """Give up all access to files but reading `reads` and using the folder; and to TCP, signals and sockets outside."""
-    abi = _syscall(_CREATE_RULESET, None, 0, 1)
-    handled = (1 << 13) - 1 | (abi >= 2) << 13 | (abi >= 3) << 14 | (abi >= 5) << 15
-    network = 0b11 if abi >= 4 and not own_network else 0
-    scoped = 0b11 if abi >= 6 else 0
-    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    ruleset = _syscall(_CREATE_RULESET, struct.pack("QQQ", handled, network, scoped)[:size], size, 0)
-    allowed = [(path, _READ) for path in job["reads"]] + [(path, _READ_FILE | 1 << 1) for path in _DEVICES]
-    if own_network:
-        allowed.append(("/proc", _READ))
-    for path, rights in [*allowed, (job["folder"], handled)]:
-        try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError:
-            continue
-        rights &= handled if os.path.isdir(path) else handled & _FILE_RIGHTS
-        _syscall(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
-        os.close(fd)
-    _syscall(_RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
-
-
-def _can_unshare() -> bool:
-    """Return whether namespaces can be had, tried in a process that is thrown away."""
-    child = os.fork()
-    if child == 0:
-        try:
-            _unshare()
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == 0
-
-
-def _unshare() -> None:
-    """Move into new namespaces, with the user's own id in them. Raises OSError."""
-    user, group = os.getuid(), os.getgid()
-    # The files of a process that cannot be dumped belong to root.
-    _prctl(_SET_DUMPABLE, 1)
-    if _LIBC.unshare(_NEW_NAMESPACES):
-        raise OSError(ctypes.get_errno(), "unshare")
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
-
-
-def _own_proc() -> None:
-    """Mount a /proc that shows this namespace alone; where that is refused, the old one stays, and stays unreadable."""
-    _LIBC.mount(b"none", b"/", None, _PRIVATE | _RECURSIVE, None)
-    if _LIBC.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEV_EXEC, None):
-        _LIBC.mount(b"none", b"/proc", b"tmpfs", _NO_SUID_DEV_EXEC, None)
-
-
-def _loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
-
-
-def _n_below(pid: int, enough: int) -> int:
-    """Return how many processes are below `pid`, counted until there are `enough`."""
-    n, level = 0, [pid]
-    while level and n < enough:
+def _below(pid: int, enough: int) -> list[int]:
+    """Return the processes below `pid`, looked for until there are `enough`."""
+    found: list[int] = []
+    level = [pid]
+    while level and len(found) < enough:
         level = [child for parent in level for child in _children(parent)]
-        n += len(level)
-    return n
+        found += level
+    return found
 
 
 def _children(pid: int) -> list[int]:
@@ -316,17 +151,6 @@ def _children(pid: int) -> list[int]:
     except OSError:
         return found
     return found
-
-
-def _n_of_user() -> int:
-    user, n = os.getuid(), 0
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                n += os.stat(f"/proc/{name}").st_uid == user and len(os.listdir(f"/proc/{name}/task"))
-            except OSError:
-                continue
-    return n
 
 
 def _keep(output: bytearray, chunk: bytes) -> None:
@@ -349,49 +173,8 @@ def _give(folder: str, user: list[int]) -> None:
             os.chown(os.path.join(inner, name), *user)
 
 
-def _remove(folder: str) -> None:
-    for inner, folders, files in os.walk(folder, topdown=False):
-        for name in files:
-            os.unlink(os.path.join(inner, name))
-        for name in folders:
-            path = os.path.join(inner, name)
-            if os.path.islink(path):
-                os.unlink(path)
-            else:
-                os.rmdir(path)
-    os.rmdir(folder)
-
-
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
-
-
-def _or_exit(step: object, job: Job, out: int, status: int, *rest: object) -> NoReturn:
-    """Run a step that ends this process; when it fails, say so on the status pipe."""
-    try:
-        assert callable(step)
-        step(job, out, status, *rest)
-    except (OSError, ValueError, AttributeError) as error:
-        os.write(status, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n")
-    finally:
-        os._exit(127)
-
-
-def _prctl(option: int, value: int) -> None:
-    _LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-
-
-def _syscall(number: int, *arguments: object) -> int:
-    result: int = _LIBC.syscall(number, *arguments)
-    if result < 0:
-        raise OSError(ctypes.get_errno(), f"system call {number}: {os.strerror(ctypes.get_errno())}")
-    return result
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-if __name__ == "__main__":
-    main()

@@ -17,10 +17,10 @@ from skillopt_mcp.records.judging import Score, Table
 MAX_CELLS = 5_000
 MAX_ROWS = 500
 _MAX_CELL_CHARS = 2_000
-_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+_RULE = re.compile(r":?-+:?")
 _PIPE = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"`{3,}")
-_MARKUP = re.compile(r"^[*_`]+|[*_`]+$")
+_MARKUP = "*_`"
 # All that may stand beside the digits of a number: a cell "12 of 30" is no number.
 _NUMERIC = re.compile(r"[-+−]?\s*[$€£¥₹]?\s*[-−]?[\d.,\u00a0\u2009\u202f]*\d(?:\.\d*)?(?:[eE][-+−]?\d+)?\s*%?")
 
@@ -86,9 +86,14 @@ def _last_rule(lines: Sequence[str]) -> int:
     for n, line in enumerate(lines):
         if "|" not in line:
             begins, has_rule = n + 1, False
-        elif not has_rule and n > 0 and "-" in line and _RULE.fullmatch(line):
+        elif not has_rule and n > 0 and "-" in line and _is_rule(line):
             found, has_rule = n, n > begins
     return found
+
+
+def _is_rule(line: str) -> bool:
+    cells = line.strip().removeprefix("|").removesuffix("|").split("|")
+    return all(_RULE.fullmatch(cell.strip()) for cell in cells)
 
 
 def rows_of(expected: str | list[list[str]]) -> Rows:
@@ -199,4 +204,4 @@ def _fields(line: str, delimiter: str) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(_MARKUP.sub("", text.strip()).split())
+    return " ".join(text.strip().strip(_MARKUP).split())

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pydantic_core import to_json
 
 NAME = r"[a-z0-9][a-z0-9-]{0,63}"
+_FULL_FILES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Limits:
     file_bytes: int = 64 << 20
     n_files: int = 256
     n_processes: int = 64
+
+    @property
+    def disk_bytes(self) -> int:
+        """Return what all files together may take of the disk."""
+        return _FULL_FILES * self.file_bytes
 
 
 @dataclass(frozen=True, slots=True)

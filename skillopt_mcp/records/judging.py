@@ -201,10 +201,9 @@ class Weighted(Spec):
     threshold: float = Field(default=0.8, gt=0, le=1)
 
 
-Leaf = (
-    Exact | Contains | Regex | Numeric | Choice | F1 | Anls | Json | Table | ToolCalled | Length | Heading | Rubric
-    | Command | ByEnvironment | ByHost
-)  # fmt: skip
+# What scores an attempt by what is recorded of it, and asks nobody.
+Rule = Exact | Contains | Regex | Numeric | Choice | F1 | Anls | Json | Table | ToolCalled | Length | Heading
+Leaf = Rule | Rubric | Command | ByEnvironment | ByHost
 JudgeSpec = Annotated[Leaf | All | Weighted, Field(discriminator="kind")]
 _ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec, config=ConfigDict(defer_build=True))
 SPECS: dict[str, type[Spec]] = {

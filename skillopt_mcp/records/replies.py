@@ -180,7 +180,7 @@ class CheckReply(_Reply):
     """
 
     exit: int | None = None
-    limit: Literal["time", "processes", "signal"] | None = None
+    limit: Literal["time", "processes", "disk", "signal"] | None = None
     output: str = ""
     confined: str = "none"
 

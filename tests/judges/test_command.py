@@ -335,6 +335,74 @@ def test_an_unknown_or_changed_program_stops_the_run(tmp_path: Path) -> None:
         asyncio.run(CommandRunner({"check": command}).complete(call()))
 
 
+def test_a_program_is_looked_at_before_each_check(open_folder: Path) -> None:
+    script = open_folder / "check.sh"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    runner = CommandRunner({"check": register_command("check", [str(script)])})
+    assert not asyncio.run(runner.complete(call())).missing
+    script.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(BackendError, match="'check' has changed: look at it, and register it anew"):
+        asyncio.run(runner.complete(call()))
+    script.unlink()
+    with pytest.raises(BackendError, match="'check' has changed"):
+        runner.command("check")
+
+
+def test_a_program_that_changes_while_it_runs_has_judged_nothing(open_folder: Path) -> None:
+    script = open_folder / "check.sh"
+    script.write_text('#!/bin/sh\necho >> "$0"\n')
+    script.chmod(0o777)
+    runner = CommandRunner({"check": register_command("check", [str(script)])}, "none")
+    with pytest.raises(BackendError, match="'check' has changed"):
+        asyncio.run(runner.complete(call()))
+
+
+GREED = {
+    "many files": "for n in range(40): open(f'f{n}', 'wb').write(bytes(1 << 19))",
+    "empty files": "for n in range(5000): open(f'f{n}', 'wb').close()",
+    "deleted and open": "kept = [open(f'f{n}', 'wb') for n in range(40)]\n"
+    "for file in kept: file.write(bytes(1 << 19)); file.flush(); os.unlink(file.name)",
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("greed", GREED)
+def test_what_all_files_take_of_the_disk_is_limited(greed: str, level: Level) -> None:
+    command = program(f"import os, time\n{GREED[greed]}\ntime.sleep(60)", file_bytes=1 << 20, time_s=50.0)
+    assert command.limits.disk_bytes == 16 << 20
+    ended = run(command, level)
+    assert (ended.exit, ended.limit) == (None, "disk")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_program_that_is_quick_to_end_is_measured_as_well(level: Level) -> None:
+    fill = (
+        "import os; os.mkdir('a')\nfor n in range({n}): open(f'a/{{n}}', 'wb').write(bytes(1 << 19))\nos.chmod('a', 0)"
+    )
+    assert run(program(fill.format(n=40), file_bytes=1 << 20), level).limit == "disk"
+    assert run(program(fill.format(n=20), file_bytes=1 << 20), level).exit == 0
+    links = "import os\nopen('a', 'wb').write(bytes(1 << 19))\nfor n in range(40): os.link('a', f'b{n}')"
+    assert run(program(links, file_bytes=1 << 20), level).exit == 0
+
+
+def test_folders_in_folders_are_removed_however_deep_and_locked(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(open_folder))
+    code = "import os\nfor _ in range({n}): os.mkdir('{name}'); os.chdir('{name}')\nopen('f', 'w'); os.chmod('.', 0)"
+    assert run(program(code.format(n=1_000, name="d")), LEVELS[0]).exit == 0
+    # No path is as long as these are deep.
+    assert run(program(code.format(n=50, name="d" * 100)), LEVELS[0]).limit == "disk"
+    assert list(open_folder.iterdir()) == []
+
+
+def test_a_program_that_removes_its_folder_is_ended_like_any_other() -> None:
+    # Another user than the folder's parent belongs to can empty it, no more.
+    code = "import os, shutil, time\nshutil.rmtree(os.path.dirname(os.getcwd()), ignore_errors=True)\ntime.sleep(0.6)"
+    assert run(program(code), "none").exit == 0
+
+
 def test_a_shell_never_reads_the_command_line() -> None:
     command = register_command("check", [python(), "-c", "import sys; print(sys.argv[1:])", "$(id)", "; id", "a b"])
     assert run(command, "none").output == "['$(id)', '; id', 'a b']\n"

@@ -8,7 +8,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.scoring import score
 from skillopt_mcp.judges.shapes import is_shape_only
 from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.records.judging import SPECS, Score
+from skillopt_mcp.records.judging import SPECS, Heading, Score
 
 LENGTH = {"kind": "length", "max": 9}
 HEADING = {"kind": "heading", "expected": "Summary"}
@@ -45,6 +45,23 @@ def test_headings_are_found_outside_of_code() -> None:
     half = judged(answer, kind="heading", expected=["Summary", "Costs"])
     assert half == Score(hard=False, soft=0.5, reason='lacks "Costs"', hint="the answer lacks an expected heading")
     assert not judged("Summary", kind="heading", expected="Summary").hard
+    assert not judged("````\n```\n# Costs\n````\n", kind="heading", expected="Costs").hard
+    assert not judged("- ~~~\n  # Costs\n", kind="heading", expected="Costs").hard
+
+
+@pytest.mark.parametrize(("line", "title"), [("# C#", "C#"), ("# a \t##  ", "a"), ("## b ##\r", "b"), ("# # c", "# c")])
+def test_marks_that_close_a_heading_are_no_part_of_its_title(line: str, title: str) -> None:
+    assert headings_of(f"{line}\ntext") == {title}
+
+
+def headings_of(answer: str) -> set[str]:
+    """Return which of some titles an answer has as a heading."""
+    titles = ["C#", "C", "a", "a \t##", "b", "# c", "c"]
+    return {
+        title
+        for title in titles
+        if score(Heading(kind="heading", expected=title), answer).hard  # type: ignore[union-attr]
+    }
 
 
 @pytest.mark.parametrize(

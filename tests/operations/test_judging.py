@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +36,14 @@ from skillopt_mcp.splits import EQUAL_SHARES
 RUBRIC = Rubric(kind="rubric", rubric="The answer is an amount.", votes=3)
 FORM = parse_judge({"kind": "length", "min": 2})
 CONFIG = Config(epochs=1, batch=10, max_pairs=20)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Return a new folder that every user may enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def all_pass(name: str = "scripted-judge") -> Scripted:
@@ -78,6 +88,31 @@ def test_a_program_that_has_changed_since_it_was_registered_is_found_out_before_
     with pytest.raises(BackendError, match="the program of the judge command 'check' has changed"):
         evaluate_candidate(workspace, candidate)
     assert target.n_calls == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")
+def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place, public: Path) -> None:
+    workspace = place.open()
+    program, right = public / "check", "#!/bin/sh\ngrep -q right answer.txt\n"
+    program.write_text(right)
+    program.chmod(0o755)
+    workspace.store.commands.register(register_command("check", [str(program)]))
+    add(workspace, place, parse_judge({"kind": "command", "name": "check"}))
+    target = Scripted(lambda call: changing("right" if LESSONS in call.request.files.text else "wrong"))  # type: ignore[union-attr]
+
+    def changing(answer: str) -> str:
+        if target.n_calls == 9:
+            program.write_text("#!/bin/sh\nexit 0\n")
+        return answer
+
+    use(workspace, target)
+    candidate = place.propose(workspace)
+    with pytest.raises(BackendError, match="the program of the judge command 'check' has changed"):
+        evaluate_candidate(workspace, candidate)
+    assert promote_skill(workspace, candidate, Consent.PERSON).status == "refused"
+    program.write_text(right)
+    again = evaluate_candidate(workspace, candidate)
+    assert (again.verdict, again.base.mean, again.candidate.mean) == ("accept", 0.0, 1.0)
 
 
 def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 
 from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.judges.command import CommandRunner, program_sha256
+from skillopt_mcp.judges.command import CommandRunner
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.workspace import Workspace
@@ -19,6 +19,7 @@ from skillopt_mcp.records.replies import CheckReply
 _ENDINGS = {
     "time": "ran out of time (allow it more with --time)",
     "processes": "started more processes than it may",
+    "disk": "took more of the disk than it may",
     "signal": "died, perhaps at a limit (allow it more memory with --memory)",
 }
 # Most programs take a lack of memory for an error of their own, and end with an exit code.
@@ -64,8 +65,3 @@ def remove_command(workspace: Workspace, name: str) -> None:
     """Forget a command: tasks that name it cannot be judged any more. Raises NotFound."""
     if not workspace.store.commands.remove(known(name)):
         raise NotFound(f"no command '{name}' is registered as a judge: see 'skillopt-mcp judges list'")
-
-
-def has_changed(command: RegisteredCommand) -> bool:
-    """Return whether its program is no longer the registered one: then it is not run."""
-    return program_sha256(command.argv) != command.sha256
