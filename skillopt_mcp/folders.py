@@ -7,10 +7,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.readable import is_passed_over, is_too_deep, is_unfit
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.limits import FILE_BYTES, MIB, SKILL_BYTES, SKILL_DEPTH, SKILL_FILES
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles, is_memory
@@ -121,8 +122,27 @@ def default_roots(home: Path, project: Path, environ: Mapping[str, str]) -> list
     """Return the folders in which Claude Code and Codex look for skills, the project's first; they need not exist."""
     claude = project / (environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = project / (environ.get("CODEX_HOME") or home / ".codex")
-    owners = (project / ".claude", project / ".agents", project / ".codex", claude, codex, home / ".agents")
-    return list(dict.fromkeys(owner / "skills" for owner in owners))
+    around = [root for folder in (project, *project_folders(project)[1:]) for root in project_roots(folder)]
+    return list(dict.fromkeys([*around, *(owner / "skills" for owner in (claude, codex, home / ".agents"))]))
+
+
+def project_roots(folder: Path) -> list[Path]:
+    """Return where hosts look for the skills of one folder of a project; they need not exist."""
+    return [folder / owner / "skills" for owner in (".claude", ".agents", ".codex")]
+
+
+def project_folders(project: Path) -> list[Path]:
+    """Return a folder, resolved, and those around it, up to that of the git checkout that it lies in.
+
+    Only a checkout of this user's own counts, as git has it: skills that somebody else put further up are not theirs.
+    Nor does one of the whole machine.
+    """
+    here = Path(os.path.realpath(project))
+    around = [here, *here.parents][:-1]
+    for n, folder in enumerate(around, 1):
+        with suppress(OSError):
+            return around[:n] if os.lstat(folder / ".git").st_uid == os.geteuid() else [here]
+    return [here]
 
 
 def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
@@ -201,7 +221,7 @@ def _entries(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str],
 def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
     with os.scandir(opened) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or entry.name == "__pycache__":
+            if is_passed_over(entry.name):
                 continue
             inner = prefix + entry.name
             if fault := _fault_of(entry):
@@ -214,7 +234,7 @@ def _walked(opened: int, folder: Path, prefix: str) -> Iterator[tuple[int, os.Di
 
 def _fault_of(entry: os.DirEntry[str]) -> str | None:
     """Return why a skill cannot hold what an entry is, if so."""
-    if _CONTROL.search(entry.name) or "\\" in entry.name:
+    if is_unfit(entry.name):
         return "has control characters, a backslash or no text as its name; rename it"
     if entry.is_symlink():
         return "is a link; put the file itself in its place"
@@ -224,7 +244,7 @@ def _fault_of(entry: os.DirEntry[str]) -> str | None:
 
 
 def _walked_below(parent: int, name: str, folder: Path, inner: str) -> Iterator[tuple[int, os.DirEntry[str], str]]:
-    if inner.count("/") + 1 >= SKILL_DEPTH:
+    if is_too_deep(f"{inner}/"):
         raise BadSkill(f"{quoted(str(folder / inner), 200)} is nested too deep; {SKILL_DEPTH} levels are the most")
     with _explained(folder / inner):
         opened = os.open(name, _FOLDER_FLAGS, dir_fd=parent)

@@ -15,7 +15,10 @@ SKILL_BYTES = 5 * MIB
 """The largest skill, in bytes over all files."""
 
 SKILL_DEPTH = 8
-"""How deep folders inside a skill may nest."""
+"""How many levels a skill may have: folders inside of it, and the file in the innermost."""
+
+NAME_BYTES = 255
+"""The longest name of a file or folder, in UTF-8 bytes: common disks take no longer one."""
 
 PATH_CHARACTERS = 200
 """The longest path that an edit may name."""

@@ -46,6 +46,9 @@ def replace_files(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
 def check_replaceable(folder: Path, before: SkillFiles, after: SkillFiles) -> None:
     """Raise Refused or Stale where `replace_files` would, as far as can be told without writing anything."""
     changes, gone = _differences(before, after)
+    for file in (new for old, new in changes if old is None):
+        if os.path.lexists(folder / file.path):
+            raise Refused(f"'{folder / file.path}' is there already, and none of the skill's files: move it away first")
     for file in [*(old for old, _ in changes if old), *gone]:
         with _opened(folder, file.path) as parent:
             _status(parent, folder / file.path)

@@ -8,11 +8,12 @@ from typing import get_args
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.lines import is_text
-from skillopt_mcp.documents.paths import collision, path_refusal
+from skillopt_mcp.documents.paths import collision, path_refusal, unportable
 from skillopt_mcp.documents.placing import Miss, Place, append_gap, place
+from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.documents.spans import Document, has_marker, parse
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.limits import EDIT_BYTES, FILE_BYTES, KIB, MIB, PATCH_EDITS, SKILL_BYTES, SKILL_FILES
+from skillopt_mcp.limits import EDIT_BYTES, FILE_BYTES, KIB, MIB, PATCH_EDITS
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
@@ -46,10 +47,10 @@ def apply_patch(files: SkillFiles, patch: Patch, *, budget: int | None = None) -
         if new != file.content:
             changed.append(SkillFile(path, new, file.executable))
     after = files.replaced(*changed) if changed else files
-    too_large = _too_large(after) if changed else ""
-    if too_large:
+    fault = unreadable(after) if changed else ""
+    if fault:
         after = files
-        outcomes |= dict.fromkeys(_places(outcomes), Miss("invalid", too_large))
+        outcomes |= dict.fromkeys(_places(outcomes), Miss("invalid", fault))
     return Applied(after, tuple(_report(index, edit, outcomes[index]) for index, edit in enumerate(patch.edits)))
 
 
@@ -113,6 +114,8 @@ def _absence(path: str, files: SkillFiles, edited: Iterable[str]) -> Miss | None
     others = (*(file.path for file in files.files), *edited)
     if path == files.main_path:
         return Miss("not_found", f"the skill has no {MAIN_FILE}")
+    if unportable(path):
+        return Miss("invalid", f"{quoted(path)} is a name that some systems do not take; choose another name")
     if other := collision(path, others):
         return Miss("invalid", f"{quoted(path)} would collide with {quoted(other)}; choose another name")
     return None
@@ -181,14 +184,6 @@ def _spliced(document: Document, places: dict[int, Place]) -> bytes:
         pieces += (document.content[at : change.start], change.content)
         at = change.end
     return b"".join((*pieces, document.content[at:]))
-
-
-def _too_large(files: SkillFiles) -> str:
-    if len(files.files) > SKILL_FILES:
-        return f"the skill would have more than {SKILL_FILES} files"
-    if sum(len(file.content) for file in files.files) > SKILL_BYTES:
-        return f"the skill would be larger than {SKILL_BYTES // MIB} MiB"
-    return ""
 
 
 def _report(index: int, edit: Edit, outcome: Place | Miss) -> EditReport:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.readable import path_fault
 from skillopt_mcp.limits import PATH_CHARACTERS
 from skillopt_mcp.records.skills import MAIN_FILE
 
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".csv", ".tsv", ".json", ".yaml", ".yml", ".toml", ".xml")
+_UNPORTABLE = re.compile(r'[<>:"|?*]|[. ](?:/|\Z)|(?i:(?:\A|/)(?:con|prn|aux|nul|com\d|lpt\d)(?:[./]|\Z))')
 _ALLOWED = f'an edit may name "{MAIN_FILE}" or a text file under "references/"'
 
 
@@ -31,14 +34,32 @@ def path_refusal(path: str, main_path: str = MAIN_FILE) -> str:
         return f"{quoted(path)} has a hidden, dotted or padded part; {_ALLOWED}"
     if len(parts) < 2 or parts[0] != "references" or not path.lower().endswith(TEXT_SUFFIXES):
         return f"{quoted(path)} is out of reach; {_ALLOWED} ({', '.join(TEXT_SUFFIXES)})"
+    if fault := path_fault(path):
+        return f"{quoted(path)} {fault}"
     return ""
+
+
+def unportable(path: str) -> bool:
+    """Return whether some system takes a part of the path for a device, or another name than it is."""
+    return _UNPORTABLE.search(path) is not None
 
 
 def collision(path: str, others: Iterable[str]) -> str:
-    """Return the one of `others` that a new file at `path` would collide with on some disk, or an empty string."""
-    new = path.casefold()
-    for other in others:
-        old = other.casefold()
-        if other != path and (old == new or old.startswith(new + "/") or new.startswith(old + "/")):
-            return other
-    return ""
+    """Return the one of `others` that a new file at `path` would collide with on some disk, or an empty string.
+
+    It does where one is a folder of the other, or parts that some disk takes for the same are written differently.
+    """
+    new = [(part, _folded(part)) for part in path.split("/")]
+    return next((other for other in others if other != path and _collides(new, other)), "")
+
+
+def _collides(new: list[tuple[str, str]], other: str) -> bool:
+    for (part, folded), old in zip(new, other.split("/"), strict=False):
+        if part != old:
+            return folded == _folded(old)
+    return True
+
+
+def _folded(part: str) -> str:
+    """Return what a name is told by on a disk that knows neither cases nor ways to write an accent."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", part).casefold())

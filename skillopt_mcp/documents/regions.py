@@ -6,6 +6,7 @@ from typing import Literal
 
 from skillopt_mcp.documents.edits import text_fault
 from skillopt_mcp.documents.lines import to_lf
+from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.documents.spans import Document, has_marker, parse
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
@@ -36,6 +37,8 @@ def with_region(files: SkillFiles, name: Region, text: str) -> SkillFiles:
     inner = b"\n" + lines + b"\n" if lines else b"\n"
     new = _written(document, name, inner.replace(b"\n", document.ending))
     after = files.replaced(SkillFile(main.path, new, main.executable))
+    if fault := unreadable(after):
+        raise BadInput(f"the text of the region cannot be added: {fault}")
     if region_text(after, name) != lines.decode() or _sealed(parse(new), name) != _sealed(document, name):
         raise BadInput("the text of the region would change where a protected part of the skill begins or ends")
     return after

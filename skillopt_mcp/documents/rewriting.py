@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.lines import BOM, to_lf
+from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.documents.spans import parse
-from skillopt_mcp.limits import FILE_BYTES, MIB
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 
@@ -26,9 +26,8 @@ def rewritten(files: SkillFiles, text: str) -> SkillFiles | str:
     new = _with_regions(content, [old.content[start:end] for start, end in document.protected])
     if new is None:
         return "a protected region is changed, moved, added or left out; copy each one, markers and all, exactly"
-    if len(new) > FILE_BYTES:
-        return f"the new text is larger than {FILE_BYTES // MIB} MiB"
-    return files.replaced(SkillFile(old.path, new, old.executable))
+    after = files.replaced(SkillFile(old.path, new, old.executable))
+    return unreadable(after) or after
 
 
 def _body(old: bytes, text: str) -> bytes | str:

@@ -11,6 +11,7 @@ import re2
 from skillopt_mcp.documents.characters import hidden_offsets, quoted
 from skillopt_mcp.guard.found import Found
 from skillopt_mcp.redaction.finding import find_secrets
+from skillopt_mcp.redaction.known import KnownSecrets
 
 _COMMENT = re2.compile(r"(?s)<!--.*?(?:-->|\z)")
 # What the edit engine writes; in what a model proposes it refuses them.
@@ -56,9 +57,9 @@ def disguised(text: str) -> Iterator[Found]:
             yield Found(found.start(), word, f"a word that mixes alphabets, {quoted(word)}")
 
 
-def secrets(text: str) -> Iterator[Found]:
-    """Yield what looks like a secret; no more than its beginning is told."""
-    for secret in find_secrets(text.encode("utf-8", "replace")):
+def secrets(text: str, known: KnownSecrets) -> Iterator[Found]:
+    """Yield what looks like a secret, or is one that is known; no more than its beginning is told."""
+    for secret in find_secrets(text.encode("utf-8", "replace"), known):
         value = secret.value.decode("utf-8", "replace")
         yield Found(max(text.find(value), 0), value, f"what looks like a secret{_beginning(value)}")
     for found in _PRIVATE_KEY.finditer(text):

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from skillopt_mcp.errors import StoreError
 from skillopt_mcp.records.histories import LINE, AnyLine
 from skillopt_mcp.records.skills import SkillFiles
-from skillopt_mcp.redaction.known import known_secrets
+from skillopt_mcp.redaction.known import KnownSecrets, known_secrets
 from skillopt_mcp.redaction.redacting import Redactor
 
 SALT_BYTES = 32
@@ -24,7 +24,12 @@ CREDENTIAL_FILES = (
 )  # fmt: skip
 
 
-def open_redactor(store_path: Path, environ: Mapping[str, str]) -> Redactor:
+def known_here(environ: Mapping[str, str]) -> KnownSecrets:
+    """Return the secrets that this process knows itself: of its environment, and of the user's credential files."""
+    return known_secrets(environ, _credential_files(Path(os.path.expanduser("~"))))
+
+
+def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
     """Return the redactor of a store; its salt lies beside the store, so that a secret's placeholder stays the same.
 
     Raises StoreError when the salt can neither be read nor made.
@@ -34,7 +39,7 @@ def open_redactor(store_path: Path, environ: Mapping[str, str]) -> Redactor:
         salt = _salt(path)
     except OSError as error:
         raise StoreError(f"'{path}' cannot be made ({error.strerror}): check the folder's permissions") from error
-    return Redactor(salt, known_secrets(environ, _credential_files(Path(os.path.expanduser("~")))))
+    return Redactor(salt, known)
 
 
 def redacted_line(redactor: Redactor, line: AnyLine) -> AnyLine:
@@ -46,8 +51,8 @@ def redacted_line(redactor: Redactor, line: AnyLine) -> AnyLine:
 
 
 def holds_secret(redactor: Redactor, files: SkillFiles) -> bool:
-    """Return whether a secret seems to stand in a version's files: they are bytes that cannot be redacted."""
-    texts = (file.content.decode("utf-8", "surrogateescape") for file in files.files)
+    """Return whether a secret seems to stand in a version's files, or names: they are what cannot be redacted."""
+    texts = (text for file in files.files for text in (file.path, file.content.decode("utf-8", "surrogateescape")))
     return any(redactor.text(text) != text for text in texts)
 
 

@@ -261,6 +261,8 @@ def test_an_edit_that_cannot_be_meant_is_invalid(edit: Edit) -> None:
         "references/.hidden.md", ".claude/a.md", "references/a.py", "references", "other/a.md", "a.md", "skill.md",
         "scripts/run.py", "references/a\n.md", "references/a\u202e.md", "references/e\u0301.md", "C:/references/a.md",
         "references/" + "a" * 300 + ".md", "references/a.md/", "references/ a.md",
+        "references/__pycache__/a.md", "references/a/b/c/d/e/f/g/a.md", "references/" + "\U0001f600" * 90 + ".md",
+        "references/a./b.md", "references/aux.md", "references/a?.md",
     ],
 )  # fmt: skip
 def test_a_path_out_of_reach_is_invalid(path: str) -> None:
@@ -276,6 +278,11 @@ def test_a_new_file_may_not_collide_with_another() -> None:
     files = skill("a\n", notes=b"x\n")
     for path in ("references/NOTES.md", "references/notes.md/more.md"):
         assert reasons(apply_patch(files, Patch((Edit("append", content="x", path=path),)))) == ["invalid"]
+    accents = (("References/x.md", "references/y.md"), ("references/cafe\u0301/x.md", "references/caf\u00e9/y.md"))
+    for there, path in accents:
+        other = files.replaced(SkillFile(there, b"x\n"))
+        [report] = apply_patch(other, Patch((Edit("append", content="x", path=path),))).reports
+        assert (report.reason, "would collide with" in report.detail) == ("invalid", True)
     both = (Edit("append", content="x", path="references/A.md"), Edit("append", content="x", path="references/a.md"))
     assert reasons(apply_patch(files, Patch(both))) == ["invalid", "invalid"]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.guard.capabilities import findings, secrets_added
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.redaction.known import KnownSecrets
 
 TRAINED = Path(__file__).resolve().parents[3] / "shared" / "data" / "skills"
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
@@ -198,3 +199,23 @@ def test_a_large_hostile_text_is_read_in_linear_time(piece: str) -> None:
     started = time.process_time()
     added(piece * (300_000 // len(piece)))
     assert time.process_time() - started < 3
+
+
+def test_a_value_that_is_known_to_be_a_secret_is_found_whatever_it_looks_like() -> None:
+    known = KnownSecrets({b"blue whale seven": "environment"})
+    before, after = skill("# Skill\n"), skill("# Skill\n\n- Say blue whale seven.\n")
+    assert findings(before, after) == ()
+    assert findings(before, after, known) == ('"SKILL.md": adds what looks like a secret (line 3)',)
+    assert findings(after, skill(f"{after.main.decode()}- More.\n"), known) == ()
+    moved = skill("# Skill\n", SkillFile("references/a.md", b"blue whale seven\n"))
+    assert findings(after, moved, known) == ()
+    assert secrets_added(before, after, known) == findings(before, after, known)
+
+
+def test_the_name_of_a_new_file_holds_no_secret() -> None:
+    token = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+    file = SkillFile(f"references/{token}.md", b"x\n")
+    assert findings(skill("a\n"), skill("a\n", file)) == (
+        "the name of a new file holds what looks like a secret (ghp_...)",
+    )
+    assert findings(skill("a\n", file), skill("b\n", file)) == ()

@@ -11,21 +11,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workshop import Place
+from workshop import LESSONS, Place
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.reviewing import review_candidate
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.redacting import open_redactor
+from skillopt_mcp.operations.redacting import known_here, open_redactor
 from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.tasks.checking import check_stored
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Message, Question, Reply
 from skillopt_mcp.store.driver import connect
 
 ENVIRONMENT = "blue whale seven"
+OWN = "zQ9xKc7LmW2pRt5VbN8j"
 
 
 def canary(n: int) -> str:
@@ -125,15 +133,15 @@ def test_a_recorded_task_is_still_known_as_the_one_it_is(place: Place, workspace
 def test_a_task_with_a_secret_is_kept_as_it_is_and_warned_of(place: Place, workspace: Workspace) -> None:
     task = {"prompt": f"Log in with {canary(1)}", "judge": {"kind": "exact", "expected": "1"}, "id": "mine"}
     added = add_tasks(workspace, str(place.skill), [task])
-    assert added.warnings[0].startswith("1 seem to hold a secret")
+    assert added.warnings[0].startswith("1 seems to hold a secret")
     tracked = workspace.skill(str(place.skill))
     prompts = {each.name: each.prompt for each in workspace.store.tasks.list_tasks(tracked.id)}
     assert canary(1) in prompts["mine"]
 
 
 def test_the_salt_of_a_store_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
-    first, second = (open_redactor(tmp_path / "s.db", {}) for _ in range(2))
-    other = open_redactor(tmp_path / "t.db", {})
+    first, second = (open_redactor(tmp_path / "s.db", known_here({})) for _ in range(2))
+    other = open_redactor(tmp_path / "t.db", known_here({}))
     assert first.salt == second.salt != other.salt
     assert len(first.salt) == 32
     assert stat.S_IMODE((tmp_path / "s.db.salt").stat().st_mode) == 0o600
@@ -146,6 +154,71 @@ def test_what_the_credential_files_hold_is_known(tmp_path: Path, home: Path) -> 
     (home / ".aws" / "credentials").write_text(
         "[default]\naws_secret_access_key = Q7xK/2mP9vL4tR8wZ3nB6cD5fG1hJ0kS+aE8uI4y\n"
     )
-    redactor = open_redactor(tmp_path / "s.db", {})
+    redactor = open_redactor(tmp_path / "s.db", known_here({}))
     assert "left-hand" not in redactor.text("it typed left-hand-7! twice")
     assert "Q7xK" not in redactor.text("see Q7xK/2mP9vL4tR8wZ3nB6cD5fG1hJ0kS+aE8uI4y")
+
+
+def test_a_secret_of_the_users_own_holds_a_candidate(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = place.main.read_bytes()
+    permit(workspace, str(place.skill), simulated=True)
+    place.accepted(workspace, f"{LESSONS}\n- Send {OWN} along.")  # nobody knows it to be one yet
+    monkeypatch.setenv("MYSVC_API_KEY", OWN)
+    later = place.open()
+    proposed = propose_edits(later, str(place.skill), [{"op": "append", "content": f"- Use {OWN}."}], f"it is {OWN}")
+    assert (proposed.status, proposed.findings[0].partition(" (")[0]) == (
+        "held", '"SKILL.md": adds what looks like a secret'
+    )  # fmt: skip
+    assert OWN not in later.store.candidates.get_candidate(proposed.candidate_id or "").reasoning
+    first = later.store.candidates.list_candidates(1)[0]
+    assert (first.findings, len(review_candidate(later, first.id).findings)) == ((), 1)
+    held = promote_skill(later, first.id, Consent.STANDING)
+    assert (held.status, held.reason.partition(" (")[0]) == ("held", '"SKILL.md": adds what looks like a secret')
+    assert place.main.read_bytes() == before
+
+
+def test_an_edit_that_does_not_apply_is_kept_without_secrets(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSVC_API_KEY", OWN)
+    edits = [{"op": "replace", "target": f"nowhere {OWN}", "content": OWN}, {"op": "append", "content": "- More."}]
+    made = propose_edits(place.open(), str(place.skill), edits)
+    (missed, report), (other, _) = workspace.store.candidates.list_edits(made.candidate_id or "")
+    assert report.status == "unmatched"
+    assert missed.target == f"nowhere {missed.content}"
+    assert (missed.content or "").startswith("[redacted:environment:")
+    assert (other.content, other.target) == ("- More.", None)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"prompt": f"Log in with {OWN}"},
+        {"prompt": "p", "files": {"a.txt": f"key {OWN}"}},
+        {"prompt": "p", "files": {f"{OWN}.txt": "x"}},
+        {"prompt": "p", "judge": {"kind": "exact", "expected": OWN}},
+        {"prompt": "p", "tags": [OWN]},
+        {"prompt": "p", "id": OWN},
+    ],
+)
+def test_a_task_with_a_secret_of_the_users_own_is_warned_of(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, task: dict[str, object]
+) -> None:
+    monkeypatch.setenv("MYSVC_API_KEY", OWN)
+    given = {"judge": {"kind": "exact", "expected": "1"}, **task}
+    added = add_tasks(place.open(), str(place.skill), [given])
+    assert "to hold a secret" in added.warnings[0]
+    [remark] = check_stored(place.open(), str(place.skill)).remarks[:1]
+    assert "to hold a secret" in remark
+    assert OWN not in remark
+
+
+def test_a_candidate_that_is_made_again_is_told_of_without_secrets(place: Place, workspace: Workspace) -> None:
+    stale = place.propose(workspace)
+    with workspace.store._pool.write() as connection:  # as a release that kept it as it was left it
+        connection.execute("update candidate set reasoning = ?", [f"it is {canary(1)}"])
+    place.main.write_bytes(place.main.read_bytes() + b"\nMine.\n")
+    made = rebase_candidate(workspace, stale).candidate_id
+    assert "it is [redacted:github-token:" in workspace.store.candidates.get_candidate(made or "").reasoning

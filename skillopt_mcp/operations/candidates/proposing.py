@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast, get_args
 
 from skillopt_mcp import limits
@@ -15,11 +16,13 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import copied
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import EditOutcome, Proposed
+from skillopt_mcp.operations.skills.resembling import told_likeness
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
+from skillopt_mcp.redaction.redacting import Redactor
 
 _FIELDS = ("op", "target", "content", "path")
 _OPS: tuple[str, ...] = get_args(Op)
@@ -53,11 +56,14 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
             version_id=version,
             origin="host",
             reasoning=patch.reasoning,
-            findings=(*findings(base, applied.files), *_copied(workspace, tracked.id, patch, base)),
+            findings=(*findings(base, applied.files, workspace.known), *_copied(workspace, tracked.id, patch, base)),
         )
         made = kept(workspace, new, patch, applied)
         workspace.store.trajectories.mark_seen(tracked.id)
-    return proposed(tracked.name, base, applied, made)
+    result = proposed(tracked.name, base, applied, made)
+    likeness = told_likeness(workspace, tracked.path)
+    step = f"First, {likeness}. {result.next_step}" if likeness else result.next_step
+    return fitted(result.model_copy(update={"next_step": step}), "diff")
 
 
 def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
@@ -68,9 +74,22 @@ def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles)
 
 
 def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
-    """Return a candidate as the store has it now, with what became of each edit."""
-    edits = tuple(zip(patch.edits, applied.reports, strict=True))
-    return workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
+    """Return a candidate as the store has it now, with what became of each edit.
+
+    Its files are kept as they are, and so are the edits that make them; all else that is said of it has no secret.
+    """
+    redactor = workspace.redactor
+    told = zip(patch.edits, applied.reports, strict=True)
+    edits = tuple(each if each[1].status == "applied" else _plain(redactor, *each) for each in told)
+    plain = replace(made, reasoning=redactor.text(made.reasoning))
+    return workspace.store.candidates.add_candidate(NewCandidate(plain, applied.files, edits))
+
+
+def _plain(redactor: Redactor, edit: Edit, report: EditReport) -> tuple[Edit, EditReport]:
+    """Return an edit that did not apply without secrets."""
+    target, content, path, detail = redactor.texts([edit.target or "", edit.content or "", edit.path, report.detail])
+    told = replace(edit, target=edit.target and target, content=edit.content and content, path=path)
+    return told, replace(report, path=path, detail=detail)
 
 
 def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:

@@ -67,7 +67,7 @@ def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Pa
         reasoning=patch.reasoning,
         findings=(
             *(finding for finding in old.findings if finding == IMPORTED),
-            *findings(live, applied.files),
+            *findings(live, applied.files, workspace.known),
             *carried(old.findings),
         ),
         run_id=old.run_id,

@@ -6,13 +6,14 @@ import re
 
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready
-from skillopt_mcp.operations.changes.promoting import NO_GAIN, check_promotion
+from skillopt_mcp.operations.changes.promoting import NO_GAIN, check_promotion, is_edited
 from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.testing.evaluating import ON_TOP
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate, rolled_back
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.records.candidates import Candidate, edited_on_top, rolled_back
+from skillopt_mcp.records.skills import Skill, short
 
 _LONGEST_BYTES = 600
 _PROMOTION = re.compile(r"(?:Call )?promote_skill (?:with candidate_id )?(c-[0-9a-f]{12})\.?")
@@ -35,6 +36,18 @@ def by_a_person(workspace: Workspace, step: str) -> str:
     return step if "promote_skill" in advice else advice
 
 
+def told_was_live(workspace: Workspace, skill: Skill, version: str) -> str:
+    """Return what to do with a version that was live, and is no more."""
+    store = workspace.store
+    if edited_on_top(store.promotions.list_promotions(skill.id), version, skill.live_version):
+        return f"{ON_TOP}."
+    name, told = called(store, skill), "It was live, and is no more. To have it back"
+    if is_edited(workspace, skill):
+        command = f"skillopt-mcp rollback {name} {short(version)} --over-edit"
+        return f"{told} over what somebody has edited since, a person types at a terminal: {command}"
+    return f"{told}: rollback_skill with skill {name} and version {short(version)}."
+
+
 def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
     store = workspace.store
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
@@ -47,8 +60,7 @@ def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> 
         command = f"skillopt-mcp rollback {called(store, skill)} {short(candidate.version_id)}"
         return f"It was live, and a person rolled it back. To have it back, a person runs: {command}"
     if was_live:
-        back = f"rollback_skill with skill {called(store, skill)} and version {short(candidate.version_id)}"
-        return f"It was live, and is no more. To have it back: {back}."
+        return told_was_live(workspace, skill, candidate.version_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and decision.verdict == "reject":
         return NO_GAIN

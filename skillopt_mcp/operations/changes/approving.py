@@ -69,9 +69,10 @@ def _question(standing: Standing, review: Review) -> Question | None:
     if not isinstance(standing, Lacking):
         return None
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
-    lines = [f"Write this over {quoted(review.skill_path, 300)}? ({versions})", ""]
+    what = "this" if review.verdict else "an earlier version"
+    lines = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})", ""]
     if review.verdict:
-        lines += [f"Verdict: {review.verdict.upper()}: {escaped(review.reason)}"]
+        lines += [f"Verdict: {review.verdict.upper()}: {escaped(review.reason)}", f"Evidence: {review.evidence}."]
     if review.simulated:
         lines += ["This rests on a SIMULATION, which says nothing about a real model."]
     text = "\n".join([*lines, "", review.diff])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
+from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, answer
 from skillopt_mcp.operations.changes.permitting import beyond_small_edit, signed
-from skillopt_mcp.operations.finding import called
+from skillopt_mcp.operations.finding import called, root_for
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import STANDING_PERMISSION, Approval, rolled_back
-from skillopt_mcp.records.skills import Skill, is_memory
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.skills import Permission
 
 
@@ -30,6 +30,9 @@ class Consent(Enum):
     PERSON_OVER_EDIT = "a person at a terminal, over an edit that somebody made since"
 
 
+# On fewer tasks a change can win by what it says of each.
+FEWEST_TASKS = 6
+BY_A_TOOL = (Consent.APPROVED, Consent.STANDING)
 _SIMULATED = (Consent.PERSON_SIMULATED, Consent.COMMAND_SIMULATED)
 
 
@@ -60,14 +63,17 @@ def with_consent(workspace: Workspace, change: Change, consent: Consent) -> Stan
     if workspace.root_of(change.skill) is None:
         return answer(
             workspace, change, "refused", f"'{change.skill.path}' lies in no skill folder that may be written",
-            f"A person can allow it: skillopt-mcp skills add-root '{_root_for(change.skill)}'",
+            f"A person can allow it: skillopt-mcp skills add-root '{root_for(change.skill.path)}'",
         )  # fmt: skip
-    if consent in (Consent.APPROVED, Consent.STANDING):
+    if fault := unreadable(workspace.store.skills.get_files(change.skill.id, change.to_version)):
+        why = f"a folder cannot hold this version so that it is read back as it is: {fault}"
+        return answer(workspace, change, "refused", why, "Propose other edits.")
+    if consent in BY_A_TOOL:
         return _by_a_tool(workspace, change, consent)
     if change.simulated and change.verdict != UNPROVEN and consent not in _SIMULATED:
         return answer(
             workspace, change, "refused", "the evidence is from a simulation and says nothing about a real model",
-            f"Evaluate with a real target, or insist: skillopt-mcp {change.command} --simulated",
+            f"Evaluate with a real target, or insist: skillopt-mcp {change.command(workspace.store)} --simulated",
         )  # fmt: skip
     proven = consent if change.verdict == UNPROVEN or consent is not Consent.PERSON_UNPROVEN else Consent.PERSON
     return Ready(change, consent, signed(proven.value, workspace.login))
@@ -78,10 +84,10 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     found = workspace.store.approvals.find_unused(change.approval)
     if found is not None:
         return Ready(change, consent, found[1], found[0])
-    if change.findings:
-        look = f"A person has to look at it at a terminal: {_approve_or(change)}"
-        return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
     store, permits = workspace.store, consent is Consent.STANDING
+    if change.findings:
+        look = f"A person has to look at it at a terminal: {_approve_or(store, change)}"
+        return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
     permission = store.skills.get_permission(change.skill.id) if permits else None
     why = _beyond_permission(workspace, change, permission) if permits else "each change needs an approval here"
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
@@ -89,9 +95,12 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     if not why:
         return Ready(change, consent, consent.value, permission=permission)
     flag = " --simulated" if change.simulated else ""
+    # A permission that there is, or that would not do, is no way on.
+    permits = permits and (permission is None or (change.simulated and not permission.simulated))
+    permits = permits and not _beyond_permission(workspace, change, Permission("", simulated=change.simulated))
     permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if permits else ""
-    said = answer(workspace, change, "needs_approval", why, f"Ask the person to run: {_approve_or(change)}{permit}")
-    return Lacking(change.approval, said)
+    ask = f"Ask the person to run: {_approve_or(store, change)}{permit}"
+    return Lacking(change.approval, answer(workspace, change, "needs_approval", why, ask))
 
 
 def _beyond_permission(workspace: Workspace, change: Change, permission: Permission | None) -> str:
@@ -107,16 +116,15 @@ def _beyond_permission(workspace: Workspace, change: Change, permission: Permiss
         undone = last and last.kind == "promote" and (last.to_version, last.from_version)
         if undone != (change.from_version, change.to_version):
             return "it does more than undo the last promotion, which a standing permission does not cover"
-        if back := findings(*files):
+        if back := findings(*files, workspace.known):
             return f"it brings back what a person should see first: {'; '.join(back)}"
+    if change.test and len(change.test.tasks) < FEWEST_TASKS:
+        n = len(change.test.tasks)
+        return f"it was tested on {n} held-out task{'s'[: n - 1]}, and a standing permission asks for {FEWEST_TASKS}"
     return beyond_small_edit(*files)
 
 
-def _approve_or(change: Change) -> str:
+def _approve_or(store: Store, change: Change) -> str:
     flag = " --simulated" if change.simulated else ""
     approve = f"skillopt-mcp approve {change.candidate_id}{flag}, then call again; or: " if change.candidate else ""
-    return f"{approve}skillopt-mcp {change.command}{flag if change.candidate else ''}"
-
-
-def _root_for(skill: Skill) -> str:
-    return skill.path if is_memory(skill.path) else str(Path(skill.path).parent)
+    return f"{approve}skillopt-mcp {change.command(store)}{flag if change.candidate else ''}"

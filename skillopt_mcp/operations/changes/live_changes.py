@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import Promoted
-from skillopt_mcp.operations.testing.evaluating import is_simulated
+from skillopt_mcp.operations.testing.evaluating import ON_TOP, is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Approval, Candidate, PromotionKind
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.opening import Store
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
 REASON_BYTES = 1_500
@@ -52,12 +54,11 @@ class Change:
         evidence = self.test.id if self.test else ""
         return Approval(self.skill.id, self.kind, self.from_version, self.to_version, self.findings, evidence)
 
-    @property
-    def command(self) -> str:
+    def command(self, store: Store) -> str:
         """Return what a person types for it, behind the program's name."""
         if self.candidate:
             return f"promote {self.candidate.id}"
-        return f"rollback {self.skill.name} {short(self.to_version)}"
+        return f"rollback {called(store, self.skill)} {short(self.to_version)}"
 
 
 def answer(
@@ -87,8 +88,8 @@ def answer(
 
 def stale(workspace: Workspace, change: Change) -> Promoted:
     """Return the answer to a change whose base is no longer what is live."""
-    live = workspace.live(change.skill).digest
-    last = next(iter(workspace.store.promotions.list_promotions(change.skill.id)), None)
+    live, store = workspace.live(change.skill).digest, workspace.store
+    last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
     happened = "Somebody edited the file. Their edit is kept"
     if last and last.to_version == live:
         happened = f"Candidate {last.candidate_id} was promoted since, and stays"
@@ -98,12 +99,16 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
         f"skillopt-mcp rebase {change.candidate_id} makes the same edits on top of it, as a new candidate to evaluate."
     )
     if not change.candidate:
-        over = "" if last and last.to_version == live else " --over-edit"
-        again = f"to go back all the same, a person types at a terminal: skillopt-mcp {change.command}{over}"
+        over = " --over-edit" if last and last.to_version != live else ""
+        again = f"to go back all the same, a person types at a terminal: skillopt-mcp {change.command(store)}{over}"
+    promoted = change.candidate is not None and last is not None and last.to_version == change.to_version
+    told = f"{happened}: {again}"
+    if promoted:
+        told = "It was promoted meanwhile: it is what is live." if change.to_version == live else f"{ON_TOP}."
     return answer(
         workspace,
         change,
         "stale",
         f"the live file is version {short(live)}, which is not the one this change was made for",
-        f"{happened}: {again}",
+        told,
     )

@@ -46,7 +46,7 @@ def permit(workspace: Workspace, skill: str, *, simulated: bool, given_by: str =
 
 def revoke(workspace: Workspace, skill: str) -> Skill:
     """Take a standing permission back."""
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     workspace.store.skills.revoke_permission(tracked.id)
     return tracked
 

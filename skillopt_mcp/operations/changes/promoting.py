@@ -6,11 +6,13 @@ import shlex
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput, Busy, Refused, Stale
 from skillopt_mcp.folders import files_folder
 from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.livefiles import check_replaceable, replace_files
-from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready, Standing, with_consent
+from skillopt_mcp.operations.changes.consenting import BY_A_TOOL, Consent, Lacking, Ready, Standing, with_consent
+from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, Status, answer, stale
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import lock_name, settle, take_back
@@ -47,7 +49,7 @@ def rollback_skill(
 def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Standing:
     """Return whether a promotion may happen, lacks a person, or what it answers instead; nothing is written."""
     store = workspace.store
-    candidate = store.candidates.get_candidate(known(candidate_id))
+    candidate = guarded(workspace, store.candidates.get_candidate(known(candidate_id)))
     skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
@@ -89,19 +91,25 @@ def check_rollback(
     It is stale when what is live is not the version that was `seen`, where one was. Raises BadInput, NotFound and
     Refused as `rollback_target` does.
     """
-    tracked = workspace.skill(skill)
-    changes = workspace.store.promotions.list_promotions(tracked.id)
+    tracked = workspace.recorded(skill)
     target = rollback_target(workspace, tracked, version)
     change = Change(tracked, "rollback", tracked.live_version, target)
     if target == tracked.live_version:
         return answer(workspace, change, "refused", f"version {short(target)} is live already")
-    edited = bool(changes) and changes[0].to_version != tracked.live_version
-    over_edit = consent is Consent.PERSON_OVER_EDIT and seen is not None
-    if (edited and not over_edit) or seen not in (None, tracked.live_version):
+    edited, over_edit = is_edited(workspace, tracked), consent is Consent.PERSON_OVER_EDIT and seen is not None
+    # Where nothing was ever promoted, every version is somebody's work: a person alone goes back to one.
+    all_theirs = consent in BY_A_TOOL and not workspace.store.promotions.list_promotions(tracked.id)
+    if all_theirs or (edited and not over_edit) or seen not in (None, tracked.live_version):
         return stale(workspace, change)
     # Nobody agreed to more than was asked of them: where nothing was edited, no edit is lost.
     asked = Consent.PERSON if consent is Consent.PERSON_OVER_EDIT and not edited else consent
     return with_consent(workspace, change, asked)
+
+
+def is_edited(workspace: Workspace, skill: Skill) -> bool:
+    """Return whether somebody has edited the files since the last promotion or rollback."""
+    last = next(iter(workspace.store.promotions.list_promotions(skill.id)), None)
+    return last is not None and last.to_version != skill.live_version
 
 
 def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> str:
@@ -163,6 +171,7 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
             return journal
         try:
             replace_files(files_folder(Path(skill.path)), before, after)
+            _check_written(workspace.live(skill), before, after)
         except BaseException:
             take_back(store, journal)
             raise
@@ -173,6 +182,17 @@ def _write(workspace: Workspace, ready: Ready) -> Promoted:
         lock.release()
         workspace.forget(skill)
     return _answer_done(workspace, change, before)
+
+
+def _check_written(live: SkillFiles, before: SkillFiles, after: SkillFiles) -> None:
+    """Raise Refused when what was written is not what is read: then nothing that is live is the version promoted."""
+    paths = [file.path for file in (*before.files, *after.files) if before.get(file.path) != after.get(file.path)]
+    other = next((path for path in paths if live.get(path) != after.get(path)), None)
+    if other:
+        raise Refused(
+            f"{quoted(other)} does not read as it was written: somebody changed it meanwhile, or its disk keeps other "
+            "names or run bits; all else that was written is taken back"
+        )
 
 
 def _begun(workspace: Workspace, change: Change, consent: Consent) -> Promotion | Promoted:

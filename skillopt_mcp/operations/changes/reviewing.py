@@ -6,18 +6,25 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
-from skillopt_mcp.operations.changes.promoting import rollback_target
+from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.operations.changes.guarding import guarded
+from skillopt_mcp.operations.changes.promoting import is_edited, rollback_target
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.opening import Store
 
 
 class Review(BaseModel):
     """A change under review: the whole diff (hidden characters shown), the verdict on it, and the guard's findings.
 
-    `broken` is what the Agent Skills specification has against the new version, and had not against the old one;
-    `over_edit` tells that somebody has edited the files since the last change, which a rollback would undo.
+    `evidence` is what the verdict rests on: how many pairs, on how many tasks, and the mean scores. `broken` is what
+    the Agent Skills specification has against the new version, and had not against the old one; `over_edit` tells that
+    somebody has edited the files since the last change, which a rollback would undo.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -28,6 +35,7 @@ class Review(BaseModel):
     diff: str
     verdict: str | None = None
     reason: str = ""
+    evidence: str = ""
     reasoning: str = ""
     findings: tuple[str, ...] = ()
     simulated: bool = False
@@ -38,7 +46,7 @@ class Review(BaseModel):
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     """Return the review of a candidate. Raises NotFound."""
     store = workspace.store
-    candidate = store.candidates.get_candidate(known(candidate_id))
+    candidate = guarded(workspace, store.candidates.get_candidate(known(candidate_id)))
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
@@ -53,6 +61,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         diff=unified_diff(base, new, skill.name),
         verdict=decision.verdict if decision else None,
         reason=decision.reason if decision else "",
+        evidence=_evidence(store, decision, test) if decision and test else "",
         reasoning=candidate.reasoning,
         findings=candidate.findings,
         simulated=test is not None and is_simulated(test.backend),
@@ -63,9 +72,8 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
 def review_rollback(workspace: Workspace, skill: str, version: str | None = None) -> Review:
     """Return the review of a rollback to a version, or to the one before the last change. Raises NotFound, BadInput."""
     store = workspace.store
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     target = rollback_target(workspace, tracked, version)
-    changes = store.promotions.list_promotions(tracked.id)
     live = store.skills.get_files(tracked.id, tracked.live_version)
     old = store.skills.get_files(tracked.id, target)
     return Review(
@@ -74,5 +82,21 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
         from_version=tracked.live_version,
         to_version=target,
         diff=unified_diff(live, old, tracked.name),
-        over_edit=bool(changes) and changes[0].to_version != tracked.live_version,
+        over_edit=is_edited(workspace, tracked),
     )
+
+
+def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
+    """Return what a verdict rests on, in words."""
+    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
+    scored = [pair for pair in store.decisions.list_pairs(test.id)[:n] if not pair.missing]
+    on = "1 held-out task alone" if len(test.tasks) == 1 else f"{len(test.tasks)} held-out tasks"
+    told = f"{n} {'pair' if n == 1 else 'pairs'} of attempts at {on}"
+    if not scored:
+        return told
+    was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_scores, scored), strict=True))
+    return f"{told}, which scored {was:.2f} on average before and {now:.2f} with this change"
+
+
+def _scores(pair: Pair) -> tuple[float | None, float | None]:
+    return pair.base, pair.candidate

@@ -1,0 +1,89 @@
+"""Reading back: a version is promoted only where what was written is what is read, and nothing is in its way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from workshop import LESSONS, SEED, Place
+
+from skillopt_mcp.backends.world import make_skill
+from skillopt_mcp.errors import Refused
+from skillopt_mcp.folders import read_skill
+from skillopt_mcp.operations.changes import promoting
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+
+
+@pytest.fixture
+def before(place: Place) -> bytes:
+    return place.main.read_bytes()
+
+
+def accepted_as(place: Place, workspace: Workspace, after: SkillFiles) -> str:
+    """Return the id of a candidate that another release made and tested, whatever its files are."""
+    tracked = workspace.skill(str(place.skill))
+    before = read_skill(place.skill)
+    made = Candidate(
+        candidate_id(tracked.id, before.digest, after.digest), tracked.id, before.digest, after.digest, "host", "", ()
+    )
+    workspace.store.candidates.add_candidate(NewCandidate(made, after))
+    while (result := evaluate_candidate(workspace, made.id)).verdict == "undecided":
+        pass
+    assert result.verdict == "accept"
+    return made.id
+
+
+def taught(*others: SkillFile) -> SkillFiles:
+    files = make_skill(SEED)
+    return files.replaced(SkillFile("SKILL.md", files.main + LESSONS.encode() + b"\n"), *others)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("references/__pycache__/x.md", "is passed over when a skill is read"),
+        ("references/a/b/c/d/e/f/g/x.md", "is nested too deep"),
+        ("references/" + "n" * 256, "which no disk takes as a name"),
+    ],
+)
+def test_a_version_that_would_not_be_read_back_is_not_promoted(
+    place: Place, workspace: Workspace, before: bytes, path: str, why: str
+) -> None:
+    candidate = accepted_as(place, workspace, taught(SkillFile(path, b"x")))
+    result = promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    assert (result.status, why in result.reason) == ("refused", True)
+    assert (place.main.read_bytes(), list(place.skill.iterdir())) == (before, [place.main])
+    assert workspace.store.promotions.list_promotions(1) == []
+
+
+def test_what_reads_otherwise_than_it_was_written_is_taken_back(
+    place: Place, workspace: Workspace, before: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = place.accepted(workspace)
+    replace = promoting.replace_files
+
+    def on_another_disk(folder: Path, old: SkillFiles, new: SkillFiles) -> None:
+        replace(folder, old, new)
+        place.main.chmod(0o755)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(promoting, "replace_files", on_another_disk)
+        with pytest.raises(Refused, match="does not read as it was written"):
+            promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    assert workspace.store.promotions.list_pending() == []
+    place.main.write_bytes(before)
+    place.main.chmod(0o644)
+    assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def test_what_stands_in_the_way_of_a_new_file_uses_up_no_approval(place: Place, workspace: Workspace) -> None:
+    candidate = accepted_as(place, workspace, taught(SkillFile("references/x.md", b"x")))
+    (place.skill / "references" / "x.md").mkdir(parents=True)
+    with pytest.raises(Refused, match="is there already, and none of the skill's files"):
+        promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    assert workspace.store.promotions.list_promotions(1) == []
