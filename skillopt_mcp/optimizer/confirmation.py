@@ -52,7 +52,8 @@ def open_test(
     """Return the promotion test of a (base, candidate) pair of files, opened as the skill's next when it is new.
 
     The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`; what
-    earlier rejections left unspent is in it. Tests of simulations keep it among themselves, and take nothing of those
+    earlier rejections left unspent is in it. Skills that share a version, as a renamed or copied folder does, have one
+    life. Tests of simulations keep it among themselves, and take nothing of those
     of real models. From its opening on a test keeps what it asks and its claim, whatever rule
     comes later: but for `max_pairs`, they are chosen before the evidence is seen. Raises BadInput when there is no
     held-out task, Refused when those that the claim allows are too few to accept anything.
@@ -73,9 +74,8 @@ def upcoming_test(
     new = _unopened(store, arms, tasks, backend, rule)
     if store.decisions.find_confirmation(new.id):
         return open_test(store, arms, tasks, backend, rule)
-    opened = store.decisions.list_tests(new.skill_id)
     alpha = upcoming_alpha(store, new.skill_id, backend, rule.alpha)
-    row = replace(new, j=max((test.j for test in opened), default=0) + 1, alpha=alpha)
+    row = replace(new, j=store.decisions.count_tests(new.skill_id) + 1, alpha=alpha)
     return replace(_on(store, row, arms, rule), is_open=False)
 
 
@@ -140,7 +140,7 @@ def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule:
         return replace(new, tasks=tuple(task.id for task in held_out(tasks)))
     if known is None:
         check_claim(store, new.skill_id, tasks, new.backend, rule)
-    left = fresh(tasks, store.tasks.list_looks(new.skill_id))
+    left = fresh_tasks(store, new.skill_id, tasks)
     key = f"{new.id}/{len(known.tasks) if known else 0}"
     return replace(new, tasks=tuple(task.id for task in in_random_order(left, key)))
 
@@ -148,8 +148,14 @@ def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule:
 def check_claim(store: Store, skill_id: int, tasks: Sequence[Task], backend: str, rule: ConfirmRule) -> None:
     """Raise Refused when the next promotion test of a skill can accept nothing, for the claim that the rule makes."""
     if rule.claim == "like_these":
-        alpha = upcoming_alpha(store, skill_id, backend, rule.alpha)
-        check_fresh(fresh(tasks, store.tasks.list_looks(skill_id)), replace(rule, alpha=alpha))
+        left, alpha = fresh_tasks(store, skill_id, tasks), upcoming_alpha(store, skill_id, backend, rule.alpha)
+        n_worn = len(fresh(tasks, store.tasks.list_looks(skill_id))) - len(left)
+        check_fresh(left, replace(rule, alpha=alpha), n_worn)
+
+
+def fresh_tasks(store: Store, skill_id: int, tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Return which of these tasks in use a promotion test draws that claims something of tasks like these."""
+    return fresh(tasks, store.tasks.list_looks(skill_id), store.tasks.list_spent(skill_id))
 
 
 def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since: int | None = None) -> Confirmation:

@@ -26,13 +26,20 @@ def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
     return test if test and len(test) + len(val) >= FEW_TASKS else val + test
 
 
-def fresh(tasks: Sequence[Task], looks: Mapping[int, int]) -> tuple[Task, ...]:
+def fresh(tasks: Sequence[Task], looks: Mapping[int, int], spent: Sequence[Task] = ()) -> tuple[Task, ...]:
     """Return the test tasks that no promotion test has drawn (`looks` by task id) and that are alone in what they say.
 
-    A verdict on a task steers what is proposed next, and so does a train or val task that says nearly the same.
+    A verdict on a task steers what is proposed next, and so does a train or val task that says nearly the same, or one
+    that is `spent`: no longer in use, or another folder's of the same skill.
     """
-    apart = distinct([task for split in SPLITS for task in tasks if task.split == split])
-    return tuple(task for task in apart if task.split == "test" and not looks.get(task.id))
+    known = [task for split in SPLITS for task in tasks if task.split == split]
+    known.sort(key=lambda task: task.split == "test" and not looks.get(task.id))
+    in_use = {task.id for task in tasks}
+    return tuple(
+        task
+        for task in distinct([*spent, *known])
+        if task.id in in_use and task.split == "test" and not looks.get(task.id)
+    )
 
 
 def in_random_order(tasks: Sequence[Task], key: str) -> tuple[Task, ...]:
@@ -42,14 +49,21 @@ def in_random_order(tasks: Sequence[Task], key: str) -> tuple[Task, ...]:
     return tuple(order)
 
 
-def check_fresh(tasks: Sequence[Task], rule: ConfirmRule) -> None:
-    """Raise Refused when a test that draws each of these fresh tasks once cannot accept anything."""
+def check_fresh(tasks: Sequence[Task], rule: ConfirmRule, n_worn: int = 0) -> None:
+    """Raise Refused when a test that draws each of these fresh tasks once cannot accept anything.
+
+    Beside them `n_worn` test tasks would be fresh, if tasks that are out of use did not ask nearly the same.
+    """
     fewest = fewest_pairs(rule)
     if len(tasks) < fewest:
+        worn = (
+            f" ({n_worn} more ask nearly what a retired task asked, or one of another folder of this skill, that was "
+            "drawn or learned from)"
+        )
         raise Refused(
             f"the claim 'like_these' draws each test task once, and only those that no promotion test has drawn: there "
-            f"are {len(tasks)}, and a candidate that wins every pair takes {fewest} at an error rate of "
-            f"{rule.alpha:.2g}; add {fewest - len(tasks)} or more test tasks, or claim 'these'"
+            f"are {len(tasks)}{worn if n_worn else ''}, and a candidate that wins every pair takes {fewest} at an "
+            f"error rate of {rule.alpha:.2g}; add {fewest - len(tasks)} or more test tasks, or claim 'these'"
         )
     if is_form_alone(tasks):
         raise Refused(

@@ -13,6 +13,7 @@ from skillopt_mcp.records.evidence import Claim, Pair, Trial
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.lineage import KIN
 from skillopt_mcp.store.pool import Pool, Row
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
@@ -23,13 +24,16 @@ _IS_SIMULATED = (
     f"exists (select 1 from confirmation c where c.id = decision.scope and {_SIMULATED.format('c.backend')})"
 )
 # Those of real models and those of simulations are two lives of a skill, each with the whole error budget.
-_OF_ITS_KIND = f"confirmation.skill_id = ?1 and {_SIMULATED.format('confirmation.backend')} = {_SIMULATED.format('?2')}"
+_OF_ITS_KIND = (
+    f"confirmation.skill_id in ({KIN}) and {_SIMULATED.format('confirmation.backend')} = {_SIMULATED.format('?2')}"
+)
 _STAKED = f"select count(*), total(alpha) from confirmation where {_OF_ITS_KIND}"
+_N_TESTS = f"select count(*) from confirmation where skill_id in ({KIN})"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRow:
-    """One promotion test: the `j`-th of its skill, at its own share `alpha` of the lifetime error budget.
+    """One promotion test: the `j`-th of its skill and its kin, at its own share `alpha` of the lifetime error budget.
 
     `tasks` are those it draws from, in order; under the claim `like_these` each once. `rule` is what it asks of its
     pairs (json), None where it was opened before that was kept.
@@ -66,18 +70,16 @@ class Decisions:
             row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             if row is None:
                 _check_in_use(connection, new.tasks)
-                [j] = connection.execute(
-                    "select coalesce(max(j), 0) + 1 from confirmation where skill_id = ?", [new.skill_id]
-                ).fetchone()
+                [n_before] = connection.execute(_N_TESTS, [new.skill_id]).fetchone()
                 n, staked = connection.execute(_STAKED, [new.skill_id, new.backend]).fetchone()
                 connection.execute(
                     "insert into confirmation(id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim,"
                     " rule) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [new.id, new.skill_id, new.base_version, new.version_id, j,
+                    [new.id, new.skill_id, new.base_version, new.version_id, n_before + 1,
                      alpha_for(n + 1, staked),
                      new.backend, json.dumps(new.tasks), new.claim, new.rule],
                 )  # fmt: skip
-                append(connection, "test_opened", new.id, skill=new.skill_id, j=j)
+                append(connection, "test_opened", new.id, skill=new.skill_id, j=n_before + 1)
                 row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             found = _confirmation(row)
             if found.claim == "like_these" and not set(new.tasks) <= set(found.tasks):
@@ -88,12 +90,17 @@ class Decisions:
         return found
 
     def staked(self, skill_id: int, backend: str) -> tuple[int, float]:
-        """Return how many promotion tests of a skill were opened, and the sum of their error rates.
+        """Return how many promotion tests of a skill and its kin were opened, and the sum of their error rates.
 
-        Those of real models count where `backend` is one, those of simulations where it is one: see `is_simulated`.
+        Kin are the skills that share a version with it, or with its kin: a folder that was renamed or copied. Those of
+        real models count where `backend` is one, those of simulations where it is one: see `is_simulated`.
         """
         n, staked = cast(tuple[int, float], self._pool.row(_STAKED, [skill_id, backend]))
         return n, staked
+
+    def count_tests(self, skill_id: int) -> int:
+        """Return how many promotion tests of a skill and its kin were opened, of real models and of simulations."""
+        return cast(int, (self._pool.row(_N_TESTS, [skill_id]) or [0])[0])
 
     def list_confirmations(self, skill_id: int, base_version: str, version_id: str) -> list[ConfirmationRow]:
         """Return the promotion tests of a candidate against a base, newest first."""
@@ -189,13 +196,13 @@ class Decisions:
         return _decision(row) if row else None
 
     def list_rejections(self, skill_id: int, backend: str) -> list[tuple[str, str]]:
-        """Return the promotion tests of a skill that ended in a rejection, as (id, inputs of that), as opened.
+        """Return the promotion tests of a skill and its kin that ended in a rejection, as (id, inputs of that).
 
         They are those that `staked` counts.
         """
         rows = self._pool.rows(
             "select confirmation.id, d.inputs, max(d.id) from confirmation join decision d on d.scope = confirmation.id"
-            f" where {_OF_ITS_KIND} and d.verdict = 'reject' group by confirmation.id order by confirmation.j",
+            f" where {_OF_ITS_KIND} and d.verdict = 'reject' group by confirmation.id order by confirmation.id",
             [skill_id, backend],
         )
         return [(str(row[0]), str(row[1])) for row in rows]

@@ -1,20 +1,33 @@
-"""Joining: tasks and attempts of a skill's new folder, recorded before it was known for that, become its own."""
+"""Joining: what was recorded of a skill's new folder, before it was known for that, becomes the skill's own."""
 
 from __future__ import annotations
 
 from skillopt_mcp.errors import Refused
+from skillopt_mcp.records.candidates import candidate_id
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.sums import row_sum
 
-MAY_JOIN = frozenset({"tasks", "attempts"})
-"""What joins: no evidence rests on it. Whatever was tested or promoted has an error budget of its own."""
+MAY_JOIN = frozenset({"tasks", "attempts", "candidates"})
+"""What joins: no evidence rests on it. Whatever was tested or promoted keeps its place; its tests count as kin's."""
+RECORDED = """
+select 'tasks', count(*) from task where skill_id = ?1
+union all select 'attempts', count(*) from trajectory where skill_id = ?1
+union all select 'runs', count(*) from run where skill_id = ?1
+union all select 'candidates', count(*) from candidate where skill_id = ?1
+union all select 'promotion tests', count(*) from confirmation where skill_id = ?1
+union all select 'changes of the live file', count(*) from promotion where skill_id = ?1
+union all select 'histories of other stores', count(*) from imported where skill_id = ?1
+union all select 'standing permissions', count(*) from permission where skill_id = ?1
+"""
+"""How many things of each kind rest on a skill. A decision or a note rests on a candidate or a run."""
 RECORDED_KINDS = """
 select 'tasks' where exists (select 1 from task where skill_id = ?1)
 union all select 'attempts' where exists (select 1 from trajectory where skill_id = ?1)
+union all select 'candidates' where exists (select 1 from candidate where skill_id = ?1)
 union all select 'other' where exists (select 1 from run where skill_id = ?1)
-    or exists (select 1 from candidate where skill_id = ?1) or exists (select 1 from promotion where skill_id = ?1)
+    or exists (select 1 from confirmation where skill_id = ?1) or exists (select 1 from promotion where skill_id = ?1)
     or exists (select 1 from imported where skill_id = ?1) or exists (select 1 from permission where skill_id = ?1)
 """
 """The kinds of things that rest on a skill, without counting them: there may be a million."""
@@ -60,6 +73,18 @@ _VERSION_FILES = (
     "insert into version_file(skill_id, version_id, path, sha256, executable) select ?1, version_id, path, sha256,"
     " executable from version_file where skill_id = ?2 on conflict do nothing"
 )
+_CANDIDATES = (
+    "select id, base_version, version_id from candidate where skill_id = ?2 and (base_version, version_id) not in"
+    " (select base_version, version_id from candidate where skill_id = ?1) order by rowid"
+)
+_CANDIDATE = (
+    "insert into candidate(id, skill_id, base_version, version_id, origin, reasoning, findings) select ?1, ?2,"
+    " base_version, version_id, origin, reasoning, findings from candidate where id = ?3"
+)
+_EDITS = (
+    "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources) select ?1, n, op,"
+    " path, target, content, status, reason, detail, sources from edit where candidate_id = ?2"
+)
 _PLACED = (
     "select session_id, position from trajectory where skill_id = ? and session_id is not null and position is not null"
 )
@@ -70,7 +95,7 @@ _ATTEMPTS = (
 
 
 def join(connection: Connection, skill: Skill, other: Skill) -> dict[str, int]:
-    """Let tasks and attempts of `other` be those of `skill`, within the caller's transaction; return how many.
+    """Let tasks, attempts and candidates of `other` be those of `skill` in the caller's transaction; return how many.
 
     A task that `skill` has already stays with `other`, and whoever knew it there knows it here. Raises Refused when
     another task has its name, or asked the same in another split before it was retired.
@@ -90,7 +115,20 @@ def join(connection: Connection, skill: Skill, other: Skill) -> dict[str, int]:
     for first, last in connection.execute(_ADDED, [other.id]).fetchall():
         append(connection, "tasks_moved", first, last, skill=skill.id, before=other.id)
     n_attempts = _join_attempts(connection, skill.id, other.id)
-    return {kind: n for kind, n in (("tasks", n_tasks), ("attempts", n_attempts)) if n}
+    n_candidates = _join_candidates(connection, skill.id, other.id)
+    joined = (("tasks", n_tasks), ("attempts", n_attempts), ("candidates", n_candidates))
+    return {kind: n for kind, n in joined if n}
+
+
+def _join_candidates(connection: Connection, skill_id: int, other_id: int) -> int:
+    """Let candidates be those of another skill, too, each under the id that its change has there."""
+    rows = connection.execute(_CANDIDATES, [skill_id, other_id]).fetchall()
+    for old, base, version in rows:
+        new = candidate_id(skill_id, base, version)
+        connection.execute(_CANDIDATE, [new, skill_id, old])
+        connection.execute(_EDITS, [new, old])
+        append(connection, "candidate_made", new, skill=skill_id, base=base, version=version)
+    return len(rows)
 
 
 def _join_attempts(connection: Connection, skill_id: int, other_id: int) -> int:

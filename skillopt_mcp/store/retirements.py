@@ -90,7 +90,7 @@ def predecessors(connection: Connection, skill_id: int) -> tuple[dict[str, Prede
 
 _RETIRE = (
     "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, coalesce(?, name), ?,"
-    " (select count(*) from confirmation where skill_id = task.skill_id),"
+    " (select coalesce(max(j), 0) from confirmation where skill_id = task.skill_id),"
     " (select count(distinct confirmation_id) from pair where task_id = task.id)"
     " from task where id = ? and skill_id = ? on conflict do nothing"
 )

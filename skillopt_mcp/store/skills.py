@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,22 +13,12 @@ from skillopt_mcp.errors import NotFound, Refused, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.joining import MAY_JOIN, RECORDED_KINDS, join
+from skillopt_mcp.store.joining import MAY_JOIN, RECORDED, RECORDED_KINDS, join
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
 _COMPRESS_FROM = 1024
-# A decision, a test or a note rests on a candidate or a run.
-_RECORDED = """
-select 'tasks', count(*) from task where skill_id = ?1
-union all select 'attempts', count(*) from trajectory where skill_id = ?1
-union all select 'runs', count(*) from run where skill_id = ?1
-union all select 'candidates', count(*) from candidate where skill_id = ?1
-union all select 'changes of the live file', count(*) from promotion where skill_id = ?1
-union all select 'histories of other stores', count(*) from imported where skill_id = ?1
-union all select 'standing permissions', count(*) from permission where skill_id = ?1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +84,12 @@ class Skills:
         """Return every tracked skill, by name."""
         return [_skill(row) for row in self._pool.rows(f"{_SKILL} order by name, path")]
 
-    def track(self, name: str, path: str, files: SkillFiles, begun: int | None = None) -> Skill:
+    def track(
+        self, name: str, path: str, files: SkillFiles, begun: int | None = None, before: str | None = None
+    ) -> Skill:
         """Return the skill at `path`, added if it is new, with `files` stored as its live version.
 
+        The first version of a new one follows from `before`, the version of another skill that it seems to have been.
         `begun` is the id of its newest change when the files were read (0: none). While that one is under way, or where
         another has begun since, they may be neither old nor new: the skill is returned as it is in the store.
         """
@@ -107,7 +101,7 @@ class Skills:
                 cursor = connection.execute(
                     "insert into skill(name, path, live_version) values (?, ?, ?)", [name, path, files.digest]
                 )
-                skill_id, parent = int(cursor.lastrowid or 0), None
+                skill_id, parent = int(cursor.lastrowid or 0), before if before != files.digest else None
             else:
                 skill_id, parent = _skill(row).id, _skill(row).live_version
                 connection.execute("update skill set live_version = ? where id = ?", [files.digest, skill_id])
@@ -131,11 +125,12 @@ class Skills:
             row = connection.execute(f"{_SKILL} where path = ? and id <> ?", [path, skill.id]).fetchone()
             if row is not None:
                 other = _skill(row)
-                held = _counted(connection.execute(_RECORDED, [other.id]).fetchall())
+                held = _counted(connection.execute(RECORDED, [other.id]).fetchall())
                 if not held.keys() <= MAY_JOIN:
                     raise Refused(
                         f"'{path}' is tracked as a skill of its own, with {told(held)}: those cannot be merged into "
-                        f"'{skill.name}' by a move (skillopt-mcp export and import carry a history over)"
+                        f"'{skill.name}' by a move (skillopt-mcp export and import carry a history over; folders that "
+                        "have held one version share an error rate, moved or not)"
                     )
                 joined = join(connection, skill, other)
                 connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
@@ -150,10 +145,10 @@ class Skills:
 
     def count_recorded(self, skill_id: int) -> dict[str, int]:
         """Return how many things of each kind rest on a skill, where there are any."""
-        return _counted(self._pool.rows(_RECORDED, [skill_id]))
+        return _counted(self._pool.rows(RECORDED, [skill_id]))
 
     def recorded_kinds(self, skill_id: int) -> set[str]:
-        """Return which kinds of things rest on a skill: "tasks", "attempts", and "other" for all that is no such."""
+        """Return which kinds of things rest on a skill: those in `MAY_JOIN`, and "other" for all that is no such."""
         return {str(row[0]) for row in self._pool.rows(RECORDED_KINDS, [skill_id])}
 
     def forget(self, skill_id: int) -> None:
@@ -178,7 +173,11 @@ class Skills:
         )
         if len(rows) != 1 or len(version_id) < 8:
             short = " (give 8 characters of it or more)" if len(version_id) < 8 else ""
-            raise NotFound(f"the skill has no single version '{version_id}'{short}: see the history of the skill")
+            called = shlex.quote(self.get_skill(skill_id).path)
+            raise NotFound(
+                f"the skill has no single version '{version_id}'{short}: skillopt-mcp history {called} and "
+                f"skillopt-mcp show {called} tell of its versions"
+            )
         version, skill, parent, origin, created = rows[0]
         return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
 

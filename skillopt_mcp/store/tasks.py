@@ -13,6 +13,7 @@ from skillopt_mcp.splits import assign_split
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.exposures import ASKS
+from skillopt_mcp.store.lineage import KIN
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.retirements import predecessors
 
@@ -76,6 +77,14 @@ class Tasks:
         """Return the tasks of a skill that were not retired, in the order they were added."""
         sql = f"{_TASK} where skill_id = ? and retirement.task_id is null order by id"
         return [_task(row) for row in self._pool.rows(sql, [skill_id])]
+
+    def list_spent(self, skill_id: int) -> list[Task]:
+        """Return what says nothing new of a skill when it is asked again, and is no task in use of it.
+
+        These are train and val tasks, and test tasks that a promotion test has drawn: its own retired ones, and those
+        of its kin (the skills that share a version with it, or with its kin).
+        """
+        return [_task(row) for row in self._pool.rows(_SPENT, [skill_id])]
 
     def get_task(self, task_id: int) -> Task | None:
         """Return a task by the id of its row, or None."""
@@ -153,6 +162,10 @@ _KNOWN_TOO = (
     "insert into exposure(task_id, session) select ?, session from exposure where task_id = ? on conflict do nothing"
 )
 _BLANKS = "char(9, 10, 11, 12, 13, 32)"
+_SPENT = (
+    f"{_TASK} where skill_id in ({KIN}) and (skill_id <> ?1 or retirement.task_id is not null)"
+    " and (split <> 'test' or exists (select 1 from pair where pair.task_id = task.id)) order by id"
+)
 _LOOKS = (
     f"with old(id, asked) as (select id, trim(prompt, {_BLANKS}) from retirement join task on id = task_id"
     " where skill_id = ?1)"

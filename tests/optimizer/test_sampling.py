@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,19 @@ def test_only_test_tasks_count_as_fresh_that_no_test_has_drawn_and_that_stand_al
     ]
     assert [each.id for each in fresh(tasks, {})] == [3, 5]
     assert [each.id for each in fresh(tasks, {3: 1, 5: 0})] == [5]
+    assert [each.id for each in fresh(tasks, {4: 1})] == [5], "what says nearly the same was drawn"
+
+
+def test_what_a_task_out_of_use_asked_is_not_fresh_in_other_words_whatever_its_name() -> None:
+    tasks = [
+        task(3, "Name the longest river that crosses four borders"),
+        task(5, "Which king was crowned twice in the same week"),
+    ]
+    spent = [
+        task(1, "Name the longest river that crosses four borders here"),
+        replace(task(2, "Name the longest river that crosses four borders here!", "train"), name=tasks[1].name),
+    ]
+    assert [each.id for each in fresh(tasks, {}, spent)] == [5]
 
 
 @given(st.integers(1, 60), st.text(max_size=5))
