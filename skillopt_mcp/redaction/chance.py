@@ -22,6 +22,7 @@ _STAND_IN = re2.compile(
     r"|\A[^A-Za-z]*(?:my|the|your|db|user|new|old|super|admin|root|api|client|app|some|a)?[^A-Za-z0-9]*"
     r"(?:pass(?:word|wd|phrase)?|secret|token|key|pw|pwd|admin|root|postgres|guest)[^A-Za-z]{0,6}\z"
 )
+_KIND_OF_VALUE = re.compile(rb"(?i)(?:secret)?string|bytes|optional|required|object|hidden|prompt|value|option|unset")
 _BEGINNING = 64
 _NAMES = re.compile(rb"[A-Z]?[a-z]{4,}")
 _ADDRESS = re.compile(rb"\A[\w.+-]+@[\w-]+\.[\w.-]+\Z")
@@ -30,7 +31,12 @@ _CODE = re2.compile(r"\A\W*[A-Za-z_]\w*(?:\.[A-Za-z_]|->|::|\(|\[)|\(.*\)|\[.*\]
 
 def is_stand_in(value: bytes) -> bool:
     """Return whether people write such a value where a secret goes: a variable, an example, a mark of redaction."""
-    return _STAND_IN.search(value) is not None or len(set(value)) < 5 or _counts_up(value)
+    return is_written_for_one(value) or len(set(value)) < 5 or _counts_up(value)
+
+
+def is_written_for_one(value: bytes) -> bool:
+    """Return whether a value says itself that a secret goes there, as one that only counts up does not."""
+    return _STAND_IN.search(value) is not None or len(set(value)) < 3
 
 
 def is_drawn(value: bytes) -> bool:
@@ -65,14 +71,31 @@ def is_password(value: bytes) -> bool:
     return (sum(kinds) >= 3 or (len(value) >= 12 and _n_turns(classes) >= 3)) and (kinds[2] or kinds[3])
 
 
+def is_memorable(value: bytes) -> bool:
+    """Return whether a value of 8 bytes or more is of letters and digits alone, as "hunter2secret" is."""
+    if not (8 <= len(value) <= 64 and value.isalnum()):
+        return False
+    return not (value.isalpha() or value.isdigit() or reads_as_names(value))
+
+
 def reads_as_names(value: bytes) -> bool:
     """Return whether two fifths of a value in both cases are words, as in "PKCS7PrivateKey"."""
     return value != value.lower() and sum(map(len, _NAMES.findall(value))) * 5 >= len(value) * 2
 
 
-def is_code(value: bytes) -> bool:
+def is_kind_of_value(value: bytes) -> bool:
+    """Return whether a value only says of what kind one is to be, as a type or a help text does."""
+    return _KIND_OF_VALUE.fullmatch(value) is not None
+
+
+def is_expression(value: bytes) -> bool:
     """Return whether an unquoted value reads as an expression, a path or an address."""
-    return _CODE.search(value) is not None or (value.replace(b"_", b"").isalnum() and reads_as_names(value))
+    return _CODE.search(value) is not None
+
+
+def is_code(value: bytes) -> bool:
+    """Return whether an unquoted value reads as an expression, a path or an address, or as a name in code."""
+    return is_expression(value) or (value.replace(b"_", b"").isalnum() and reads_as_names(value))
 
 
 def _n_turns(classes: bytes) -> int:

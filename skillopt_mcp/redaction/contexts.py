@@ -29,7 +29,9 @@ CONTEXT_SIGN = (
     r"|(?:\b|_)auth[\"']?[ \t]{0,3}[=:]"
     r"|[?&](?:sig|signature|x-amz-signature|key)="
     r"|\bbearer[ \t]"
-    r"|[ \t](?:-u|--user|sshpass[ \t]-p)[ \t=]"
+    r"|[ \t](?:-u|--user)[ \t=]"
+    r"|\bsshpass[ \t]{1,3}(?-i:-p)"
+    r"|\b(?:mysql|mariadb)[a-z-]{0,12}[ \t](?:[^\n|;&]{0,80}?[ \t])?(?-i:-p)"
     r"|\blogin[ \t\n]{1,4}[^\s]{1,64}[ \t\n]{1,4}password[ \t]{1,2}"
     r"|\b(?:set-)?cookie[\"']?[ \t]{0,2}[:=]"
     r"|://"
@@ -47,8 +49,14 @@ _NAME_BEFORE = re.compile(rb"[\w.-]*\Z")
 # A placeholder of ours, and the name of a type or a resource: what follows these is no value.
 _NOT_BEFORE = (b"[redacted:", b"::")
 _LOOSE = re.compile(
-    rb"(?i)(?:pass(?:word|wd|phrase|code)s?|pwd|pgpass|secret|credentials?)(?:[_-]?\d{0,2}|[_-][a-z]{2,7})?\Z|sshpass"
+    rb"(?i)(?:pass(?:word|wd|phrase|code)s?|pwd|pgpass|secret|credentials?)(?:[_-]?\d{0,2}|[_-][a-z]{2,7})?\Z|sshpass|(?:mysql|mariadb).*-p\Z"
 )
+# Where nothing but a password can follow: the variable of an environment, or an option of a command.
+_TELLING = re.compile(
+    rb"(?:(?:[A-Z0-9_]*_|PG)?(?:PASSWORD|PASSWD|PASSPHRASE)|[A-Z0-9]_PWD|--[a-z-]{0,24}pass(?:word|wd|phrase))=\Z"
+    rb"|(?:mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
+)
+_PASSWORD = re.compile(rb"(?i)pass(?:word|wd|phrase)\Z")
 _NO_VALUE = re.compile(
     rb"(?i)public|(?:next|page|client|request|lock|idempotency|continuation|change|action|pagination|sync|resume|work_?unit)"
     rb"[_-]?token\Z|(?:file|path|url|uri|hash|digest|type|name|field|policy|hint|nonce|signature|method|version|status"
@@ -116,7 +124,10 @@ def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
     if text[max(name_start - 1, 0) : name_start + 1].startswith((b"?", b"&")):
         limit = min(value_end, value_start + _LONGEST)
         value_end = min(_index(text, each, value_start, limit) for each in (b"&", b"#"))
-    if not _is_secret(name, text[value_start : min(value_end, value_start + _LOOKED_AT)], quoted=quote is not None):
+    value = text[value_start : min(value_end, value_start + _LOOKED_AT)]
+    closes = quote is None or text.startswith(quote, value_end)
+    is_told = closes and _is_told(text[name_start:end], text[end:value_start], value, quoted=quote is not None)
+    if not (is_told or _is_secret(name, value, quoted=quote is not None)):
         return None
     return Found(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
 
@@ -138,12 +149,25 @@ def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
     return end if at < 0 else at
 
 
+def _is_told(sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
+    """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
+    telling = _TELLING.search(sign)
+    if telling is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
+        return False
+    if telling["apart"] is None and between.strip(b"\"'`"):
+        return False
+    # An option is also spoken of: what follows then is the next word.
+    if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
+        return False
+    return quoted or not chance.is_expression(value)
+
+
 def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:
     if len(value) < 8 or not _NO_LETTER.search(value) or _NO_VALUE.search(name) or chance.is_stand_in(value):
         return False
     if not quoted and chance.is_code(value):
         return False
-    if _LOOSE.search(name) and chance.is_password(value):
+    if _LOOSE.search(name) and (chance.is_password(value) or (_PASSWORD.search(name) and chance.is_memorable(value))):
         return True
     return chance.is_random(value, 20 if _ANY_KEY.search(name) else 16) or _is_user_and_password(value)
 

@@ -17,7 +17,8 @@ _RUN: Pattern = re2.compile(rf"(?i)\b(?:[a-z]{{3,8}}{_BETWEEN}){{11,}}[a-z]{{3,8
 _WORD = re.compile(rb"[A-Za-z]{3,8}")
 _NUMBERS = {word.encode(): number for number, word in enumerate(WORDS)}
 _LENGTHS = (24, 21, 18, 15, 12)
-_SHORTEST = _LENGTHS[-1]
+_LONGEST, _SHORTEST = _LENGTHS[0], _LENGTHS[-1]
+_FEWEST_KINDS = 4
 _BITS = 11
 # A run's words in lower case, with all that may stand between them as spaces.
 _UPPER, _BESIDE = bytes(range(65, 91)), b"0123456789.),\"'\t\n"
@@ -54,20 +55,25 @@ def _stretches(words: Sequence[bytes]) -> Iterator[range]:
 def _valid_in(words: Sequence[bytes], stretch: range) -> Iterator[tuple[int, int]]:
     """Yield the mnemonics among words of the list that stand together: the first word's place, and how many words."""
     numbers = [_NUMBERS[words[at]] for at in stretch]
-    at = 0
+    # The longest run of words from `at` on, as one number: each step takes a word off its front and one in at its end.
+    value = end = at = 0
     while at + _SHORTEST <= len(numbers):
-        n = next((n for n in _LENGTHS if at + n <= len(numbers) and _is_valid(numbers[at : at + n])), 0)
+        for number in numbers[end : at + _LONGEST]:
+            value = value << _BITS | number
+            end += 1
+        value &= (1 << _BITS * (end - at)) - 1
+        n = 0
+        # No chance ever draws so few words: such a run need not be summed.
+        if len(set(numbers[at : at + _SHORTEST])) >= _FEWEST_KINDS:
+            n = next((n for n in _LENGTHS if at + n <= end and _is_valid(value >> _BITS * (end - at - n), n)), 0)
         if n:
             yield stretch[at], n
         at += n or 1
 
 
-def _is_valid(numbers: list[int]) -> bool:
+def _is_valid(value: int, n_words: int) -> bool:
     """Return whether the last bits are the first of the sha256 of the others, as chance makes them once in 16 times."""
-    n_bits = len(numbers) * _BITS
+    n_bits = n_words * _BITS
     n_check = n_bits // 33
-    value = 0
-    for number in numbers:
-        value = value << _BITS | number
     entropy = (value >> n_check).to_bytes((n_bits - n_check) // 8)
     return hashlib.sha256(entropy).digest()[0] >> (8 - n_check) == value & ((1 << n_check) - 1)

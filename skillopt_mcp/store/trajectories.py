@@ -6,7 +6,7 @@ import string
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
-from skillopt_mcp.records.calls import parse_messages
+from skillopt_mcp.records.calls import Message, messages_json, parse_messages
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import now
@@ -135,6 +135,26 @@ class Trajectories:
                 [*placed, values[5], values[9], row_sum(*values), trajectory_id],
             )
 
+    def find_unanswered(self, skill_id: int, session_id: str, position: int) -> int | None:
+        """Return the attempt at a place in a session, if its messages end with no word of the person; else None."""
+        row = self._pool.row(_UNANSWERED, [skill_id, session_id, position])
+        return cast(int, row[0]) if row else None
+
+    def add_reaction(self, skill_id: int, trajectory_id: int, reaction: Message) -> None:
+        """Put what the person said next behind the messages of an attempt, unless a run holds it, or one is there."""
+        with self._pool.write() as connection:
+            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
+            messages = parse_messages(row[9]) if row else ()
+            if not messages or messages[-1].role == reaction.role:
+                return
+            if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
+                return
+            values = [*row[:9], messages_json([*messages, reaction]), *row[10:]]
+            connection.execute(
+                "update trajectory set messages = ?, sum = ? where id = ?",
+                [values[9], row_sum(*values), trajectory_id],
+            )
+
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
         """Return the skill's id and the trajectory, or None."""
         row = self._pool.row(
@@ -231,6 +251,10 @@ _NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task wher
 _SUMMED_ROW = (
     "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
     " imported_id from trajectory where id = ? and skill_id = ?"
+)
+_UNANSWERED = (
+    "select id from trajectory where skill_id = ? and session_id = ? and position = ?"
+    " and iif(json_valid(messages), json_extract(messages, '$[#-1][0]'), 'user') <> 'user'"
 )
 _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
 # Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from workshop import Place
+from workshop import Place, use
 
+from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.evidence.capturing import capture
 from skillopt_mcp.operations.evidence.harvesting import Harvested, harvest
@@ -17,6 +18,7 @@ from skillopt_mcp.operations.evidence.recording import Recording, record_traject
 from skillopt_mcp.operations.evidence.sessions import LINE_BYTES, session_files, session_folders, session_id
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Trajectory
@@ -73,6 +75,49 @@ def test_an_attempt_is_recorded_once_with_no_score_and_with_what_the_person_said
     assert (kept.prompt, kept.answer, kept.hard, kept.soft) == ("Close March", "The sum is 42.", None, None)
     assert kept.messages[0] == ("skill", "opened", "ledger-clerk")
     assert kept.messages[-1] == ("user", "No: round at the end", None)
+
+
+def test_what_a_person_says_when_a_session_is_taken_up_again_comes_to_the_attempt_before_it(
+    tracked: Workspace, place: Place
+) -> None:
+    turn, correction = used(place), claude_user("No, wrong: it is 4. The key is sk-ant-api03-" + "aB3dE5" * 16)
+    assert counted(hooked(place, written(place, turn), "SessionEnd")) == (1, 0, 0)
+    before = trajectory(tracked, 1)
+    assert before.messages[-1].role == "assistant"
+    path = written(place, [*turn, correction, claude_said("It is 4.")])
+    assert counted(harvest(tracked, [path], dry_run=True)) == (0, 1, 0)
+    assert trajectory(tracked, 1) == before
+    assert counted(hooked(place, path, "Stop")) == (0, 1, 0)
+    [*same, said] = trajectory(tracked, 1).messages
+    assert tuple(same) == before.messages
+    assert said.role == "user"
+    assert said.content.startswith("No, wrong: it is 4. The key is [redacted:")
+    for _ in range(2):
+        assert counted(hooked(place, path, "SessionEnd")) == (0, 1, 0)
+    assert trajectory(tracked, 1).messages == (*same, said)
+    assert verify_store(place.store_path).problems == []
+
+
+def test_what_a_person_says_next_is_not_put_to_another_attempt_at_the_same_place(
+    tracked: Workspace, place: Place
+) -> None:
+    opened = [{"role": "skill", "content": "opened", "name": "ledger-clerk"}, {"role": "assistant", "content": "Done."}]
+    told = Recording(task="Close June", answer="Done.", messages=opened, session_id=SESSION, index=0)
+    record_trajectory(tracked, str(place.skill), told)
+    before = trajectory(tracked, 1)
+    assert counted(harvest(tracked, [written(place, [*used(place), claude_user("No")])])) == (0, 1, 0)
+    assert trajectory(tracked, 1) == before
+
+
+def test_what_a_run_has_learned_from_gets_no_later_word(tracked: Workspace, place: Place) -> None:
+    hooked(place, written(place, used(place)), "SessionEnd")
+    score = Recording(task="trajectory:1", hard=False, reason="wrong")
+    record_trajectory(tracked, str(place.skill), score)
+    use(tracked, Scripted(lambda _: json.dumps({"reasoning": "fine", "edits": []})), "optimizer")
+    propose_from_evidence(tracked, str(place.skill))
+    before = trajectory(tracked, 1)
+    harvest(tracked, [written(place, [*used(place), claude_user("No")])])
+    assert trajectory(tracked, 1) == before
 
 
 def test_a_dry_run_counts_and_stores_nothing(tracked: Workspace, place: Place) -> None:

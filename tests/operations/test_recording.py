@@ -187,6 +187,7 @@ def test_scores_complete_each_other(place: Place, workspace: Workspace) -> None:
         (Recording(" \n"), "task is empty"),
         (Recording("t", soft=1.5), "soft '1.5' is no score: use a number from 0 to 1"),
         (Recording("t", soft=float("nan")), "soft 'nan' is no score"),
+        (Recording("t", hard=True, soft=0.0), "hard true and soft 0 say the contrary of each other: leave out soft"),
         (Recording("t", index=-1), "index '-1' is no place in a session"),
         (Recording("t", session_id="s", index=1 << 70), "is no place in a session"),
         (Recording("t", session_id="s", index=10**5000), "is no place in a session"),

@@ -56,6 +56,28 @@ def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind:
     assert found(text) == [(kind, value)]
 
 
+@pytest.mark.parametrize(
+    ("text", "password"),
+    [
+        ("password: hunter2secret", "hunter2secret"),
+        ("DB_PASSWORD=correcthorse", "correcthorse"),
+        ("export PGPASSWORD=abc12345; psql", "abc12345"),
+        ('docker run -e MYSQL_ROOT_PASSWORD="letmein" mysql', "letmein"),
+        ("MYSQL_PWD=letmein mysql -u root", "letmein"),
+        ("login --password Hunter22x --all", "Hunter22x"),
+        ("login --password=correcthorse", "correcthorse"),
+        ("gpg --passphrase 'open4me'", "open4me"),
+        ("sshpass -p S3cr3tPw99 ssh host", "S3cr3tPw99"),
+        ("sshpass -pletmein ssh host", "letmein"),
+        ("mysql -u root -pS3cr3tPw99 shop", "S3cr3tPw99"),
+        ("mysql -uroot -px9qLw2mVb7Tz", "x9qLw2mVb7Tz"),
+        ("mysqldump -h db -p'letmein' shop", "letmein"),
+    ],
+)
+def test_what_can_only_be_a_password_is_found_however_readable_it_is(text: str, password: str) -> None:
+    assert found(text) == [("password", password)]
+
+
 @pytest.mark.parametrize("n_before", range(13))
 @pytest.mark.parametrize("form", ["plain", "commas", "numbered", "capitals", "lines"])
 def test_a_mnemonic_is_found_wherever_it_stands_among_other_words(n_before: int, form: str) -> None:
@@ -68,6 +90,21 @@ def test_a_mnemonic_is_found_wherever_it_stands_among_other_words(n_before: int,
         "lines": "\n".join(words),
     }[form]
     assert found(f"{'ledger ' * n_before}{text} ledger ledger") == [("mnemonic", text)]
+
+
+@pytest.mark.parametrize("words", ["zoo", "zoo wrong", "zoo act age"])
+def test_a_long_run_of_few_words_is_read_in_one_pass(words: str) -> None:
+    text = (f"{words} " * (400_000 // len(words))).encode()
+    started = time.process_time()
+    assert find_secrets(text) == []
+    assert time.process_time() - started < 1
+
+
+@given(st.lists(st.sampled_from(MNEMONIC.split()), max_size=60), st.integers(0, 2**32))
+def test_wherever_a_mnemonic_begins_its_sum_is_taken_of_its_own_words(words: list[str], seed: int) -> None:
+    at = Random(seed).randint(0, len(words))
+    text = " ".join([*words[:at], "ledger", MNEMONIC, "ledger", *words[at:]])
+    assert ("mnemonic", MNEMONIC) in found(text)
 
 
 def test_two_mnemonics_in_one_run_of_words_are_both_found_as_they_stand() -> None:
@@ -93,6 +130,14 @@ def test_a_run_as_long_as_a_key_is_found_between_any_bytes(before: bytes, value:
         "api_key = 'your-api-key-here-0123456789'",
         "--password PASSWORD, --token TOKEN: the token of the API",
         "password: must have 8 characters, 1 digit and 1 symbol",
+        "def login(password: str, user: string): ...  # password: string",
+        "PASSWORD=required DB_PASSWORD=example PGPASSWORD=${PW} A_PASSWORD=<password> PASSWORD=***",
+        "POSTGRES_PASSWORD=postgres POSTGRES_PASSWORD=mypassword DB_PASSWORD=os.environ['PW'] PASSWORD=prompt()",
+        "if PASSWORD==secret1: DB_PASSWORD = correcthorse; OLDPWD=/tmp/abcdef PASSWORD='Your new word'",
+        "the --password option is required; use --password instead, or --password=VALUE, or --password-stdin",
+        "sshpass -p $PASS ssh host; sshpass -p password ssh host",
+        "mysql -u root -p database; mysql -h localhost -P 3306; mysql -uroot -pPASSWORD; mysql --protocol=tcp",
+        "password: base64 = b64decode(x); password = PKCS7Encoded; password: sha2",
         "https://user:password@host, http://u:${PASSWORD}@h, http://localhost:8080@x",
         "AKIAIOSFODNN7EXAMPLE ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx hf_abcdefghijklmnopqrstuvwxyzabcdefgh",
         "commit 4d5e9fd0e57e66c789aaebba600c635d37cae42b, md5 78e8cb95d3cfbbb64d910a2b6caf6c85",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skillopt_mcp.operations.evidence.recording import Recording, checked
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import parse_messages
 from skillopt_mcp.transcripts.records import SelfRecorded
 
 
@@ -39,3 +42,20 @@ def attach_transcript(workspace: Workspace, skill_id: int, trajectory_ids: list[
     if stored and not stored.messages:
         new = checked(recording, workspace.redactor, workspace.session)
         workspace.store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)
+
+
+def attach_reaction(workspace: Workspace, skill_id: int, recording: Recording, of_itself: Sequence[int] = ()) -> None:
+    """Put what the person said next to an attempt that was taken from a transcript before they said it.
+
+    So it is where a session ends and is taken up again. It is the last message of `recording`, the same attempt as it
+    is told now; with `of_itself`, the agent had recorded it in other words. Raises BadInput.
+    """
+    store = workspace.store.trajectories
+    trajectory_id = store.find_unanswered(skill_id, recording.session_id or "", recording.index or 0)
+    found = store.get_trajectory(trajectory_id) if trajectory_id else None
+    if trajectory_id is None or found is None or found[1].messages[0].role != "skill":
+        return
+    new = checked(recording, workspace.redactor, workspace.session)
+    # An agent may have given another attempt this place in its session.
+    if trajectory_id in of_itself or new.prompt == found[1].prompt:
+        store.add_reaction(skill_id, trajectory_id, parse_messages(new.messages)[-1])

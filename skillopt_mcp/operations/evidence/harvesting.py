@@ -10,12 +10,13 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from skillopt_mcp.errors import BadInput, SkillOptError
-from skillopt_mcp.operations.evidence.attaching import attach_transcript, recorded_itself
+from skillopt_mcp.operations.evidence.attaching import attach_reaction, attach_transcript, recorded_itself
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.evidence.sessions import lines_of, session_id
 from skillopt_mcp.operations.finding import main_path
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.skills.tracking import to_track
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.transcripts.attempts import Attempt, attempts
@@ -100,7 +101,7 @@ class Harvest:
 
     def _next_step(self) -> str:
         if self._finder.is_empty:
-            return "No skill is tracked yet: name its folder once, for instance with 'skillopt-mcp show PATH/TO/SKILL'."
+            return to_track(self._workspace)
         if not self._skills:
             return ""
         return "These attempts have no score yet. Look at one with 'skillopt-mcp show trajectory:N'."
@@ -119,15 +120,14 @@ class Harvest:
     def _is_known(self, session: str, attempt: Attempt, skill: Skill) -> bool:
         """Return whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
         is_placed = attempt.index in self._workspace.store.trajectories.list_positions(skill.id, session)
-        if is_placed and not attempt.recorded.ids:
-            return True
         recording = _recording(session, attempt, skill)
-        if of_itself := recorded_itself(self._workspace, skill.id, attempt.recorded, recording):
-            if not self._dry_run:
-                attach_transcript(self._workspace, skill.id, of_itself, recording)
-            return True
-        if is_placed or self._dry_run:
-            return is_placed
+        of_itself = recorded_itself(self._workspace, skill.id, attempt.recorded, recording)
+        if of_itself and not self._dry_run:
+            attach_transcript(self._workspace, skill.id, of_itself, recording)
+        if is_placed and attempt.reaction is not None and not self._dry_run:
+            attach_reaction(self._workspace, skill.id, recording, of_itself)
+        if is_placed or of_itself or self._dry_run:
+            return is_placed or bool(of_itself)
         return record_trajectory(self._workspace, skill.path, recording).duplicate
 
     def _problem(self, path: Path, error: Exception) -> None:

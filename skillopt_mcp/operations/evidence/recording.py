@@ -109,6 +109,8 @@ def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajec
         raise BadInput("task is empty: say what was asked of the agent")
     if recording.soft is not None and not (math.isfinite(recording.soft) and 0 <= recording.soft <= 1):
         raise BadInput(f"soft '{recording.soft}' is no score: use a number from 0 to 1")
+    if recording.hard and recording.soft == 0:
+        raise BadInput("hard true and soft 0 say the contrary of each other: leave out soft, or say that it failed")
     if recording.index is not None and not 0 <= recording.index < LARGEST_INDEX:
         shown = recording.index if abs(recording.index) < LARGEST_INDEX else "of so many digits"
         raise BadInput(f"index '{shown}' is no place in a session: count its attempts from 0")
