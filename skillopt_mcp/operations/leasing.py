@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store.leases import Lease
 
 
 def told_leases(workspace: Workspace, scope: str) -> str:
@@ -20,7 +21,7 @@ def told_leases(workspace: Workspace, scope: str) -> str:
     out = [lease.expires_at for lease in waited_for if lease.expires_at > now]
     if out:
         many = "1 piece of work is" if len(out) == 1 else f"{len(out)} pieces of work are"
-        return f"{many} out until {_minute(max(out))}, and handed out again after that"
+        return f"{many} out until {_minute_after(max(out))}, and handed out again after that"
     overdue = _minute(max(lease.expires_at for lease in waited_for))
     return f"work was out until {overdue} and did not come back: whoever asks for work gets it anew"
 
@@ -30,17 +31,22 @@ def told_items(workspace: Workspace, scope: str) -> list[str]:
 
     The id of work is known to whoever took it alone: of other sessions' work, `told_leases` says how much there is.
     """
-    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
-    # Of what came back to the session that had it before, the last lease.
-    last = {lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values()
-    if not last:
+    out = own_leases(workspace, scope)
+    if not out:
         return []
     return [
         f"this session has out, each in the folder of its name below {workspace.workplaces.root}:",
-        *(f"  {each.id} since {_minute(each.taken_at)}, until {_minute(each.expires_at)}" for each in last),
+        *(f"  {each.id} since {_minute(each.taken_at)}, until {_minute_after(each.expires_at)}" for each in out),
         "  submit_work takes replies: [{work_id}] for the answer.md in its folder, or {work_id, reply}; {work_id, "
         "failed: why} for what an agent gave up. What was cut off is handed out again by itself",
     ]
+
+
+def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
+    """Return what of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
+    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
+    # Of what came back to the session that had it before, the last lease.
+    return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
 
 
 def told_wait(workspace: Workspace, job_id: str) -> str:
@@ -50,11 +56,11 @@ def told_wait(workspace: Workspace, job_id: str) -> str:
     if not out:
         return f"Call submit_work with job_id {job_id} for more work."
     many = "1 item is" if len(out) == 1 else f"{len(out)} items are"
-    back = math.ceil(min(lease.expires_at for lease in out) / 60) * 60
+    back = min(lease.expires_at for lease in out)
     listed = f" (inspect {job_id} lists them)" if any(lease.session == workspace.session for lease in out) else ""
     return (
-        f"Nothing can be handed out before {_minute(back)} ({many} out). Wait for those of them that your own agents "
-        f"have{listed}; otherwise stop here, do not poll, and call submit_work with job_id {job_id} then."
+        f"Nothing can be handed out before {_minute_after(back)} ({many} out). Wait for those of them that your own "
+        f"agents have{listed}; otherwise stop here, do not poll, and call submit_work with job_id {job_id} then."
     )
 
 
@@ -62,6 +68,11 @@ def n_elsewhere(workspace: Workspace, scope: str) -> int:
     """Return how much work of a scope is in the hands of other sessions, which may never come back."""
     now, leases = workspace.clock(), workspace.store.leases.unanswered_of(scope)
     return sum(lease.session != workspace.session and lease.expires_at > now for lease in leases)
+
+
+def _minute_after(at: float) -> str:
+    """Return the first whole minute at which what ends at a point in time is over."""
+    return _minute(math.ceil(at / 60) * 60)
 
 
 def _minute(at: float) -> str:

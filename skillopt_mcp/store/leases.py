@@ -205,6 +205,11 @@ class Leases:
             is_lost = bool(noted.rowcount) and _is_lost(connection, failing)
             return is_lost and _fail(connection, failing.lease_id)
 
+    def free_at(self, lease_ids: Sequence[str], at: float) -> None:
+        """End the time of leases that are out `at` a time (seconds since 1970), where it would end later."""
+        with self._pool.write() as connection:
+            connection.executemany(_FREE_AT, [(lease_id, at) for lease_id in lease_ids])
+
     def rule_out(self, missing: Reply) -> None:
         """Store that a call cannot be handed out (the id of the reply is its call's): it is missing."""
         with self._pool.write() as connection:
@@ -241,6 +246,7 @@ _ANSWER = (
     f"update lease as l set state = 'answered', session = case when {KNOWS.format(who='?3')} then ?3"
     " else l.session end where l.id = ?1"
 )
+_FREE_AT = "update lease set expires_at = ?2 - 1 where id = ?1 and state = 'out' and expires_at >= ?2"
 _NOTE = (
     "insert into lease(id, call_id, scope, task_id, session, taken_at, expires_at, state)"
     " select ?, call_id, scope, task_id, session, taken_at, expires_at, 'failed' from lease"

@@ -1,4 +1,4 @@
-"""Conforming: where a reply of a host breaks the schema that its work was handed out with, in words that mend it."""
+"""Conforming: where a reply of a host breaks what its work asked for, schema or skill, in words that mend it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pydantic import BaseModel
 
 from skillopt_mcp.backends.api.schemas import strict_schema
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.judges.schemas import Breach, validator
+from skillopt_mcp.limits import PATCH_EDITS
 from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.records.replies import AwareReply, PatchReply
+from skillopt_mcp.records.skills import SkillFiles
 
 _SHOWN = 3
 _FAULT_BYTES = 160
@@ -28,6 +33,22 @@ def broken(value: Mapping[str, object], model: type[BaseModel]) -> str:
             at.append(where)
     told = [f"{_some(at, ', ')}: {fault}" for fault, at in places.items()]
     return _some(told, "; ")
+
+
+def unplaced(reply: PatchReply, files: SkillFiles) -> str:
+    """Return why none of the edits that a reply proposes can be made in a skill; "" where one can, or none is proposed.
+
+    One that can be made is not to be lost with the others.
+    """
+    proposals = reply.proposals()
+    if not proposals or (isinstance(reply, AwareReply) and reply.notes):
+        return ""
+    edits = tuple(Edit(each.op, each.target, each.content, each.path) for each in proposals[:PATCH_EDITS])
+    reports = apply_patch(files, Patch(edits)).reports
+    if any(report.status == "applied" for report in reports):
+        return ""
+    details = [f"edits.{report.index} ({report.op}): {report.detail}" for report in reports]
+    return f"none of its edits can be made in the skill that it is about: {_some(details, '; ')}"
 
 
 def _fault(breach: Breach) -> str:

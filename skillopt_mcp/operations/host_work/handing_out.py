@@ -7,6 +7,7 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from skillopt_mcp.backends.work import kind_of, n_chars, work_of
 from skillopt_mcp.calls.asking import Outstanding
@@ -14,6 +15,7 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.operations.judging import is_attempted_by_host, is_judged_by_host, n_votes
+from skillopt_mcp.operations.leasing import own_leases, told_wait
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, paused_at
@@ -25,6 +27,10 @@ from skillopt_mcp.store.opening import Store
 MAX_ITEMS = 16
 DEFAULT_ITEMS = 4
 DEFAULT_CHARS = 400_000
+# Where the id of a lease names the server that handed it out; what follows nobody can guess.
+_OWNER = slice(2, 18)
+_NAMED = 8
+_OUT_ALREADY = "This session has this work out already; asking again gives no more: do this where nobody is at it. "
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,25 @@ class Room:
             raise BadInput(f"max_chars {self.chars} leaves room for nothing: ask for more")
 
 
-def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: Room) -> list[WorkItem]:
+class Handed(NamedTuple):
+    """The work that a host was given, and what it is to do with it, or without any."""
+
+    work: list[WorkItem]
+    next_step: str
+
+
+def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: Room | None) -> Handed:
     """Return work on calls that are in nobody's hands, leased to the session of the caller.
 
     The order is by chance and tells nothing; all of one batch is done with one version of the skill, or is of one kind.
+    Who names no room looks, or asks again: they are given what their session has out, as far as there is any.
     Raises CapReached when all that is left was handed out before, and to do so again would go above a cap.
     """
+    if room is None and (held := _held(workspace, scope)):
+        return _handed(workspace, scope, held[:MAX_ITEMS], again=True)
+    room = room or Room()
     calls, leases = outstanding.calls, workspace.store.leases
+    _free_of_the_gone(workspace, scope)
     free = leases.free(sorted(calls, key=lambda call_id: _shuffled(scope, call_id)), workspace.clock())
     taken = _leased(workspace, scope, calls, _batch(free, calls, room))
     if taken.is_capped and not taken.offers:
@@ -55,15 +73,56 @@ def hand_out(workspace: Workspace, scope: str, outstanding: Outstanding, room: R
         taken = _leased(workspace, scope, calls, _batch(leases.never_taken(free), calls, room))
         if not taken.offers:
             raise Budget(scope, workspace.caps).reached(workspace.store.budgets.get_spent(scope), Cost())
-    folder = workspace.workplaces.folder
-    return [WorkItem(work_id=offer.id, folder=str(folder(offer.id))) for offer in taken.offers]
+    return _handed(workspace, scope, [offer.id for offer in taken.offers])
+
+
+def _held(workspace: Workspace, scope: str) -> list[str]:
+    """Return the ids of what the caller's own session has out, in time."""
+    now = workspace.clock()
+    return [lease.id for lease in own_leases(workspace, scope) if lease.expires_at > now]
+
+
+def _handed(workspace: Workspace, scope: str, ids: Sequence[str], *, again: bool = False) -> Handed:
+    """Return work of these ids, with what the host is to do with it, and what else its session has out."""
+    if not ids:
+        return Handed([], told_wait(workspace, scope))
+    work = [WorkItem(work_id=each, folder=str(workspace.workplaces.folder(each))) for each in ids]
+    others = [each for each in _held(workspace, scope) if each not in ids]
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    besides = f" This session has out besides: {', '.join(others[:_NAMED])}{more}." if others else ""
+    start = f"{_OUT_ALREADY if again else ''}{_start_agents(len(ids))}"
+    return Handed(work, f"{start} More at the same time: submit_work with job_id {scope}.{besides}")
+
+
+def _start_agents(n: int) -> str:
+    each = "For this 1 item" if n == 1 else f"For each of these {n} items"
+    return (
+        f"{each} start a fresh agent that is told its folder and nothing else: it does what WORK.md there says and "
+        "calls submit_work (without files: inspect the work_id). Do not do it yourself, nor look into it."
+    )
+
+
+def _free_of_the_gone(workspace: Workspace, scope: str) -> None:
+    """Free what other sessions took from a server that has ended: what was cut off with it need not be waited for.
+
+    An answer to it still counts, unless somebody else has given one. Of its own session, agents may be at it yet.
+    """
+    alive: dict[str, bool] = {}
+    gone = []
+    for lease in workspace.store.leases.unanswered_of(scope):
+        owner = lease.id[_OWNER]
+        if lease.session != workspace.session:
+            alive[owner] = alive[owner] if owner in alive else workspace.owner.is_alive(owner)
+            gone += [] if alive[owner] else [lease.id]
+    if gone:
+        workspace.store.leases.free_at(gone, workspace.clock())
 
 
 def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_ids: Sequence[int]) -> Taken:
     """Lay out work on calls and lease it to the session of the caller."""
     leases, places, now, offers = workspace.store.leases, workspace.workplaces, workspace.clock(), list[Offer]()
     for call_id in call_ids:
-        offer = Offer(f"w-{secrets.token_hex(16)}", call_id, _task_id(calls[call_id]))
+        offer = Offer(f"w-{workspace.owner.name}{secrets.token_hex(8)}", call_id, _task_id(calls[call_id]))
         try:
             places.make(offer.id, work_of(calls[call_id], offer.id))
         except BadInput as reason:
@@ -116,16 +175,6 @@ def _to_judge(test: Test, attempts: tuple[int, int]) -> str:
     return (
         f"; besides, about {fewest} to {most} {made} judge their answers, as {n_rubrics} of "
         f"{len(test.tasks)} held-out tasks are judged by a rubric"
-    )
-
-
-def told(work: Sequence[WorkItem], job_id: str) -> str:
-    """Return what the host is to do with work."""
-    each = "For this 1 item" if len(work) == 1 else f"For each of these {len(work)} items"
-    return (
-        f"{each} start a fresh agent that is told its folder and nothing else: it does "
-        "what WORK.md there says and calls submit_work (without files: inspect the work_id). Do not do it yourself, "
-        f"nor look into it. More at the same time: submit_work with job_id {job_id}."
     )
 
 

@@ -13,13 +13,14 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.hosts import host_evaluation
 from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.operations.host_work.conforming import broken
+from skillopt_mcp.operations.host_work.conforming import broken, unplaced
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Receipt
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.prompts.parsing import found_reply
 from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Message, Reply, Role, storable
 from skillopt_mcp.records.judging import ByHost
+from skillopt_mcp.records.replies import PatchReply
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.leases import Answered, Failing, GivenUp, Lease
 
@@ -128,7 +129,14 @@ def _problem(workspace: Workspace, lease: Lease, reply: Reply) -> str:
     if model is None:
         return ""
     found = found_reply(reply.text, model)
-    return found if isinstance(found, str) else broken(found[0], model)
+    if isinstance(found, str):
+        return found
+    fault = broken(found[0], model)
+    if fault or not isinstance(found[1], PatchReply):
+        return fault
+    # All questions of a proposal are about the version that it began on.
+    run = workspace.store.runs.get_run(lease.scope)
+    return unplaced(found[1], workspace.store.skills.get_files(run.skill_id, run.base_version))
 
 
 def _spoilt(workspace: Workspace, lease: Lease, reply: Reply, problem: str) -> str:
@@ -158,8 +166,10 @@ def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) 
 
 
 def _text(workspace: Workspace, lease: Lease, given: object) -> str:
-    if given is not None and not isinstance(given, str):
+    if isinstance(given, Mapping | list):
         given = _written(given)
+    if given is not None and not isinstance(given, str):
+        raise BadInput("the reply is neither a text nor a JSON object: give it as a text")
     text = given if given is not None else workspace.workplaces.read(lease.id, ANSWER)
     if text is None:
         raise BadInput(f"there is no reply, and no '{ANSWER}' in the folder of the work: write it, or give the reply")

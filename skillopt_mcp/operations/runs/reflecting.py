@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from collections.abc import Sequence
 from concurrent.futures import wait
 from dataclasses import asdict, replace
 
@@ -16,9 +17,9 @@ from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.gates.means import mean_score
 from skillopt_mcp.operations.candidates.proposing import kept, proposed
 from skillopt_mcp.operations.host_work.going_on import told_stale
-from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, told, withdraw
+from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, withdraw
 from skillopt_mcp.operations.judging import judge_named
-from skillopt_mcp.operations.leasing import told_wait
+from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.runs.replaying import planned
 from skillopt_mcp.operations.spending.budgeting import check_caps
@@ -34,6 +35,7 @@ from skillopt_mcp.optimizer.turns import Turn
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.candidates import Candidate, candidate_id
+from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -46,6 +48,7 @@ MOST_SESSIONS = 40
 FEWEST_SESSIONS = 8
 MAX_ROLLOUTS = 64
 NOTES_SHOWN = 8
+EDIT_BYTES = 600
 
 
 def propose_from_evidence(
@@ -60,14 +63,22 @@ def propose_from_evidence(
     if not 0 <= rollouts <= MAX_ROLLOUTS:
         raise BadInput(f"rollouts {rollouts} is not possible: ask for 0 to {MAX_ROLLOUTS}")
     tracked = workspace.skill(skill)
-    run = _unfinished(workspace, tracked) or _begun(workspace, tracked, rollouts)
-    return advance_proposal(workspace, run, wait_s, room or Room(), notify)
+    under_way = _unfinished(workspace, tracked)
+    run = under_way or _begun(workspace, tracked, rollouts)
+    result = advance_proposal(workspace, run, wait_s, room, notify)
+    if under_way is None or rollouts in (0, len(run.tasks)):
+        return result
+    told = f"This proposal was under way, with {len(run.tasks)} rollouts: {rollouts} were not begun. "
+    return result.model_copy(update={"next_step": f"{told}{result.next_step}"})
 
 
 def advance_proposal(
-    workspace: Workspace, run: Run, wait_s: float | None, room: Room, notify: Notify = silent
+    workspace: Workspace, run: Run, wait_s: float | None, room: Room | None, notify: Notify = silent
 ) -> Proposed:
-    """Return where a proposal stands, advanced as far as its backends answer. Raises Refused when it was given up."""
+    """Return where a proposal stands, advanced as far as its backends answer, and work as `hand_out` does.
+
+    Raises Refused when it was given up.
+    """
     skill = workspace.store.skills.get_skill(run.skill_id)
     if run.result:
         return _as_live(workspace, skill, Proposed.model_validate_json(run.result))
@@ -82,10 +93,9 @@ def advance_proposal(
     outcome = job.result.result()
     if isinstance(outcome, Work):
         return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
-    work = hand_out(workspace, run.id, outcome, room)
-    if not work:
-        return _open(skill, run, told_wait(workspace, run.id))
-    return _open(skill, run, told(work, run.id)).model_copy(update={"status": "work", "work": work})
+    work, next_step = hand_out(workspace, run.id, outcome, room)
+    standing = _open(skill, run, next_step)
+    return standing.model_copy(update={"status": "work", "work": work}) if work else standing
 
 
 def _as_live(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
@@ -201,25 +211,53 @@ def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Propo
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None
     result = proposed(skill.name, base, work.applied, made)
     if made is None:
-        result = result.model_copy(update={"next_step": _why_none(workspace, run)})
-    result = result.model_copy(
-        update={"notes": [*result.notes, *work.unusable, *work.patterns][:NOTES_SHOWN], "job_id": run.id}
-    )
+        result = result.model_copy(update={"next_step": _why_none(workspace, run, result)})
+    notes = [*result.notes, *_unmade(work.selected.edits, result), *work.unusable, *work.patterns]
+    result = result.model_copy(update={"notes": notes[:NOTES_SHOWN], "job_id": run.id})
     store.runs.set_status(run.id, "finished", result.model_dump_json())
     withdraw(workspace, run.id)
     return result
 
 
-def _why_none(workspace: Workspace, run: Run) -> str:
-    """Return why a proposal has no candidate; where the answers were lost, the attempts behind them are new again."""
+def _why_none(workspace: Workspace, run: Run, result: Proposed) -> str:
+    """Return why a proposal has no candidate; where what it learned was lost, the attempts behind it are new again."""
     store = workspace.store
-    if not _is_lost(store, run):
+    if not result.edits and not _is_lost(store, run):
         return "Reflection found nothing to change: record more attempts, above all failed ones."
-    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal" and each.result]
-    read = {session for each in others if not _is_lost(store, each) for session in each.sessions}
+    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal"]
+    read = {session for each in others if _has_taught(store, each) for session in each.sessions}
     if unread := set(run.sessions) - read:
         store.trajectories.mark_unseen(run.skill_id, min(unread))
-    return "The answers were lost, so nothing was learned from the attempts: call propose_edits again."
+    if result.edits:
+        return (
+            "Reflection proposed edits, but none could be made in the file: correct them (they stand in notes) as "
+            "their details say, and call propose_edits with edits. The recorded attempts count as new again."
+        )
+    again = "" if run.sessions else " with rollouts"
+    return f"The answers were lost, so nothing was learned from the attempts: call propose_edits again{again}."
+
+
+def _unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
+    """Return the edits of a proposal that came to nothing, each as it can be corrected and given again."""
+    if result.candidate_id:
+        return []
+    return [
+        f"edits.{n}: {shortened(json.dumps(_given(edit), ensure_ascii=False), EDIT_BYTES)}"
+        for n, edit in enumerate(edits)
+    ]
+
+
+def _given(edit: Edit) -> dict[str, str]:
+    fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _has_taught(store: Store, run: Run) -> bool:
+    """Return whether a finished proposal came to a candidate, or to the view that nothing is to be changed."""
+    if not run.result:
+        return False
+    result = Proposed.model_validate_json(run.result)
+    return result.candidate_id is not None or not (result.edits or _is_lost(store, run))
 
 
 def _is_lost(store: Store, run: Run) -> bool:

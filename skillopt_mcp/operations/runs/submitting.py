@@ -39,6 +39,9 @@ def submit_work(
     receipts, scopes = receive(workspace, replies)
     answer = _standing(workspace, receipts, job_id or (scopes[0] if scopes else ""), (room or Room(), wait_s), notify)
     only_hands_in = room is not None and not room.items
+    if only_hands_in and not job_id and answer.status == "done":
+        # What the job came to is for whoever began it, and not for the agent that did its last piece.
+        return answer.model_copy(update={"evaluated": None, "proposed": None, "next_step": HANDED_IN})
     return answer.model_copy(update={"next_step": _next_step(answer, only_hands_in=only_hands_in)})
 
 
