@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Sequence
-from typing import get_args
+from typing import cast, get_args
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.names import is_spec
@@ -22,12 +22,14 @@ _WANTED = (
 
 def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | None:
     """Return what a program gave for a role. Raises BadInput when it is neither a backend nor BACKEND:MODEL."""
-    given: object = value
-    if given is None or isinstance(given, str):
-        return value
+    return value if value is None or isinstance(value, str) else checked(f"the {role}", value)
+
+
+def checked(called: str, given: object) -> Backend:
+    """Return a value as the backend that it is, `called` so where it is none. Raises BadInput then."""
     if isinstance(given, type):
-        raise BadInput(f"the {role} is the class {given.__name__}: give a backend made of it, {given.__name__}(...)")
-    said = f"the {role} is of type {type(given).__name__}"
+        raise BadInput(f"{called} is the class {given.__name__}: give a backend made of it, {given.__name__}(...)")
+    said = f"{called} is of type {type(given).__name__}"
     if not callable(getattr(given, "complete", None)):
         raise BadInput(f"{said}, which has no method 'complete': give 'BACKEND:MODEL', or {_WANTED}")
     for name in ("name", "fingerprint"):
@@ -42,7 +44,7 @@ def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | 
             )
     if not isinstance(getattr(given, "deferred", None), bool):
         raise BadInput(f"{said}, which has no 'deferred': write deferred = False; a backend is {_WANTED}")
-    return value
+    return cast(Backend, given)
 
 
 async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:

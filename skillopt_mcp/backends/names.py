@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.errors import BackendError
 
-BACKENDS = ("simulated", "scripted", "openai", "anthropic", "claude-code", "codex", "env", "host")
+BACKENDS = ("simulated", "scripted", "openai", "anthropic", "claude-code", "codex", "env", "plugin", "host")
 
 
 def backend_name(spec: str) -> tuple[str, str]:

@@ -90,6 +90,12 @@ def _codex(model: str) -> Backend:
     return open_codex(model)
 
 
+def _plugin(model: str) -> Backend:
+    from skillopt_mcp.backends.plugged import open_plugged  # noqa: PLC0415
+
+    return open_plugged(model)
+
+
 def _host(model: str) -> Backend:
     from skillopt_mcp.backends.host import open_host  # noqa: PLC0415
 
@@ -109,6 +115,7 @@ _LOADERS: dict[str, Callable[[str], Backend]] = {
     "claude-code": _claude_code,
     "codex": _codex,
     "env": _environment,
+    "plugin": _plugin,
     "host": _host,
 }
 _BATCHERS: dict[str, Callable[[Backend], Backend | None]] = {"openai": _openai_batch, "anthropic": _anthropic_batch}

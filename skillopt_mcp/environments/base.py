@@ -40,7 +40,17 @@ class Rolled:
 
 
 class Environment(Protocol):
-    """A source of tasks. `name` and `version` together name all that its tasks and its scores depend on."""
+    """A source of tasks. `name` and `version` together name all that its tasks and its scores depend on.
+
+    An object with these members is one; it inherits from nothing. What the command line names (`--env NAME:OPTIONS`),
+    and a program by a text, is an entry point of the group `skillopt_mcp.environments`: in pyproject.toml
+
+        [project.entry-points."skillopt_mcp.environments"]
+        capitals = "my_package:open_capitals"
+
+    It is called with OPTIONS, one text, and returns the environment. Without options it is called with nothing, or with
+    an empty text where it needs one, so that a class whose arguments all have defaults will do.
+    """
 
     @property
     def name(self) -> str: ...

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from importlib.metadata import EntryPoint, entry_points
 from inspect import getattr_static
 from typing import cast
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Environment
+from skillopt_mcp.environments.entries import made, names
 from skillopt_mcp.environments.foreign import SHOWN, foreign
 from skillopt_mcp.errors import BadInput
 
@@ -18,19 +17,19 @@ _MEMBERS = ("name", "version", "task_types", "tasks")
 
 def environment_names() -> list[str]:
     """Return the names under which environments are registered, sorted."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+    return names(GROUP)
 
 
 def open_environment(spec: str) -> Environment:
     """Return the environment of a spec, NAME or NAME:OPTIONS.
 
-    The entry point NAME of the group `skillopt_mcp.environments` is called with the options, an empty text when there
-    are none. Raises BadInput when there is no such environment, or it cannot be opened.
+    The entry point NAME of the group `skillopt_mcp.environments` is called with the options as one text; without any,
+    with nothing where it takes that, and else with an empty text. Raises BadInput when there is no such environment, or
+    it cannot be opened.
     """
     name, _, options = spec.strip().partition(":")
-    found = _found(name)
     with foreign(f"the environment {quoted(spec, SHOWN)} cannot be opened"):
-        opened: object = found.load()(options)
+        opened = made(GROUP, "environment", name, options)
     return checked(opened, spec)
 
 
@@ -48,16 +47,3 @@ def checked(value: object, spec: str = "") -> Environment:
     if not isinstance(name, str) or not name.strip():
         raise BadInput(f"the name of {shown} is to be a text that is not empty, not {quoted(str(name))}")
     return cast(Environment, value)
-
-
-def _found(name: str) -> EntryPoint:
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not points:
-        known = environment_names()
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        meant = f"did you mean {quoted(near[0])}? " if near else ""
-        raise BadInput(f"unknown environment {quoted(name)}: {meant}Registered: {', '.join(known) or 'none'}")
-    if len({point.value for point in points}) > 1:
-        places = ", ".join(sorted(point.value for point in points))
-        raise BadInput(f"the environment {quoted(name)} is registered more than once ({places}): uninstall one")
-    return points[0]

@@ -22,6 +22,7 @@ ALIASES: dict[str, Split] = {
 }  # fmt: skip
 _OTHERS_CALL_VAL = ("dev", "eval", "valid", "validation")
 SHOWN = 350
+_BAD_SHOWN = 20
 _WRITTEN_AS_JSON = frozenset({"judge", "tags", "files"})
 
 
@@ -73,7 +74,21 @@ def read_stream(stream: BinaryIO) -> list[object]:
 def _rows_in(text: str, where: str) -> list[object]:
     if text.lstrip().startswith("["):
         return cast(list[object], _decoded(text, where))
-    return [_decoded(line, f"{where} line {n}") for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+    rows, bad = list[object](), list[int]()
+    first: Exception | None = None
+    for n, line in enumerate(text.split("\n"), 1):
+        try:
+            rows += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            first = first or error
+            bad.append(n)
+            if len(bad) > _BAD_SHOWN:
+                break
+    if first:
+        more = " and more" if len(bad) > _BAD_SHOWN else ""
+        others = f", nor line {', '.join(map(str, bad[1:_BAD_SHOWN]))}{more}" if len(bad) > 1 else ""
+        raise _not_json(f"{where} line {bad[0]}", first, others) from first
+    return rows
 
 
 def _rows_at(path: Path) -> list[object]:
@@ -113,10 +128,14 @@ def _decoded(text: str, where: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(
-            f"{where} is not JSON ({error}): a file is one list, or one object a line; nothing was added"
-        ) from error
+        raise _not_json(where, error) from error
     return value
+
+
+def _not_json(where: str, error: Exception, others: str = "") -> BadInput:
+    return BadInput(
+        f"{where} is not JSON ({error}){others}: a file is one list, or one object a line; nothing was added"
+    )
 
 
 def _table(text: str, path: Path) -> list[object]:

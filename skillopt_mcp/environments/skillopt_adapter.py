@@ -79,9 +79,9 @@ class SkillOptEnvironment:
 
     @property
     def version(self) -> str:
-        """Return what tasks and scores depend on: the release of SkillOpt, and the data."""
+        """Return what tasks and scores depend on: the release of SkillOpt, the settings and the data."""
         rows = [[each.split, each.id, each.item, each.seed] for each in self._episodes.values()]
-        data = json.dumps(rows, sort_keys=True, default=str)
+        data = json.dumps([rows, self._options] if self._options else rows, sort_keys=True, default=str)
         return f"{_release(type(self._adapter).__module__)}+{hashlib.sha256(data.encode()).hexdigest()[:16]}"
 
     @property

@@ -22,9 +22,10 @@ from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, Outage, Refused, Stopped
+from skillopt_mcp.operations.answering import run_backends
 from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.replaying import replay, run_backends, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.spending import waves
 from skillopt_mcp.operations.spending.batching import Way, abandon, waiting_batches
 from skillopt_mcp.operations.workspace import Workspace

@@ -187,3 +187,13 @@ def test_options_are_given_once_each_and_only_known_ones() -> None:
             parse_options(text)
     with pytest.raises(BadInput, match='unknown setting "sed": did you mean "seed"'):
         accepted({"sed": 1}, ("seed", "workers"))
+
+
+def test_each_line_that_is_not_json_is_named_up_to_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"a": 1}\n{"a": \n\nnope\n{"b": 2}\n{\n')
+    with pytest.raises(BadInput, match=r"line 2 is not JSON \(Expecting value.*\), nor line 4, 6: a file is one list"):
+        read_rows(path)
+    path.write_text("{\n" * 1_000)
+    with pytest.raises(BadInput, match=", 19, 20 and more: a file"):
+        read_rows(path)

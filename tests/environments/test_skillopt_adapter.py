@@ -120,6 +120,11 @@ def test_the_version_changes_with_the_data() -> None:
     assert len(versions) == 2
 
 
+def test_the_version_changes_with_the_options() -> None:
+    options: list[dict[str, object]] = [{}, {"max_turns": 3}, {"max_turns": 9}]
+    assert len({SkillOptEnvironment(ListAdapter(), "mine", COUNTS | more).version for more in options}) == 3
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
