@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
+from collections.abc import Mapping
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.prompts.forms import UpdateMode
 from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
@@ -122,6 +126,29 @@ def allowed(field: FieldInfo) -> str:
     return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
 
 
+def told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
+    """Return what is wrong with the fields of a config; `said` is how each was named by whoever gave it."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    where = said.get(name, name) or "the settings together"
+    match first["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(name, Config.model_fields, n=1, cutoff=0.0)[0]
+            return f"unknown setting {quoted(name)}: did you mean {quoted(near)}?"
+        case "literal_error":
+            return f"{where}: {quoted(str(first['input']))} is none of: {allowed(Config.model_fields[name])}"
+        case _:
+            return f"{where}: {first['msg']}"
+
+
+def _init(self: Config, /, **values: object) -> None:
+    """Make a config. Raises BadInput for what cannot be set."""
+    try:
+        BaseModel.__init__(self, **values)
+    except ValidationError as error:
+        raise BadInput(f"config: {told_wrong(error, {})}") from None
+
+
 def _told() -> str:
     fields = Config.model_fields.items()
     return "\n\n".join(
@@ -129,5 +156,8 @@ def _told() -> str:
     )
 
 
+# Set here, so that type checkers see the fields as arguments; marked as pydantic's own, which validates without it.
+_init.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+Config.__init__ = _init  # type: ignore[assignment, method-assign]
 # What help() shows of a class is its docstring: pydantic keeps the texts of the fields to itself.
 Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_told()}"

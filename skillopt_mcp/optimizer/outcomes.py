@@ -41,6 +41,9 @@ def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work
         patterns=work.patterns,
         train_by_type=_by_type(work.trials),
         val_by_type=_by_type(evaluated),
+        val=gated.evaluation.mean if gated.evaluation else None,
+        baseline=before.evaluation.mean if step.n == 1 else None,
+        train_current=_of(before.current.digest, work.trials) if step.kind == "slow" else None,
     )
     decision = _decision(plan, step, before, gated, record.candidate_version)
     further = gated.looked.trials if gated.looked else ()
@@ -48,6 +51,11 @@ def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work
     anew = () if is_kept else after.evaluation.trials
     trials = (*baseline, *work.trials, *evaluated, *further, *anew)
     return StepOutcome(record, trials, candidate, decision, work.note)
+
+
+def _of(version: str, trials: Sequence[Trial]) -> Mean:
+    """Return the means of one version, of each task once: a version may have been compared with itself."""
+    return mean_score({trial.task.id: trial for trial in trials if trial.version == version}.values())
 
 
 def _by_type(trials: Sequence[Trial]) -> dict[str, Mean]:

@@ -14,6 +14,7 @@ from skillopt_mcp.records.evidence import Trajectory, Trial
 from skillopt_mcp.records.runs import StepKind, StepVerdict
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.redaction.known import NOTHING_KNOWN, KnownSecrets
 from skillopt_mcp.schedule import edit_budget
 from skillopt_mcp.splits import batches, epoch_order
 from skillopt_mcp.stages.evaluate import Evaluation
@@ -21,7 +22,10 @@ from skillopt_mcp.stages.evaluate import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer."""
+    """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer.
+
+    The secrets `known` are those of whoever advances it, and are for the guard.
+    """
 
     run_id: str
     skill_id: int
@@ -32,6 +36,7 @@ class Plan:
     val: tuple[Task, ...]
     sessions: tuple[Trajectory, ...] = ()
     note: str = ""
+    known: KnownSecrets = NOTHING_KNOWN
 
     @property
     def n_steps(self) -> int:

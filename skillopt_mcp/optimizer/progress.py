@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands. `n_done` of `n_total` steps, or pairs in the stage confirm; scores are the run's metric."""
+    """Where a run stands. `n_done` of `n_total` steps, or pairs in the stage confirm; scores are the run's metric.
+
+    The stage baseline has no score yet: `current` of the stage after it is what a new run sets out from.
+    """
 
     stage: str
     epoch: int

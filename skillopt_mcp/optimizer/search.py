@@ -44,7 +44,7 @@ def held_by(plan: Plan, base: SkillFiles, work: Work) -> tuple[str, ...]:
     """Return what the guard finds in a step's candidate, and in what its edits rest on."""
     edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
     evidence = (*trajectories(work.trials), *plan.sessions)
-    return (*findings(base, work.applied.files), *unsupported(edits, evidence, base))
+    return (*findings(base, work.applied.files, plan.known), *unsupported(edits, evidence, base))
 
 
 def moved(plan: Plan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:

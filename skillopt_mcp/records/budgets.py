@@ -53,7 +53,7 @@ class Caps:
     def exceeded(self, spent: Spent) -> str | None:
         """Return the cap that `spent` is above, in words, None when it is within all."""
         if self.calls is not None and spent.calls > self.calls:
-            return f"{self.calls:,} calls (--max-calls)"
+            return f"{self.calls:,} call{'s' * (self.calls != 1)} (--max-calls)"
         if self.tokens is not None and spent.tokens > self.tokens:
             return f"{self.tokens:,} tokens (--max-tokens)"
         if self.usd is not None and spent.usd > self.usd:

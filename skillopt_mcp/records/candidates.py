@@ -119,6 +119,11 @@ def undone_by(changes: Sequence[Promotion]) -> frozenset[str]:
     return frozenset({last.from_version})
 
 
+def edited_on_top(changes: Sequence[Promotion], version: str, live: str) -> bool:
+    """Return whether a version is what the last change left, and somebody's work on top of it is live."""
+    return bool(changes) and changes[0].to_version == version != live
+
+
 def rolled_back(changes: Sequence[Promotion]) -> frozenset[str]:
     """Return the versions that a person rolled back and nobody has put back since; changes come newest first."""
     closed: frozenset[str] = frozenset()

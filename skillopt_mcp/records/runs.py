@@ -19,11 +19,24 @@ StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
 
 
 @dataclass(frozen=True, slots=True)
+class Answering:
+    """Who answers in a run once its first `after` steps are finished: fingerprints of backends, by role.
+
+    `program` is the version of this program that began, or went on, with them.
+    """
+
+    after: int
+    fingerprints: dict[str, str]
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
 
     Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer; `caps` are those
-    that it was given last. A proposal is one step up to its candidate, which a host asked for.
+    that it was given last. `answering` is who answered, the latest last; empty where that is not known. A proposal is
+    one step up to its candidate, which a host asked for.
     """
 
     id: str
@@ -43,13 +56,18 @@ class Run:
     kind: RunKind = field(default="replay", repr=False)
     # How far it may go is no part of what it is.
     caps: Caps = field(default=NO_CAPS, repr=False, compare=False)
+    # Two runs can be frozen to the same things but for this, which is then told.
+    answering: tuple[Answering, ...] = field(default=(), repr=False, compare=False)
 
 
 class StepRecord(BaseModel):
     """What a step did and where it left the run: enough to go on from, and to draw the learning curve.
 
-    `n` counts the rows of a run: its steps, and the slow updates and meta notes that end an epoch. `patterns` are the
-    mistakes that the analysts saw; `train_by_type` and `val_by_type` (the candidate's) are means by a task's first tag.
+    `n` counts the rows of a run: its steps, and the slow updates and meta notes that end an epoch. `current`,
+    `candidate` and `best` are val scores by the run's metric; `val` has both scores of the candidate there, `baseline`
+    those of the base version, with the first row. A slow update's `train` is that of two versions, `train_current` that
+    of the current one alone. `patterns` are the mistakes that the analysts saw; `train_by_type` and `val_by_type` (the
+    candidate's) are means by a task's first tag.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,6 +93,9 @@ class StepRecord(BaseModel):
     patterns: tuple[str, ...] = ()
     train_by_type: dict[str, Mean] = Field(default_factory=dict)
     val_by_type: dict[str, Mean] = Field(default_factory=dict)
+    val: Mean | None = None
+    baseline: Mean | None = None
+    train_current: Mean | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.settings.reading import Given, Layer, read_pair, read_tree
+from skillopt_mcp.settings.reading import Given, Layer, read_pairs, read_tree
 from skillopt_mcp.settings.settling import Settings, settle
 from skillopt_mcp.settings.trees import MAX_BYTES, Tree, parse_toml, parse_yaml
 
@@ -18,12 +18,12 @@ MAX_BASES = 16
 
 
 def load_settings(path: Path | None, pairs: Sequence[str], flags: Mapping[str, object]) -> Settings:
-    """Return the settings of a file, overridden by "section.key=value" pairs in order, and by flags.
+    """Return the settings of a file, overridden by "section.key=value" pairs, and these by flags.
 
     A file may name another with `_base_`, relative to itself. Raises BadInput for what cannot be read or used.
     """
     layers = [read_tree(tree) for tree in _chain(path)] if path else []
-    layers += [read_pair(pair) for pair in pairs]
+    layers.append(read_pairs(pairs))
     layers.append(_flagged(flags))
     return settle(layers)
 

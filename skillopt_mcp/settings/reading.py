@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillopt_mcp.documents.characters import quoted
@@ -53,7 +53,8 @@ class Layer:
         """Keep a value. Raises BadInput when this source has given another one under another name."""
         before = self.values.setdefault(name, given)
         if before.value != given.value:
-            raise BadInput(f"{quoted(before.said)} and {quoted(given.said)} set the same: give one of them")
+            both = f"and {quoted(given.said)} set the same" if before.said != given.said else "is set twice"
+            raise BadInput(f"{quoted(before.said)} {both}: give one of them")
 
     def note(self, text: str, said: str) -> None:
         """Keep a remark on a key."""
@@ -71,6 +72,23 @@ def read_tree(tree: Tree) -> Layer:
     return layer
 
 
+def read_pairs(texts: Sequence[str]) -> Layer:
+    """Return the settings of pairs, the later over the earlier of the same name.
+
+    Raises BadInput as `read_pair` does, and where two names of one setting disagree.
+    """
+    layer = Layer()
+    for text in texts:
+        pair = read_pair(text)
+        for name, given in pair.values.items():
+            if name in layer.values and layer.values[name].said == given.said:
+                del layer.values[name]
+            layer.put(name, given)
+        for note, said in pair.notes.items():
+            layer.notes.setdefault(note, []).extend(said)
+    return layer
+
+
 def read_pair(text: str) -> Layer:
     """Return the setting of "section.key=value" or "key=value". Raises BadInput as `read_tree` does."""
     path, equals, value = text.partition("=")
@@ -80,6 +98,8 @@ def read_pair(text: str) -> Layer:
     layer = Layer()
     _check_section(section) if dot else None
     _put(layer, section, key, plain_value(value.strip()))
+    if not value.strip() and layer.values.keys() & Config.model_fields.keys():
+        raise BadInput(f"{quoted(text)} gives no value: write one behind the =, or leave it out for the default")
     return layer
 
 
@@ -110,13 +130,15 @@ def _put_alone(layer: Layer, section: object, key: object, value: object) -> Non
 
 
 def _leaves(tree: Tree) -> Iterator[tuple[str, str, Value]]:
-    """Yield every setting as (section, key, value); the section of a flat one is empty."""
+    """Yield every setting as (section, key, value), "section.key" among them; the section of a flat one is empty."""
     for key, value in tree.items():
         if isinstance(value, dict):
             _check_section(key)
             yield from ((key, inner, each) for inner, each in value.items())
         else:
-            yield "", key, value
+            section, dot, inner = key.rpartition(".")
+            _check_section(section) if dot else None
+            yield section, inner, value
 
 
 def _check_section(name: str) -> None:

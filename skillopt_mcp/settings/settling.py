@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.config import Config, told_wrong
 from skillopt_mcp.settings.reading import Given, Layer
 from skillopt_mcp.settings.skillopt_names import BACKENDS
 from skillopt_mcp.settings.splitting import SplitPlan, split_plan
 
 MAX_SLOTS = 1_000
 _OF_CONFIG = ("limit", "lr_control_mode")
+_ROLES = ("target", "optimizer")
 LIMITS = ("limit_train", "limit_val", "limit_test")
 # SkillOpt without a budget lets every edit through; a patch has a limit all the same.
 _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata if hasattr(field, "le"))
 
 
 class Settings(BaseModel):
-    """All that a person set; None where nothing was said. `notes` tell what keys from elsewhere mean here."""
+    """All that a person set; None where nothing was said. `notes` tell what keys from elsewhere mean here.
+
+    `chosen_by` names the key that chose the backend of a role, where that is SkillOpt's word for one.
+    """
 
     model_config = ConfigDict(frozen=True)
     config: Config
@@ -36,6 +40,7 @@ class Settings(BaseModel):
     splits: SplitPlan | None = None
     data_path: str | None = None
     notes: tuple[str, ...] = ()
+    chosen_by: dict[str, str] = Field(default_factory=dict)
 
 
 def settle(layers: Sequence[Layer]) -> Settings:
@@ -63,6 +68,7 @@ def settle(layers: Sequence[Layer]) -> Settings:
         splits=plan,
         data_path=data_path,
         notes=tuple(f"{_listed(said)}: {text}" for text, said in notes.items()),
+        chosen_by={role: kind.said for role in _ROLES if (kind := _backend_key(values, role))},
     )
 
 
@@ -82,10 +88,7 @@ def _config(values: dict[str, Given]) -> Config:
     try:
         return Config.model_validate({name: each.value for name, each in given.items()})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else ""
-        where = given[name].said if name in given else "the settings together"
-        raise BadInput(f"{where}: {first['msg']}") from None
+        raise BadInput(told_wrong(error, {name: each.said for name, each in given.items()})) from None
 
 
 def _limited(values: dict[str, Given]) -> dict[str, Given]:
@@ -117,10 +120,10 @@ def _controlled(mode: Given) -> dict[str, Given]:
 def _backend(values: dict[str, Given], role: str) -> str | None:
     """Return who answers for a role, as BACKEND:MODEL."""
     own = _text(values, role)
-    model, kind = _text(values, f"{role}_model"), values.get(f"{role}_backend") or values.get("model_backend")
+    model, kind = _text(values, f"{role}_model"), _backend_key(values, role)
     if own or not model:
         return own
-    if kind is None or not kind.value:
+    if kind is None:
         return model if ":" in model else f"openai:{model}"
     name = BACKENDS.get(str(kind.value).strip().lower())
     if name is None:
@@ -131,6 +134,14 @@ def _backend(values: dict[str, Given], role: str) -> str | None:
     url = next((text for place in places if (text := _text(values, place))), None)
     azure = ",azure=on" if "azure" in str(kind.value) else ""
     return f"{name}:{model}{azure}{f',base_url={url}' if url else ''}"
+
+
+def _backend_key(values: dict[str, Given], role: str) -> Given | None:
+    """Return what chooses a role's backend by SkillOpt's word for it, None where nothing does."""
+    if _text(values, role) or not _text(values, f"{role}_model"):
+        return None
+    kind = values.get(f"{role}_backend") or values.get("model_backend")
+    return kind if kind and kind.value else None
 
 
 def _data(values: dict[str, Given]) -> tuple[SplitPlan | None, str | None]:

@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_FSIZE, getrlimit
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -25,6 +26,8 @@ NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
         "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs2", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs",
     ]
 )  # fmt: skip
+# What SQLite needs to begin at all: its shared memory and a page or two.
+_LEAST_ROOM = 1 << 17
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _SETTINGS = (
     "pragma page_size = 1024",  # of a new store: a small row costs its page anew with each commit, and so few bytes
@@ -133,8 +136,8 @@ def explained(error: Exception, path: Path) -> SkillOptError:
         return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")
     if name.startswith("SQLITE_CANTOPEN"):
         return StoreError(f"the store '{path}' cannot be opened: check the folder's permissions, or use --store")
-    if name.startswith("SQLITE_FULL"):
-        return StoreError(f"the disk of the store '{path}' is full: free some space; nothing was lost")
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _no_room(path, name)):
+        return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
@@ -145,6 +148,18 @@ def explained(error: Exception, path: Path) -> SkillOptError:
 def _hindrance(path: Path, name: str) -> str:
     """Return what is seen to be behind a failure of this name, "" where nothing is."""
     return _of_folder(path.parent) or ("" if name.startswith("SQLITE_READONLY") else _of_files(path))
+
+
+def _no_room(path: Path, name: str) -> str:
+    """Return what is seen to leave no room for a store, with what to do about it, "" where nothing is."""
+    with suppress(OSError):
+        room = os.statvfs(path.parent)
+        if name.startswith("SQLITE_FULL") or room.f_bavail * room.f_frsize < _LEAST_ROOM:
+            return f"the disk of '{path.parent}' is full: free some space"
+    longest = getrlimit(RLIMIT_FSIZE)[0]
+    if longest != RLIM_INFINITY:
+        return f"no file may be longer than {longest:,} bytes here: raise the limit (ulimit -f)"
+    return ""
 
 
 def _of_folder(folder: Path) -> str:

@@ -17,7 +17,7 @@ from skillopt_mcp.store.candidates import insert_candidate
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.learned import new_learned
-from skillopt_mcp.store.matching import new_retired, new_tasks
+from skillopt_mcp.store.matching import beginning, is_earlier, new_retired, new_tasks
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.retirements import note_retired, retire_task, retired_name
 from skillopt_mcp.store.skills import add_version
@@ -202,6 +202,7 @@ def _same(line: TrajectoryLine) -> str:
 def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken: Taken) -> list[tuple[str, str]]:
     """Return the lines that are not archived yet, as (what, json); this store's own are none of them."""
     verdicts: dict[tuple[str, str], str] = {}
+    begun: dict[str, dict[str, object]] = {}
     sql = "select base_version, version_id, verdict from decision where skill_id = ? and gate = 'confirm' order by id"
     for base, version, verdict in connection.execute(sql, [skill_id]):
         verdicts[base, version] = verdict
@@ -211,6 +212,7 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
         for row in connection.execute(query, [skill_id]).fetchall():
             own = dict(zip(names.split(), row, strict=True))
             held.add((what, _sha256(_json(own))))
+            begun |= dict.fromkeys(beginning(what, own), own)
             # As earlier releases told a test: without what it asks.
             own.pop("rule", None)
             held.add((what, _sha256(_json(own))))
@@ -218,7 +220,7 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
     for line in told:
         content = _json(line.content)
         key = (line.what, _sha256(content))
-        if key in held:
+        if key in held or any(is_earlier(line.content, begun.get(at)) for at in beginning(line.what, line.content)):
             continue
         held.add(key)
         found.append((line.what, content))

@@ -1,13 +1,15 @@
-"""Matching: which tasks of another store's history are new in a store, and which contradict what is there."""
+"""Matching: what of a history is new in a store, what it knows, and which tasks contradict those that are there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from skillopt_mcp.records.tasks import NewTask, asked_digest
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.tasks import name_of, parse_files
 
+_GROWS = {"run": ("status", "result"), "test": ("rule", "pairs")}
 _TASKS = (
     "select digest, coalesce(retirement.name, task.name), split, task_id is not null from task"
     " left join retirement on task_id = id where skill_id = ?"
@@ -64,3 +66,18 @@ def asked_here(connection: Connection, skill_id: int) -> list[tuple[str, str, st
     """Return what each task of a skill asks, as (digest of that, split, name), in the order they were added."""
     rows = connection.execute(_ASKED, [skill_id]).fetchall()
     return [(asked_digest(prompt, parse_files(files)), split, name) for prompt, files, split, name in rows]
+
+
+def beginning(what: str, row: Mapping[str, object]) -> Iterator[str]:
+    """Yield what of a row is the same at every time, if the row is of a kind that goes on."""
+    if grows := _GROWS.get(what):
+        yield json.dumps([what, *sorted((name, value) for name, value in row.items() if name not in grows)])
+
+
+def is_earlier(told: Mapping[str, object], own: Mapping[str, object] | None) -> bool:
+    """Return whether a line tells of a row of this store as it was once: no further on than it is here."""
+    if own is None:
+        return False
+    if "result" in own:
+        return told.get("result") is None
+    return str(own["pairs"]).startswith(str(told.get("pairs"))[:-1])

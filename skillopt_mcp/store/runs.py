@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import cast
 
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.edits import Edit, Op
-from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepOutcome, StepRecord, StepVerdict, TriedEdit
+from skillopt_mcp.records.runs import (
+    Answering,
+    Run,
+    RunKind,
+    RunStatus,
+    StepOutcome,
+    StepRecord,
+    StepVerdict,
+    TriedEdit,
+)
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
 from skillopt_mcp.store.events import append
@@ -16,7 +27,7 @@ from skillopt_mcp.store.pool import Pool, Row
 
 _RUN = (
     "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
-    " judge, kind, max_calls, max_tokens, max_usd, max_minutes"
+    " judge, kind, answering, max_calls, max_tokens, max_usd, max_minutes"
     " from run"
 )
 _CapValues = tuple[int | None, int | None, float | None, float | None]
@@ -40,11 +51,11 @@ class Runs:
             cursor = connection.execute(
                 "insert into run"
                 "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge,"
-                " kind, max_calls, max_tokens, max_usd, max_minutes)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
+                " kind, answering, max_calls, max_tokens, max_usd, max_minutes)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
                 [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
                  json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind,
-                 *_cap_values(run.caps)],
+                 _answering_json(run.answering), *_cap_values(run.caps)],
             )  # fmt: skip
             if cursor.rowcount:
                 append(connection, "run_running", run.id, skill=run.skill_id)
@@ -106,6 +117,11 @@ class Runs:
                 "update run set max_calls = ?, max_tokens = ?, max_usd = ?, max_minutes = ? where id = ?",
                 [*_cap_values(caps), run_id],
             )
+
+    def set_answering(self, run_id: str, answering: Sequence[Answering]) -> None:
+        """Note who has answered in a run, and who answers in it now."""
+        with self._pool.write() as connection:
+            connection.execute("update run set answering = ? where id = ?", [_answering_json(answering), run_id])
 
     def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
         """Return the promotion tests that a run has come to, each with the pairs that it had by then."""
@@ -186,7 +202,7 @@ class Runs:
 
 def _run(row: Row) -> Run:
     run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
-    judge, kind, *caps = row[12:]
+    judge, kind, answering, *caps = row[12:]
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -203,7 +219,12 @@ def _run(row: Row) -> Run:
         judge=str(judge),
         kind=cast(RunKind, kind),
         caps=Caps(*cast(_CapValues, tuple(caps))),
+        answering=tuple(Answering(**each) for each in json.loads(str(answering))) if answering else (),
     )
+
+
+def _answering_json(answering: Sequence[Answering]) -> str | None:
+    return json.dumps([asdict(each) for each in answering], ensure_ascii=False) if answering else None
 
 
 def _cap_values(caps: Caps) -> _CapValues:

@@ -7,11 +7,13 @@ import pydoc
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.config import Config, allowed
 from skillopt_mcp.settings.files import load_settings
-from skillopt_mcp.settings.settling import LIMITS, Settings
+from skillopt_mcp.settings.reading import read_mapping
+from skillopt_mcp.settings.settling import LIMITS, Settings, settled_config
 from skillopt_mcp.settings.skillopt_names import FIELDS, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
 
 # The shape that SkillOpt documents, every section of it, at values that are not the defaults.
@@ -162,6 +164,45 @@ def test_a_file_may_use_the_names_of_this_program(tmp_path: Path) -> None:
     assert (found.target, found.notes) == ("simulated:honest", ())
 
 
+def test_a_file_may_name_the_section_of_a_setting_on_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.yaml", "train.num_epochs: 2\noptimizer.learning_rate: 5\n")
+    assert load_settings(path, [], {}).config == Config(epochs=2, max_edits=5)
+    assert load_settings(written(tmp_path, "b.toml", '"train.num_epochs" = 2\n'), [], {}).config == Config(epochs=2)
+    for text, message in (
+        ("trian.num_epochs: 2", 'unknown section "trian": did you mean "train"'),
+        ("train.num_epoch: 2", 'unknown setting "train.num_epoch": did you mean "train.num_epochs"'),
+        ("train.num_epochs: 2\ntrain: {num_epochs: 3}", '"train.num_epochs" is set twice: give one'),
+    ):
+        with pytest.raises(BadInput) as error:
+            load_settings(written(tmp_path, "c.yaml", text), [], {})
+        assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"min_edits": 9, "max_edits": 2},
+            "config: the settings together: Value error, min_edits 9 is above",
+        ),
+        ({"epoch": 1}, 'config: unknown setting "epoch": did you mean "epochs"?'),
+        ({"epochs": "x"}, "config: epochs: Input should be a valid integer"),
+        ({"schedule": "cosin"}, 'config: schedule: "cosin" is none of: constant, linear, cosine, autonomous'),
+    ],
+)
+def test_a_config_that_cannot_be_made_is_bad_input_as_a_dict_of_it_is(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        Config(**settings)  # type: ignore[arg-type]
+    assert str(error.value).startswith(message)
+    with pytest.raises(BadInput) as said:
+        settled_config(read_mapping(settings))
+    assert f"config: {said.value}".startswith(message)
+    with pytest.raises(ValidationError):
+        Config.model_validate(settings)
+
+
 def test_every_field_of_the_config_can_be_set_by_its_own_name() -> None:
     defaults = Config()
     for name in Config.model_fields:
@@ -186,7 +227,7 @@ def test_every_key_of_skillopt_has_a_place() -> None:
 
 def test_pairs_and_flags_override_a_file_in_order(tmp_path: Path) -> None:
     path = written(tmp_path, "a.yaml", "train: {num_epochs: 3, batch_size: 7, seed: 5}")
-    found = load_settings(path, ["train.num_epochs=4", "epochs=5", "batch=8"], {"epochs": 6})
+    found = load_settings(path, ["train.num_epochs=4", "train.num_epochs=5", "batch=8"], {"epochs": 6})
     assert found.config == Config(epochs=6, batch=8, seed=5)
 
 
@@ -237,6 +278,9 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("train.mem0_enabled=true", '"train.mem0_enabled" can only be false here'),
         ("lr_control_mode=sometimes", '"lr_control_mode" must be fixed, autonomous or none'),
         ("env.workers=0", '"env.workers" must be 1 to 1,000'),
+        ("epochs=", '"epochs=" gives no value: write one behind the =, or leave it out for the default'),
+        ("train.num_epochs= ", '"train.num_epochs= " gives no value'),
+        ("lr_scheduler=cosin", 'lr_scheduler: "cosin" is none of: constant, linear, cosine, autonomous'),
         ("epochs", 'cannot use "epochs": write --set section.key=value'),
         ("=3", "cannot use"),
         ("slots=true", '"slots" must be 1 to 1,000'),
@@ -257,6 +301,8 @@ def test_what_cannot_be_set_is_named_with_what_can(pair: str, message: str) -> N
         (("env.split_mode=ratio", "env.split_ratio=2:0:1"), 'ratio "2:0:1" is not possible'),
         (("env.split_mode=ratio", "env.split_seed=x"), 'split seed "x" is no whole number'),
         (("model.target=m", "model.target_backend=nobody"), 'is no backend of SkillOpt, "nobody"'),
+        (("evaluation.test_env_num=5", "limit_test=3"), '"evaluation.test_env_num" and "limit_test" set the same'),
+        (("batch=8", "train.batch_size=9", "batch=9"), '"batch" and "train.batch_size" set the same: give one of them'),
     ],
 )  # fmt: skip
 def test_settings_that_do_not_go_together_are_refused(keys: tuple[str, ...], message: str) -> None:

@@ -1,6 +1,7 @@
 """The driver: which SQLite is safe, where a store may lie, and what every failure says."""
 
 import os
+import resource
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,3 +181,26 @@ def test_a_store_that_cannot_be_written_where_it_lies_says_why_and_how_to_read_i
     monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_flag=os.ST_RDONLY))
     for name in ("SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY"):
         assert f"for '{tmp_path}' lies on a read-only file system" in refused(name, path)
+
+
+@pytest.mark.parametrize("name", ["SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"])
+def test_a_disk_without_room_is_told_as_what_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_bavail=3, f_frsize=4096))
+    why = f"the disk of '{tmp_path}' is full: free some space, and go on: what was stored is kept"
+    assert refused(name, tmp_path / "s.db").endswith(f"cannot be written, for {why}")
+
+
+def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        told = r"no file may be longer than 200,000 bytes here: raise .*\(ulimit -f\)"
+        with pytest.raises(StoreError, match=told), pool.write() as connection:
+            connection.execute("insert into event values (1, 'x', hex(zeroblob(400000)), '', '')")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert pool.rows("select * from event") == []
+
+
+def test_another_fault_of_the_disk_is_told_as_it_comes(tmp_path: Path) -> None:
+    assert refused("SQLITE_IOERR_READ", tmp_path / "s.db").endswith("failed: unable")

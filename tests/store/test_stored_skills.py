@@ -72,6 +72,12 @@ def test_too_short_a_beginning_is_told_how_long_it_has_to_be(store: Store) -> No
         store.skills.get_version(skill.id, SKILL.digest[:7])
 
 
+def test_who_names_no_version_is_told_the_commands_that_tell_of_them(store: Store) -> None:
+    skill = store.skills.track("s", "/my skills/s", SKILL)
+    with pytest.raises(NotFound, match="skillopt-mcp history '/my skills/s' and skillopt-mcp show '/my skills/s' tell"):
+        store.skills.get_version(skill.id, "0" * 8)
+
+
 def test_a_beginning_that_two_versions_share_names_neither(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
     pool = Pool(store.path)

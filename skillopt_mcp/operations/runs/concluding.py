@@ -7,11 +7,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from skillopt_mcp.gates.means import metric_value
+from skillopt_mcp.operations.answering import run_backends, told_changes
 from skillopt_mcp.operations.changes.advising import next_step
 from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.results import Replayed, StepRow
 from skillopt_mcp.operations.spending.charging import charged_with, finishing, together
+from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.runs import Run, StepRecord
@@ -45,7 +50,8 @@ def replayed(
     parts = [finishing(store, run.id, scope, confirmation) for scope in scopes if scope != run.id and confirmation]
     used = charged_with(store, run.id, parts)
     ledger = together(used.rows)
-    steps = workspace.store.runs.list_steps(run.id)
+    steps, config = workspace.store.runs.list_steps(run.id), Config.of_run(run.config)
+    start = steps[0].baseline if steps else None
     return Replayed(
         run_id=run.id,
         skill=skill.name,
@@ -65,6 +71,12 @@ def replayed(
         tokens_out=ledger.tokens_out,
         usd=ledger.usd,
         backend=run.target,
+        changes=told_changes(run),
+        metric=config.metric,
+        baseline=metric_value(start, config.metric, config.mixed_weight) if start else None,
+        baseline_hard=start.hard if start else None,
+        baseline_soft=start.soft if start else None,
+        simulated=is_simulated(evidence_of(run_backends(workspace, run))),
         next_step=_since(workspace, made) or _next_step(run, skill, made, confirmation),
     )
 
@@ -99,10 +111,11 @@ def on_store(text: str, path: Path) -> str:
 
 def step_row(step: StepRecord) -> StepRow:
     """Return a step as a table row."""
+    train = step.train_current or step.train
     return StepRow(
         epoch=step.epoch,
         step=step.n,
-        train_hard=step.train.hard if step.train.n else None,
+        train_hard=train.hard if train.n else None,
         n_edits=step.n_applied,
         verdict=step.verdict,
         current=step.current,
@@ -110,4 +123,7 @@ def step_row(step: StepRecord) -> StepRow:
         best=step.best,
         kind=step.kind,
         candidate_id=step.candidate_id,
+        train_soft=train.soft if train.n else None,
+        candidate_hard=step.val.hard if step.val else None,
+        candidate_soft=step.val.soft if step.val else None,
     )

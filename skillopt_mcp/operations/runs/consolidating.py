@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.answering import allow_others
 from skillopt_mcp.operations.results import Replayed, Result
 from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run
 from skillopt_mcp.operations.workspace import Workspace
@@ -47,7 +48,10 @@ class Documents:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How both are trained; `resume` goes on with what the same training has left unfinished."""
+    """How both are trained; `resume` goes on with what the same training has left unfinished.
+
+    With `allow_changed` it does so even where others answer now.
+    """
 
     config: Config
     prompts: Prompts | None = None
@@ -55,6 +59,7 @@ class Training:
     on_reply: OnReply | None = None
     n_slots: int | None = None
     resume: bool = False
+    allow_changed: bool = False
 
 
 def documents(workspace: Workspace, skill: str, memory: str, trained: Document = "both") -> Documents:
@@ -108,6 +113,8 @@ def accompanied(workspace: Workspace, beside: Skill, version: str) -> Iterator[W
 def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Training) -> Replayed:
     given = (workspace, document.path, training.config, training.prompts)
     begun = go_on_or_start(*given, finished=True) if training.resume else start_run(*given)
+    if training.allow_changed and begun.status != "finished":
+        allow_others(workspace, begun)
     outcome = replay(workspace, begun, training.notify, training.on_reply, training.n_slots)
     if outcome.verdict != "undecided":
         return outcome

@@ -19,7 +19,7 @@ from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.records.skills import MAIN_FILE
 from skillopt_mcp.splits import EQUAL_SHARES
 
@@ -104,15 +104,8 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         workspace.store.skills.add_root(str(place.skill_path.parent))
         skill = workspace.skill(str(place.skill_path))
         workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), EQUAL_SHARES)
-        baseline: list[float] = []
-
-        def note(standing: Progress) -> None:
-            if not baseline and standing.current is not None:
-                baseline.append(standing.current)
-            notify(standing)
-
         run = start_run(workspace, skill.path, CONFIG)
-        replayed = replay(workspace, run, note)
+        replayed = replay(workspace, run, notify)
         outcome = _decided(workspace, replayed, notify)
         promoted, diff = False, ""
         if outcome.candidate_id:
@@ -132,7 +125,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         run_id=run.id,
         candidate_id=outcome.candidate_id,
         splits=splits,
-        val_before=baseline[0],
+        val_before=replayed.baseline or 0.0,
         steps=outcome.steps,
         n_calls=outcome.n_calls,
         diff=diff,

@@ -69,7 +69,7 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
 
     Raises NotFound, BadSkill.
     """
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
     tasks = chosen_tasks(workspace, tracked, config, only)
     ending = _ending(workspace, tracked.live_version, tracked.id, tasks, config)

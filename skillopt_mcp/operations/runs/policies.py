@@ -197,7 +197,7 @@ def _told(policy: str, differing: Sequence[int], unknown_from: int | None) -> st
 def _run(workspace: Workspace, name: str) -> Run:
     if name.startswith("r-"):
         return workspace.store.runs.get_run(name)
-    tracked = workspace.skill(name)
+    tracked = workspace.recorded(name)
     runs = workspace.store.runs.list_runs(tracked.id)
     if not runs:
         raise NotFound(f"'{tracked.name}' has no run yet: start one with 'skillopt-mcp replay {tracked.name}'")

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import TypeVar
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.calls.asking import Outstanding
-from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BackendError, Busy, NotFound, Refused
+from skillopt_mcp.errors import BackendError, NotFound, Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.shapes import is_form_alone
+from skillopt_mcp.operations.answering import (
+    answering,
+    backends_of,
+    check_unchanged,
+    lock_of,
+)
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import replayed, why_none
+from skillopt_mcp.operations.runs.unfinished import alike, furthest
 from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.testing.calibrating import prospect
@@ -42,6 +49,7 @@ from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.tracing import span
 
 T = TypeVar("T")
+_RUN_ID = re.compile(r"r-[0-9a-f]{12}")
 ALL_RETIRED = "all held-out tasks of the run were retired since it began, so that nothing can be tested"
 FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 
@@ -63,34 +71,25 @@ def start_run(
 def go_on_or_start(
     workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
     only: Collection[str] | None = None, *, finished: bool = False,
+    allow_changed: bool = False,
 ) -> Run:  # fmt: skip
-    """Return the unfinished run of a skill that is frozen to these very things, or a new one.
+    """Return the unfinished run of a skill that is frozen to these very things, and answered as ever; or a new one.
 
-    With `finished`, the newest one that was frozen to them will do, even if it has reached its end.
+    With `allow_changed`, one that was answered otherwise will do, and `replay` refuses it until that was allowed. With
+    `finished`, the newest one that was frozen to these things will do, whatever has become of it.
     """
     new = _new_run(workspace, skill, config, prompts, only)
-    for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
-        if run.kind != "replay" or (run.status == "finished" and not finished):
-            continue
-        if _likened(run, new) == new:
-            return run
+    found = next(alike(workspace, new), None) if finished else furthest(workspace, new, allow_changed=allow_changed)
+    if found:
+        return found
     _check(workspace, new)
     workspace.store.runs.add_run(new)
     return new
 
 
-def left_behind(workspace: Workspace, new: Run) -> Run | None:
-    """Return the newest unfinished run that differs from this one by more tasks alone, None when there is none."""
-    for run in reversed(workspace.store.runs.list_runs(new.skill_id)):
-        is_larger = run.status != "finished" and set(run.tasks) > set(new.tasks)
-        if is_larger and replace(_likened(run, new), tasks=new.tasks) == new:
-            return run
-    return None
-
-
-def _likened(run: Run, new: Run) -> Run:
-    """Return a run with all that may differ where it is the same run that a new one would be."""
-    return replace(run, id=new.id, status=new.status, note=new.note, result=None)
+def check_able(workspace: Workspace) -> None:
+    """Raise BackendError or BadInput where nobody can answer in a run: then its skill need not be looked at."""
+    check_caps(workspace.caps, {"target": workspace.backend("target"), "optimizer": workspace.backend("optimizer")})
 
 
 def _check(workspace: Workspace, run: Run) -> None:
@@ -106,7 +105,7 @@ def _new_run(
     workspace: Workspace, skill: str, config: Config, prompts: Prompts | None, only: Collection[str] | None
 ) -> Run:
     store = workspace.store
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     tasks = chosen_tasks(workspace, tracked, config, only)
     backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
     check_caps(workspace.caps, backends)
@@ -126,14 +125,20 @@ def _new_run(
         note=store.runs.note_of_skill(tracked.id) if config.meta_skill else "",
         judge=judge_named(backends),
         caps=workspace.caps,
+        answering=(answering(backends),),
     )
     ordinal = len(store.runs.list_runs(tracked.id))
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
 
 
 def unfinished_run(workspace: Workspace, skill: str) -> Run:
-    """Return the newest run of a skill that has not finished. Raises NotFound when there is none."""
-    tracked = workspace.skill(skill)
+    """Return the newest run of a skill that has not finished, or the one of this id. Raises NotFound without one."""
+    if _RUN_ID.fullmatch(skill):
+        run = workspace.store.runs.get_run(skill)
+        if run.kind != "replay" or run.status == "finished":
+            raise NotFound(f"'{run.id}' is no run that is unfinished: look at it with 'skillopt-mcp show {run.id}'")
+        return run
+    tracked = workspace.recorded(skill)
     for run in reversed(workspace.store.runs.list_runs(tracked.id)):
         if run.kind == "replay" and run.status != "finished":
             return run
@@ -147,7 +152,7 @@ def replay(
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
     It goes on under the caps that it was given last, those of the workspace in their places, and keeps them. Raises
-    Busy when another process is advancing it, Refused when it was frozen with other backends. When interrupted, or
+    Busy when somebody else is advancing it, Refused when it was frozen with other backends. When interrupted, or
     stopped at a cap or by an outage (Stopped), what was finished is kept, and the run is stopped. Batches that are at a
     vendor then go on there, and are collected when the run goes on.
     """
@@ -155,17 +160,16 @@ def replay(
     skill = store.skills.get_skill(run.skill_id)
     if run.result:
         return Replayed.model_validate_json(run.result)
-    backends = _backends(workspace, run)
+    backends = backends_of(workspace, run)
     check_batch(workspace, backends)
-    lock = lock_run(store.locks_path, run.id)
-    if lock is None:
-        raise Busy(f"another process is advancing run '{run.id}': wait for it, or stop it")
+    lock = lock_of(workspace, run)
     status: RunStatus = "stopped"
     try:
         run = store.runs.get_run(run.id)
         if run.result:
             status = "finished"
             return Replayed.model_validate_json(run.result)
+        check_unchanged(workspace, run, backends)
         caps = _kept_caps(workspace, run, backends)
         store.runs.set_status(run.id, "running")
         plan = planned(workspace, run)
@@ -198,25 +202,6 @@ def _kept_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend])
     return caps
 
 
-def _backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
-    """Return who answers in a run. Raises Refused when it was frozen with others."""
-    backends = run_backends(workspace, run)
-    named = (backends["target"].name, backends["optimizer"].name, judge_named(backends))
-    if named != (run.target, run.optimizer, run.judge):
-        judge = f" and judge '{run.judge}'" if run.judge else ""
-        raise Refused(
-            f"run '{run.id}' was begun with target '{run.target}' and optimizer '{run.optimizer}'{judge}: "
-            "resume it with these"
-        )
-    return backends
-
-
-def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
-    """Return who would answer in a run, as the backends are named now. Raises BackendError when one is not."""
-    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
-    return workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
-
-
 def planned(workspace: Workspace, run: Run) -> Plan:
     """Return the plan that a run was frozen to. Raises BadInput when it cannot be trained on."""
     store = workspace.store
@@ -233,6 +218,7 @@ def planned(workspace: Workspace, run: Run) -> Plan:
         val=tuple(task for task in tasks if task.split == "val"),
         sessions=tuple(each[1] for each in found if each),
         note=run.note,
+        known=workspace.known,
     )
     if run.kind == "replay":
         check_splits(plan)
@@ -267,9 +253,10 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
             return replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
         test = replace(test, ahead=pairs_ahead(backends))
-        with only_here(store, test):
+        paused = paused_at(test.row, store)
+        with only_here(store, test, way.notify):
             # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
-            since = store.runs.begin_finish(run.id, test.row.id, paused_at(test.row, store))
+            since = store.runs.begin_finish(run.id, test.row.id, paused)
             confirmation = _done(
                 way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
             )
@@ -287,7 +274,7 @@ def _best_candidate(workspace: Workspace, run: Run, plan: Plan, state: State) ->
         version_id=state.best.digest,
         origin="run",
         reasoning=f"the best version of run {run.id}, val score {state.best_score:.4f}",
-        findings=findings(plan.base, state.best),
+        findings=findings(plan.base, state.best, workspace.known),
         run_id=run.id,
     )
     return workspace.store.candidates.add_candidate(NewCandidate(made, state.best))

@@ -1,0 +1,129 @@
+"""Answering: who answers in a run, frozen with it when it began, and what has changed of that since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from skillopt_mcp import __version__
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.calls.owners import Lock, lock_run
+from skillopt_mcp.errors import Busy, Refused
+from skillopt_mcp.operations.judging import judge_named, shown_origin
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.runs import Answering, Run
+
+ALLOWED = "--allow-changed"
+
+
+def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
+    """Return who answers in a run from now on, when so many of its steps are finished."""
+    return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
+
+
+def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+    """Return who would answer in a run, as the backends are named now. Raises BackendError when one is not."""
+    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
+    return workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+
+
+def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
+    """Return who answers in a run. Raises Refused when it was begun with others, by their names."""
+    backends = run_backends(workspace, run)
+    named = (backends["target"].name, backends["optimizer"].name, judge_named(backends))
+    if named != (run.target, run.optimizer, run.judge):
+        judge = f" and judge '{run.judge}'" if run.judge else ""
+        raise Refused(
+            f"run '{run.id}' was begun with target '{run.target}' and optimizer '{run.optimizer}'{judge}: "
+            "resume it with these"
+        )
+    return backends
+
+
+class Changed(NamedTuple):
+    """A role that is answered otherwise than before, by the fingerprints of its backends."""
+
+    role: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"the {self.role} was '{self.before}' and is '{self.now}' now"
+
+
+def changes(before: Answering, now: Answering) -> list[Changed]:
+    """Return the roles that others answer for now."""
+    roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
+    told = (Changed(role, *(_told(each, role) for each in (before, now))) for role in roles)
+    return [each for each in told if each.before != each.now]
+
+
+def changed_since(run: Run, backends: Mapping[Role, Backend]) -> list[Changed]:
+    """Return the roles that others answer for than in the run so far; none where that is not known."""
+    return changes(run.answering[-1], answering(backends)) if run.answering else []
+
+
+def told_changes(run: Run) -> list[str]:
+    """Return in words who came to answer otherwise in the midst of a run, and after which of its steps."""
+    return [
+        f"{_when(now.after)}, the {each.role} changed from '{each.before}' to '{each.now}'"
+        for before, now in pairwise(run.answering)
+        for each in changes(before, now)
+    ]
+
+
+def check_unchanged(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> None:
+    """Raise Refused when others answer than the run was answered by last; where nobody knows, they are noted now."""
+    others = changed_since(run, backends)
+    if others:
+        raise Refused(
+            f"{told_changed(run, others)}: begin anew (the same command without --resume), or go on all the same "
+            f"(with --resume {ALLOWED})"
+        )
+    if not run.answering:
+        _note(workspace, run, backends)
+
+
+def told_changed(run: Run, others: Iterable[Changed]) -> str:
+    """Return that others answer now than in the run so far."""
+    return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
+
+
+def lock_of(workspace: Workspace, run: Run) -> Lock:
+    """Return the held lock of a run. Raises Busy when somebody else holds it."""
+    lock = lock_run(workspace.store.locks_path, run.id)
+    if lock is None:
+        raise Busy(
+            f"another process, or another thread of this one, is advancing run '{run.id}': wait for it, or stop it"
+        )
+    return lock
+
+
+def allow_others(workspace: Workspace, run: Run) -> None:
+    """Note that a run goes on with whoever answers now, as a person wants it. Raises Busy when it is under way.
+
+    Nothing that was answered by another serves then: the current and the best version are measured anew.
+    """
+    lock = lock_of(workspace, run)
+    try:
+        run = workspace.store.runs.get_run(run.id)
+        backends = backends_of(workspace, run)
+        if changed_since(run, backends):
+            _note(workspace, run, backends)
+    finally:
+        lock.release()
+
+
+def _note(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> None:
+    runs = workspace.store.runs
+    runs.set_answering(run.id, (*run.answering, answering(backends, len(runs.list_steps(run.id)))))
+
+
+def _told(who: Answering, role: str) -> str:
+    return shown_origin(who.fingerprints.get(role, "nobody"))
+
+
+def _when(after: int) -> str:
+    return f"after step {after}" if after else "before its first step"

@@ -1,0 +1,198 @@
+"""Who answers in a run is frozen with it: no run goes on with another model, or another state of one, unasked."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+from test_replaying import change_run
+from workshop import SEED, SIMULATION, Place, use
+
+from skillopt_mcp import Caps, Rolled, __version__, parse_judge, train
+from skillopt_mcp.backends.simulated import Simulated, open_simulated
+from skillopt_mcp.errors import Busy, CapReached, NotFound, Refused
+from skillopt_mcp.operations.answering import allow_others, lock_of, told_changes
+from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run
+from skillopt_mcp.operations.runs.consolidating import Training, consolidate, documents
+from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.unfinished import left_changed
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.stores.exporting import export_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.progress import Progress
+from skillopt_mcp.records.calls import Call, Reply, Task
+from skillopt_mcp.records.runs import Answering, Run
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import NewTask, Split
+
+CONFIG = Config(epochs=1, batch=10, max_pairs=8, slow_update=False, meta_skill=False)
+BEFORE = open_simulated(f"honest,seed={SEED}").fingerprint
+
+
+class Updated(Simulated):
+    """The simulation as a newer version of a program would be: the same name, and another fingerprint."""
+
+    def __init__(self) -> None:
+        super().__init__(open_simulated(f"honest,seed={SEED}")._settings)
+        self.fingerprint = f"{BEFORE},version=2"
+        self.heard: list[Call] = []
+
+    async def complete(self, call: Call) -> Reply:
+        self.heard.append(call)
+        return await super().complete(call)
+
+
+def stopped(workspace: Workspace) -> Run:
+    """Return a run that was interrupted with one step finished."""
+
+    def interrupt(progress: Progress) -> None:
+        if progress.stage == "step":
+            raise KeyboardInterrupt
+
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    with pytest.raises(KeyboardInterrupt):
+        replay(workspace, run, interrupt)
+    assert len(workspace.store.runs.list_steps(run.id)) == 1
+    return workspace.store.runs.get_run(run.id)
+
+
+def test_a_run_keeps_the_fingerprints_of_all_who_answer(workspace: Workspace, tmp_path: Path) -> None:
+    run = workspace.store.runs.get_run(start_run(workspace, "ledger-clerk", CONFIG).id)
+    assert run.answering == (Answering(0, {"optimizer": BEFORE, "target": BEFORE}, __version__),)
+    told = [{"after": 0, "fingerprints": {"optimizer": BEFORE, "target": BEFORE}, "program": __version__}]
+    assert answering_of(workspace, run.id) == told
+    assert f"answered by optimizer {BEFORE}; target {BEFORE}; skillopt-mcp {__version__}\n" in describe_run(
+        workspace, run.id
+    )
+    export_run(workspace, run.id, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["answering"] == told
+
+
+def test_a_run_does_not_go_on_with_another_state_of_its_model(workspace: Workspace) -> None:
+    run = stopped(workspace)
+    use(workspace, Updated())
+    with pytest.raises(Refused, match=f"the target was '{BEFORE}' and is '{BEFORE},version=2' now: begin anew .*, or"):
+        replay(workspace, run)
+    new = go_on_or_start(workspace, "ledger-clerk", CONFIG)
+    assert new.id != run.id
+    found = left_changed(workspace, new)
+    assert found
+    assert (found[0].id, [str(each) for each in found[1]]) == (
+        run.id,
+        [f"the target was '{BEFORE}' and is '{BEFORE},version=2' now"],
+    )
+    assert go_on_or_start(workspace, "ledger-clerk", CONFIG).id == new.id
+    assert go_on_or_start(workspace, "ledger-clerk", CONFIG, allow_changed=True).id == run.id, "it has come further"
+
+
+def test_a_run_that_may_go_on_with_another_model_measures_anew_and_says_so(workspace: Workspace) -> None:
+    run, store, updated = stopped(workspace), workspace.store, Updated()
+    [step] = store.runs.list_steps(run.id)
+    use(workspace, updated)
+    allow_others(workspace, run)
+    allow_others(workspace, run)
+    result = replay(workspace, run)
+
+    change = f"after step 1, the target changed from '{BEFORE}' to '{BEFORE},version=2'"
+    assert result.changes == told_changes(store.runs.get_run(run.id)) == [change]
+    assert [row.changes for row in list_runs(workspace).runs] == [[change]]
+    assert f"\nchanged in mid-run: {change}\n" in describe_run(workspace, run.id)
+    current = store.skills.get_files(run.skill_id, step.current_version)
+    measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:30]
+    assert {call.request.files for call in measured} == {current}  # type: ignore[union-attr]
+    assert len({call.request.task.id for call in measured}) == 30  # type: ignore[union-attr]
+
+
+def test_a_run_under_way_takes_nobody_else(workspace: Workspace) -> None:
+    run = stopped(workspace)
+    lock = lock_of(workspace, run)
+    with pytest.raises(Busy):
+        allow_others(workspace, run)
+    lock.release()
+
+
+def test_a_run_of_which_nobody_knows_who_answered_goes_on_and_knows_from_then(
+    place: Place, workspace: Workspace
+) -> None:
+    run = stopped(workspace)
+    change_run(place, "update run set answering = null")
+    use(workspace, Updated())
+    assert replay(workspace, run).changes == []
+    kept = workspace.store.runs.get_run(run.id).answering
+    assert [(each.after, each.fingerprints["target"]) for each in kept] == [(1, f"{BEFORE},version=2")]
+    assert "(after step 1; before that it is not known)" in describe_run(workspace, run.id)
+
+
+def test_a_run_is_found_by_its_id_too(workspace: Workspace) -> None:
+    run = stopped(workspace)
+    start_run(workspace, "ledger-clerk", CONFIG)
+    assert unfinished_run(workspace, run.id).id == run.id
+    replay(workspace, run)
+    with pytest.raises(NotFound, match=f"'{run.id}' is no run that is unfinished: look at it with"):
+        unfinished_run(workspace, run.id)
+
+
+class Attempted:
+    """An environment whose version changes with what its attempts come to."""
+
+    name, task_types = "attempted", ("all",)
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    def tasks(self, split: Split) -> list[NewTask]:
+        judge = parse_judge({"kind": "environment", "name": self.name})
+        return [NewTask(f"{split} {n}", judge, f"{split}-{n}", split) for n in range(6)]
+
+    def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:
+        return Rolled("x", hard=False, soft=0.5)
+
+
+def test_a_program_is_warned_of_a_run_by_another_version_and_may_go_on_with_it(place: Place) -> None:
+    def go_on(version: str, calls: int, *, allow_changed: bool = False) -> list[str]:
+        return train(
+            place.skill, Attempted(version), CONFIG, optimizer=SIMULATION, store=place.store_path,
+            caps=Caps(calls=calls), allow_changed=allow_changed,
+        ).changes  # fmt: skip
+
+    with pytest.raises(CapReached):
+        go_on("1", 10)
+    said = "the target was 'env:attempted@1' and is 'env:attempted@2' now; this call begins anew. To go on with that"
+    with pytest.warns(UserWarning, match=said), pytest.raises(CapReached):
+        go_on("2", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        change = "before its first step, the target changed from 'env:attempted@1' to 'env:attempted@3'"
+        with pytest.raises(CapReached):
+            go_on("3", 14, allow_changed=True)
+        assert go_on("2", 1000) == []
+    runs = Place(place.folder).open().store.runs.list_runs(1)
+    assert [told_changes(run) for run in runs if run.answering[-1].fingerprints["target"].endswith("3")] == [[change]]
+
+
+def test_training_of_two_documents_goes_on_with_another_model_only_where_that_is_allowed(
+    place: Place, workspace: Workspace
+) -> None:
+    memory = place.folder / "CLAUDE.md"
+    memory.write_text("# Project\n")
+    both = documents(workspace, str(place.skill), str(memory), "skill")
+    workspace.caps = Caps(calls=60)
+    with pytest.raises(CapReached):
+        consolidate(workspace, both, Training(CONFIG))
+    workspace.caps = Caps(calls=10_000)
+    use(workspace, Updated())
+    with pytest.raises(Refused, match="' now: begin anew"):
+        consolidate(workspace, both, Training(CONFIG, resume=True))
+    done = consolidate(workspace, both, Training(CONFIG, resume=True, allow_changed=True))
+    assert done.skill
+    assert len(done.skill.changes) == 1
+
+
+def test_a_simulation_gives_no_false_alarm(place: Place, workspace: Workspace) -> None:
+    run = stopped(workspace)
+    slower = place.open(target=f"{SIMULATION},latency_ms=0.1")
+    use(slower, open_simulated(f"honest,seed={SEED},latency_ms=0.1"), "target", "optimizer")
+    assert replay(slower, run).changes == []
