@@ -1,7 +1,8 @@
 """skillopt-mcp: train the skill files of coding agents.
 
-The Python API is `train`, its `Config` and `Caps`, what an environment is made of (`Environment`, `NewTask`, `Rolled`),
-what a backend is made of (`Backend`, `Call`, `Reply`), and what `train` raises (`Stopped`, `CapReached`, `Outage`,
+The Python API is `train`, its `Config` and `Caps`, what is asked about candidates and skills (`evaluate`, `race`,
+`credit`, `calibrate`), what an environment is made of (`Environment`, `RollsOut`, `NewTask`, `Rolled`), what a backend
+is made of (`Backend`, `Call`, `Reply`), and what `train` raises (`Stopped`, `CapReached`, `Outage`,
 `BadInput`, all of them `SkillOptError`); `dir(skillopt_mcp)` lists it, and `help` of each name tells
 how it is used. Importing the package loads none of it.
 """
@@ -10,17 +11,29 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 _PUBLIC = {
-    "train": "operations.runs.training",
-    "Trained": "operations.runs.training",
+    "train": "operations.programs.training",
+    "Trained": "operations.programs.training",
+    "evaluate": "operations.programs.testing",
+    "Evaluated": "operations.results",
+    "race": "operations.programs.testing",
+    "Raced": "operations.testing.racing",
+    "credit": "operations.programs.testing",
+    "Credited": "operations.testing.crediting",
+    "calibrate": "operations.programs.testing",
+    "Calibrated": "operations.testing.calibrating",
+    "StepRow": "operations.results",
     "Config": "optimizer.config",
     "Caps": "records.budgets",
     "Progress": "optimizer.progress",
+    "StageName": "operations.programs.hearing",
     "Environment": "environments.base",
+    "RollsOut": "environments.base",
     "Rolled": "environments.base",
     "RolloutFailed": "environments.base",
     "SkillOptEnvironment": "environments.skillopt_adapter",
     "NewTask": "records.tasks",
     "Task": "records.tasks",
+    "Split": "records.tasks",
     "SkillFiles": "records.skills",
     "Backend": "backends.base",
     "BackendFault": "backends.base",

