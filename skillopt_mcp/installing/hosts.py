@@ -15,6 +15,7 @@ Scope = Literal["user", "project"]
 Form = Literal["json", "jsonc", "toml"]
 HOSTS = ("claude-code", "claude-desktop", "codex", "cursor", "vscode")
 HOOKED = ("claude-code", "codex")
+PERSONAL = "settings.local.json"
 
 # What a program is told that was started from a desktop, or by a host that clears the environment.
 _CLEAN = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "USERNAME")
@@ -85,7 +86,7 @@ def _claude_code(root: Path | None, around: Surroundings) -> Places:
     folder = root / ".claude" if root else Path(moved or around.home / ".claude")
     if root:
         # The hooks name a program of this machine: they belong in the settings that nobody else is given.
-        config, hooks = root / ".mcp.json", folder / "settings.local.json"
+        config, hooks = root / ".mcp.json", folder / PERSONAL
     else:
         config, hooks = (Path(moved) if moved else around.home) / ".claude.json", folder / "settings.json"
     return Places(config, "json", ("mcpServers",), hooks, folder / "skills", folder / "agents")

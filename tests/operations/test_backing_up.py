@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -48,6 +49,16 @@ def test_a_backup_is_one_file_of_the_users_own_with_all_rows(place: Place, backu
         assert copied.rows(f"select * from {table}") == tables.rows(f"select * from {table}")
     copied.close()
     tables.close()
+
+
+def test_skills_of_one_name_are_told_apart_by_their_paths(place: Place, workspace: Workspace, tmp_path: Path) -> None:
+    twin = tmp_path / "elsewhere" / "ledger-clerk"
+    shutil.copytree(place.skill, twin)
+    permit(workspace, str(twin), simulated=False)
+    back_up(place.store_path, tmp_path / "copy.db")
+    found = review_backup(place.store_path, tmp_path / "copy.db")
+    assert sorted(found.skills) == sorted(f"ledger-clerk ('{path}')" for path in (twin, place.skill))
+    assert f"promotions of ledger-clerk ('{twin}') without asking" in found.permits
 
 
 def test_a_backup_overwrites_nothing(place: Place, backup: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -348,3 +349,52 @@ def test_the_backup_of_what_is_restored_goes_and_every_other_one_is_told(around:
     assert not Path(installed.backup).exists()
     assert left_behind(asked(), around) == [removed.backup, str(before)]
     assert theirs.exists()
+
+
+def on_path(around: Surroundings, folder: Path) -> Surroundings:
+    """Return surroundings in which the program is on the PATH, as those who put it there for good have it."""
+    folder.mkdir()
+    (folder / "skillopt-mcp").symlink_to(PROGRAM)
+    return replace(around, environ={**around.environ, "PATH": f"{folder}:/usr/bin:/bin"})
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_what_goes_with_a_project_names_the_program_as_everybody_finds_it(
+    host: str, around: Surroundings, tmp_path: Path
+) -> None:
+    here = on_path(around, tmp_path / "bin")
+    request = asked(host, scope="project", hooks=True)
+    plan = plan_install(request, here)
+    texts = {change.path.name: (change.after or b"").decode() for change in plan.changes}
+    [config] = [text for name, text in texts.items() if name in (".mcp.json", "config.toml")]
+    assert '"skillopt-mcp"' in config
+    assert PROGRAM not in config
+    # What is a person's own in a project names what surely is on their machine.
+    assert (PROGRAM in texts.get("settings.local.json", PROGRAM)) == (PROGRAM not in texts.get("hooks.json", ""))
+    [note] = plan.notes
+    assert note.endswith("each of them needs 'skillopt-mcp' on the PATH.")
+    assert check_server(request, here)
+    install(here, request)
+    assert install(here, request) == []
+    assert uninstall(here, request)
+    assert files(here) == {}
+
+
+def test_what_goes_with_a_project_says_so_where_it_names_what_is_only_here(
+    around: Surroundings, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "skillopt-mcp").write_text("#!/bin/sh\n")
+    (other / "skillopt-mcp").chmod(0o755)
+    for path in ("/usr/bin:/bin", f"{other}:/usr/bin:/bin"):
+        here = replace(around, environ={**around.environ, "PATH": path})
+        plan = plan_install(asked(scope="project", store="/mine/s.db"), here)
+        [note] = plan.notes
+        assert json.loads(plan.changes[0].after or b"")["mcpServers"]["skillopt"]["command"] == PROGRAM
+        assert f"lies on this machine ('{PROGRAM}')" in note
+        assert "It names your store as well ('/mine/s.db')" in note
+    # What a desktop program searches is not what this shell does.
+    plan = plan_install(asked("cursor", scope="project"), on_path(around, tmp_path / "bin"))
+    assert PROGRAM in plan.changes[0].diff
+    assert plan_install(asked(), around).notes == []

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from workshop import LESSONS, Place
@@ -19,9 +20,11 @@ from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
@@ -89,6 +92,88 @@ def test_a_history_arrives_whole_and_a_second_time_brings_nothing(place: Place, 
 
 def test_what_comes_back_to_where_it_came_from_is_known(place: Place, workspace: Workspace, sent: Path) -> None:
     assert import_history(workspace, sent).status == "nothing_new"
+
+
+def as_it_was(row: dict[str, object]) -> dict[str, object]:
+    """Return a line as an export wrote it while the run was under way, and its test had half of its pairs."""
+    content = row.get("content")
+    if not isinstance(content, dict) or row.get("what") not in ("run", "test"):
+        return row
+    if row["what"] == "run":
+        return {**row, "content": {**content, "status": "running", "result": None}}
+    pairs = json.loads(content["pairs"])
+    assert len(pairs) > 1
+    half = json.dumps(pairs[: len(pairs) // 2], separators=(",", ":"))
+    return {**row, "content": {**content, "pairs": half}}
+
+
+def test_an_older_export_brings_nothing_to_where_it_came_from(
+    place: Place, workspace: Workspace, sent: Path, tmp_path: Path
+) -> None:
+    propose_from_evidence(workspace, str(place.skill))
+    rows = rows_of(Path(export_history(workspace, str(place.skill), tmp_path / "now.history").file))
+    older = [as_it_was(row) for row in rows]
+    assert {row["what"] for row, was in zip(rows, older, strict=True) if row != was} == {"run", "test"}
+    assert import_history(workspace, write(tmp_path / "older.history", older)).status == "nothing_new"
+    further = [{**row, "content": {**dict(row["content"]), "pairs": "[1]"}} if row.get("what") == "test" else row
+               for row in rows]  # fmt: skip
+    assert import_history(workspace, write(tmp_path / "further.history", further)).told == 1
+
+
+def test_an_import_without_candidates_asks_nobody_to_test_them(
+    place: Place, workspace: Workspace, other: Workspace, tmp_path: Path
+) -> None:
+    made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
+    got = import_history(other, Path(made.file))
+    assert (got.status, got.candidates, got.next_step) == ("imported", 0, "No live file changed.")
+
+
+def test_a_conflict_names_the_whole_command_that_keeps_what_is_here(other: Workspace, sent: Path) -> None:
+    rows = rows_of(sent)
+    split_moved(rows)
+    got = import_history(other, sent)
+    again = import_history(other, write(sent.parent / "my file", rows), str(other.skill("ledger-clerk").path))
+    assert (got.status, again.status) == ("imported", "conflicts")
+    assert again.next_step.endswith(
+        f"skillopt-mcp import --keep-mine '{sent.parent / 'my file'}' --skill {other.skill('ledger-clerk').path}"
+    )
+
+
+def secret_task(secret: str, **fields: object) -> dict[str, object]:
+    judge = {"kind": "exact", "expected": "hi"}
+    return {"id": "q1", "prompt": f"Log in with {secret} and say hi", "judge": judge, "split": "val", **fields}
+
+
+def test_a_task_with_a_secret_is_known_where_it_came_from_and_told_by_the_export(
+    place: Place, workspace: Workspace, tmp_path: Path
+) -> None:
+    add_tasks(workspace, str(place.skill), [secret_task(storable(KEY)), secret_task("a token", id="q2")])
+    made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
+    assert made.redacted == ["q1"]
+    got = import_history(workspace, Path(made.file))
+    assert (got.status, got.conflicts) == ("nothing_new", [])
+    first = workspace.store.tasks.list_tasks(workspace.skill(str(place.skill)).id)[-2]
+    assert (first.name, KEY in first.prompt) == ("q1", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "conflict"),
+    [
+        ({"prompt": "Log in with [redacted:anthropic-key:0000] and say hi"}, "another task has that id here"),
+        ({"judge": {"kind": "exact", "expected": "ho"}}, "another task has that id here"),
+        ({"split": "test"}, "its split is val here, test in the file"),
+    ],
+)
+def test_a_task_that_is_not_told_as_this_store_redacts_it_is_no_known_one(
+    place: Place, workspace: Workspace, tmp_path: Path, change: dict[str, object], conflict: str
+) -> None:
+    add_tasks(workspace, str(place.skill), [secret_task(storable(KEY))])
+    made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
+    rows = rows_of(Path(made.file))
+    [row] = [row for row in rows if row["kind"] == "task" and dict(row["task"])["id"] == "q1"]
+    row["task"] = {**dict(row["task"]), **change}
+    got = import_history(workspace, write(tmp_path / "other.history", rows))
+    assert (got.status, got.conflicts) == ("conflicts", [f"task 'q1': {conflict}"])
 
 
 def test_the_rule_of_a_promotion_test_goes_with_it(
@@ -281,6 +366,27 @@ def test_a_file_that_no_export_writes_changes_nothing(
     with pytest.raises(BadInput):
         import_history(other, write(tmp_path / "forged", forge(rows_of(sent))))
     assert verify_store(other.store.path).head == head
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("references/__pycache__/x.md", "is passed over when a skill is read"),
+        ("references/a/b/c/d/e/f/g/x.md", "is nested too deep"),
+        ("a//b", "is no relative path"),
+        ("../b", "is passed over when a skill is read"),
+        ("SKILL.md/b", "collides with another file"),
+    ],
+)
+def test_a_version_that_no_folder_holds_is_refused(
+    other: Workspace, sent: Path, tmp_path: Path, path: str, why: str
+) -> None:
+    rows = rows_of(sent)
+    at = next(n for n, row in enumerate(rows) if row["kind"] == "version")
+    [main] = cast(list[dict[str, object]], rows[at]["files"])
+    rows[at] = {**rows[at], "files": [main, {**main, "path": path}]}
+    with pytest.raises(BadInput, match=why):
+        import_history(other, write(tmp_path / "forged", rows))
 
 
 def test_a_damaged_file_is_refused(other: Workspace, sent: Path, tmp_path: Path) -> None:

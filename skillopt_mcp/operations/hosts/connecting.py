@@ -188,6 +188,8 @@ def _trouble(entry: _Entry) -> str:
     if entry.n_events < len(EVENTS):
         return f"not every one of the events {', '.join(EVENTS)} runs them"
     if entry.command and not _runs(entry.command[0], entry.environ):
+        if os.path.basename(entry.command[0]) == entry.command[0]:
+            return f"the program '{entry.command[0]}' is not on the PATH"
         return f"the program '{entry.command[0]}' is not there any more, or cannot be run"
     return ""
 

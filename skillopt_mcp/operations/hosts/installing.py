@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from skillopt_mcp.installing.entries import (
     with_hooks,
     with_server,
 )
-from skillopt_mcp.installing.hosts import HOOKED, Places, Scope, Surroundings, host_environment, places
+from skillopt_mcp.installing.hosts import HOOKED, PERSONAL, Places, Scope, Surroundings, host_environment, places
 from skillopt_mcp.operations.evidence.hooking import EVENTS
 from skillopt_mcp.operations.hosts.host_files import Plan, clear, planned
 from skillopt_mcp.operations.hosts.shipping import mark_folders, ship, shipped
@@ -79,7 +81,8 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
     """Return what installing would change; nothing is written. Raises BadInput when a file cannot be changed safely."""
     host, where = request.host, places_of(request, around)
     plan = Plan(notes=_passing(request.command))
-    server = server_entry(host, request.command, request.arguments)
+    server = server_entry(host, _command_in(where.config, request, around), request.arguments)
+    plan.notes += _shared(where.config, request, around)
     plan.add(
         planned(
             where.config,
@@ -88,7 +91,8 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
         )
     )
     if request.hooks and where.hooks:
-        line, seconds = hook_command(request.command, request.store), hook_seconds(host, EVENTS)
+        line = hook_command(_command_in(where.hooks, request, around), request.store)
+        seconds = hook_seconds(host, EVENTS)
         plan.add(
             planned(
                 where.hooks,
@@ -123,7 +127,8 @@ def check_backends(specs: Mapping[str, str]) -> list[str]:
 
 def check_server(request: Request, around: Surroundings) -> list[str]:
     """Return the tools of the server as this host will start it. Raises Refused when it does not work there."""
-    command = [request.command, *request.arguments]
+    program = _command_in(places_of(request, around).config, request, around)
+    command = [program, *request.arguments]
     return list_tools(command, host_environment(request.host, around), around.project)
 
 
@@ -138,14 +143,48 @@ def apply_plan(plan: Plan) -> list[Changed]:
     return written
 
 
-def advice(request: Request) -> str:
-    """Return what a person does in the host now."""
+def advice(request: Request, to_track: str) -> str:
+    """Return what a person does in the host now; hooks record nothing before what is `to_track` was done."""
     step = _STEPS[request.host]
     if request.scope == "project" and request.host in HOOKED:
         step += " It asks once whether you trust this project's servers."
     if request.hooks and request.host == "codex":
         step += " It asks once whether you trust the hooks."
-    return step
+    if request.hooks:
+        step += f" The hooks record turns in which a tracked skill is opened, and nothing else. {to_track}"
+    return step.rstrip()
+
+
+def _command_in(file: Path, request: Request, around: Surroundings) -> str:
+    """Return what a file calls the program: in one that goes with the project its bare name, where the host finds it.
+
+    That is by the PATH that the host gives a server; else, and in a person's own files, it is the absolute path.
+    """
+    if request.scope == "user" or file.name == PERSONAL:
+        return request.command
+    bare = Path(request.command).name
+    found = shutil.which(bare, path=host_environment(request.host, around).get("PATH", ""))
+    return bare if found and os.path.samefile(found, request.command) else request.command
+
+
+def _shared(file: Path, request: Request, around: Surroundings) -> list[str]:
+    """Return what to know of a configuration that goes with the project, to all who work on that."""
+    if request.scope == "user":
+        return []
+    program = _command_in(file, request, around)
+    bare = Path(request.command).name
+    named = (
+        f"the program by its name: each of them needs '{bare}' on the PATH"
+        if program == bare
+        else f"this program where it lies on this machine ('{program}'), for this host does not find it on the PATH as "
+        f"'{bare}': put it there and install again, or keep the file to yourself"
+    )
+    store = (
+        f" It names your store as well ('{request.store}'): without --store each has their own."
+        if request.store
+        else ""
+    )
+    return [f"'{file}' goes to all who share this project, and names {named}.{store}"]
 
 
 def _passing(command: str) -> list[str]:

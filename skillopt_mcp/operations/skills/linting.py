@@ -18,9 +18,11 @@ from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, 
 from skillopt_mcp.guard.dangers import dangers
 from skillopt_mcp.operations.finding import is_nowhere
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.skills.checkouts import differing_skills, is_ignored, main_names, skill_around
+from skillopt_mcp.operations.skills.hidden import hidden_files
 from skillopt_mcp.operations.skills.nesting import nested_roots
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, is_memory
+from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, SkillFiles, is_memory
 
 _TWINS_SHOWN = 3
 _ROOTS_SHOWN = 5
@@ -57,6 +59,12 @@ class LintedAll(BaseModel):
     advice: int
 
 
+class LintedChanged(LintedAll):
+    """What is wrong with the skills that differ from a base; `deleted` are the folders of those that are gone."""
+
+    deleted: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A skill as it was called, its resolved folder, and the folder of skills that was given; or why there is none."""
@@ -83,6 +91,16 @@ def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
     return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
 
 
+def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
+    """Return what is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
+
+    Raises BadInput where git cannot tell which these are.
+    """
+    found = differing_skills(Path.cwd(), base)
+    linted = lint_skills(workspace, [_near(folder) for folder in found.changed])
+    return LintedChanged(**dict(linted), deleted=[os.path.relpath(folder) for folder in found.deleted])
+
+
 def folder_of(given: str, *, bare: bool = True) -> Path | None:
     """Return the resolved folder that a path names, or None for a name.
 
@@ -94,17 +112,18 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
     if is_main and path.is_file():
         return skill_folder(path.parent)
     is_path = is_main or "/" in given or os.sep in given or given.startswith(("~", ".")) or given in MEMORY_FILES
-    has_skills = bare and (_main_names(path) or _skills_in(path) or _dead_links(path))
+    has_skills = bare and (main_names(path) or _skills_in(path) or _dead_links(path))
     return skill_folder(path) if is_path or has_skills else None
 
 
 def _places(workspace: Workspace, given: str) -> list[_Place]:
-    """Return the skills that were meant: one, or all of a folder of skills."""
+    """Return the skills that were meant: one, or all of a folder of skills. A file inside a skill means that skill."""
+    given = _around(given) or given
     try:
         folder = folder_of(given) or _folder_named(workspace, given)
     except SkillOptError as error:
         return [_Place(given, Path(given), str(error))]
-    if is_memory(str(folder)) or _main_names(folder):
+    if is_memory(str(folder)) or main_names(folder):
         return [_Place(given, folder)]
     root = _Place(given, folder)
     inside = [
@@ -123,6 +142,20 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
         if nested
         else root
     ]
+
+
+def _around(given: str) -> str | None:
+    """Return the folder of the skill that a file lies in; None for a document, and for what is no such file."""
+    path = Path(os.path.expanduser(known(given)))
+    if path.name.lower() == MAIN_FILE.lower() or is_memory(str(path)) or not path.is_file():
+        return None
+    folder = skill_around(Path(os.path.abspath(path)).parent)
+    return None if folder is None else str(folder) if path.is_absolute() else _near(folder)
+
+
+def _near(folder: Path) -> str:
+    """Return the path of a folder from here; never what could be taken for a name."""
+    return os.path.join(".", near) if os.sep not in (near := os.path.relpath(folder)) else near
 
 
 def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder]:
@@ -174,7 +207,7 @@ def _skills_in(root: Path) -> list[Path]:
     except OSError:
         return []
     folders = [root / name for name in names if not name.startswith(".")]
-    return [folder for folder in folders if folder.is_dir() and (_main_names(folder) or _is_closed(folder))]
+    return [folder for folder in folders if folder.is_dir() and (main_names(folder) or _is_closed(folder))]
 
 
 def _dead_links(root: Path) -> list[Path]:
@@ -191,14 +224,6 @@ def _told_dead(link: Path) -> str:
         f"it is a link to {quoted(os.readlink(link), 300)}, where nothing is, so that no host finds a skill here: put "
         "the folder back, or remove the link"
     )
-
-
-def _main_names(folder: Path) -> list[str]:
-    """Return the names in a folder that are SKILL.md, or would be but for their case."""
-    try:
-        return [name for name in os.listdir(folder) if name.lower() == MAIN_FILE.lower()]
-    except OSError:
-        return []
 
 
 def _is_closed(folder: Path) -> bool:
@@ -219,7 +244,7 @@ def _linted(place: _Place) -> Linted:
 
 def _read(folder: Path) -> tuple[str | None, list[Finding]]:
     """Return the name in the front matter and the findings of a skill. Raises BadSkill."""
-    written = _main_names(folder)
+    written = main_names(folder)
     if written and MAIN_FILE not in written:
         text = f"the main file is called {quoted(written[0])}, and hosts look for {MAIN_FILE} alone: rename it"
         return None, [Finding(severity="error", text=text)]
@@ -227,7 +252,23 @@ def _read(folder: Path) -> tuple[str | None, list[Finding]]:
     front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
     problems = (*lint(files, folder.name), *dangers(files))
     findings = [Finding(severity=found.severity, text=found.text) for found in problems]
+    if files.main_path == MAIN_FILE:
+        findings += _hidden(folder)
     return front.name if front else None, findings
+
+
+def _hidden(folder: Path) -> Iterator[Finding]:
+    """Yield what is dangerous in the dot files of a skill's folder: whoever shares the folder shares them, too."""
+    files, unread = hidden_files(folder)
+    for file in files.files:
+        found = [Finding(severity=each.severity, text=each.text) for each in dangers(SkillFiles((file,)))]
+        if found and not is_ignored(folder / file.path):
+            yield from found
+    if unread:
+        text = (
+            f"{quoted(unread[0])} and hidden files after it were not looked at for secrets: too many, large or closed"
+        )
+        yield Finding(severity="advice", text=text)
 
 
 def _with_twins(linted: Sequence[Linted]) -> list[Linted]:

@@ -44,9 +44,9 @@ class Forgotten(Result):
 def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     """Let a tracked skill be at another folder from now on, which is there already, with all that is known of it.
 
-    Tasks and attempts of the new folder join those of the skill. Raises NotFound, BadSkill, BadInput where nothing
-    moves, Refused when the old folder still holds a skill or the new one has been worked on beyond that, and Busy while
-    another process changes its files.
+    Tasks, attempts and candidates of the new folder join those of the skill. Raises NotFound, BadSkill, BadInput where
+    nothing moves, Refused when the old folder still holds a skill or the new one has been worked on beyond that, and
+    Busy while another process changes its files.
     """
     skill = _tracked(workspace, old)
     place = _place(skill, new)
@@ -69,7 +69,8 @@ def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     edited = files.digest != skill.live_version
     said = ["Tasks, attempts and history went with it."]
     if joined:
-        said.append(f"Of the new folder, {joined} joined them.")
+        ids = ", the candidates under new ids" if "candidates" in joined else ""
+        said.append(f"Of the new folder, {joined} joined them{ids}.")
     if edited:
         said.append(f"Its files are not those seen last ({short(skill.live_version)}): that is an edit of yours now.")
     look = "tasks check" if "tasks" in joined else "show"
@@ -86,7 +87,10 @@ def forget_skill(workspace: Workspace, name: str) -> Forgotten:
     Raises NotFound, and Refused for a skill that is there and has something recorded.
     """
     skill = _tracked(workspace, name)
-    held = told(workspace.store.skills.count_recorded(skill.id))
+    recorded = workspace.store.skills.count_recorded(skill.id)
+    # It is taken back with the skill.
+    recorded.pop("standing permissions", None)
+    held = told(recorded)
     if held and not is_gone(skill.path):
         raise Refused(
             f"'{skill.path}' is there, and the store holds {held} of it: only a skill whose folder is gone, or of "

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import held_locks
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.skills.moving_folders import missing_folders
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
 from skillopt_mcp.operations.stores.verifying import Verified, verify_store
+from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.copying import copy_store, prepare_store, remove_store, replace_store
 from skillopt_mcp.store.opening import Store
@@ -115,7 +118,7 @@ def _checked_copy(source: Path, copy: Path) -> Iterator[tuple[Path, Verified]]:
         found = verify_store(copy, live=False)
         if found.problems:
             raise Refused(
-                f"'{source}' is not sound, so it was not used ({len(found.problems)} problems, the first: "
+                f"'{source}' is not sound, so it was not used ({counted(len(found.problems), 'problem')}, the first: "
                 f"{found.problems[0]}): use another backup"
             )
         yield copy, found
@@ -132,21 +135,30 @@ def _beside(store_path: Path) -> Path:
 def _described(copy: Path, file: Path, found: Verified) -> Backup:
     with Store(copy) as store:
         skills = store.skills.list_skills()
+        named = _named(skills)
         permits = [f"skill root {root}" for root in store.skills.list_roots()]
-        permits += [f"promotions of {each.name} without asking" for each in skills if _is_permitted(store, each.id)]
+        permits += [
+            f"promotions of {named[each.id]} without asking" for each in skills if _is_permitted(store, each.id)
+        ]
         permits += [f"the command {command.name} as a judge" for command in store.commands.list_commands()]
         last = store.events.last()
         hidden = store.skills.list_forgotten()
         missing, move = missing_folders([each for each in skills if each.id not in hidden])
     return Backup(
         file=str(file),
-        skills=[skill.name for skill in skills],
+        skills=list(named.values()),
         missing=missing,
         permits=permits,
         n_events=found.n_events,
         last_event_at=last.told.at if last else "",
         next_step=f"Where the missing folders are elsewhere on this machine: {move}" if move else "",
     )
+
+
+def _named(skills: Sequence[Skill]) -> dict[int, str]:
+    """Return what each skill is called by its id: its name, and its path as well where another has that name, too."""
+    n_of = Counter(skill.name for skill in skills)
+    return {each.id: f"{each.name} ('{each.path}')" if n_of[each.name] > 1 else each.name for each in skills}
 
 
 def _is_permitted(store: Store, skill_id: int) -> bool:

@@ -20,6 +20,7 @@ from skillopt_mcp.errors import SkillOptError, StoreError
 from skillopt_mcp.folders import default_roots, find_skill_folders, is_as_shipped
 from skillopt_mcp.installing.hosts import surroundings
 from skillopt_mcp.operations.hosts.connecting import Connection, connections
+from skillopt_mcp.operations.skills.tracking import to_track
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.migrating import migration_files
@@ -102,6 +103,8 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     connected = connections(surroundings(), workspace.store_path)
     problems += [problem for each in connected for problem in each.problems]
     lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
+    if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
+        lacking += filter(None, [to_track(workspace)])
     if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
         lacking.append(_NOBODY)
     return Diagnosis(

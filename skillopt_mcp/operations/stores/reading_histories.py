@@ -9,13 +9,14 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.paths import collision
+from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.redacting import redacted_line
 from skillopt_mcp.operations.tasks.adding import parse_task
@@ -144,26 +145,20 @@ def _content(line: Content) -> bytes:
 
 def _files(line: VersionLine, contents: Mapping[str, bytes]) -> SkillFiles:
     """Return the files of a version, which may be those of a skill, and are those that its id names."""
-    if len(line.files) > limits.SKILL_FILES:
-        raise BadInput(f"a version has {len(line.files)} files, {limits.SKILL_FILES} are allowed")
     paths: list[str] = []
     for file in line.files:
         if file.sha256 not in contents:
             raise BadInput("a version comes after the contents of its files")
-        parts = file.path.split("/")
-        plain = file.path.isprintable() and file.path == str(PurePosixPath(file.path)) and "\\" not in file.path
-        if not plain or len(file.path) > limits.PATH_CHARACTERS or len(parts) > limits.SKILL_DEPTH + 1:
-            raise BadInput(f"{quoted(file.path)} is no path of a skill's file")
-        if file.path.startswith("/") or any(part.startswith(".") or ":" in part for part in parts):
+        if not file.path.isprintable() or ":" in file.path or len(file.path) > limits.PATH_CHARACTERS:
             raise BadInput(f"{quoted(file.path)} is no path of a skill's file")
         if file.path in paths or collision(file.path, paths):
             raise BadInput(f"{quoted(file.path)} collides with another file of the version")
         paths.append(file.path)
     files = SkillFiles(tuple(SkillFile(each.path, contents[each.sha256], each.executable) for each in line.files))
-    if sum(len(file.content) for file in files.files) > limits.SKILL_BYTES or files.digest != line.id:
-        raise BadInput(f"version {short(line.id)} is larger than a skill may be, or not what its digest names")
-    if files.get(files.main_path) is None:
-        raise BadInput(f"version {short(line.id)} has no {files.main_path}")
+    if fault := unreadable(files):
+        raise BadInput(f"version {short(line.id)} is none that a skill may have: {fault}")
+    if files.digest != line.id:
+        raise BadInput(f"version {short(line.id)} is not what its digest names")
     return files
 
 

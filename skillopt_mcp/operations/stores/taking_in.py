@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, NotFound, Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.candidates.learned import further_held_out
 from skillopt_mcp.operations.judging import without_command
-from skillopt_mcp.operations.redacting import holds_secret
+from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.stores.reading_histories import ReadHistory, read_history
+from skillopt_mcp.operations.stores.transferring import task_line
+from skillopt_mcp.operations.tasks.adding import parse_task
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import IMPORTED, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Edit, EditReport
-from skillopt_mcp.records.histories import CandidateLine, TrajectoryLine
+from skillopt_mcp.records.histories import CandidateLine, TaskLine, TrajectoryLine
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.redaction.redacting import Redactor
@@ -67,6 +71,7 @@ def import_history(
     if not other_skill:
         _check_same(workspace, tracked, read)
     left_out = _without_secrets(workspace.redactor, read)
+    _recognise(workspace, tracked, read)
     new = NewHistory(
         sha256=read.sha256,
         versions=list(read.versions.values()),
@@ -82,7 +87,9 @@ def import_history(
     workspace.forget(tracked)
     in_use = workspace.store.tasks.list_in_use(tracked.id) if read.candidates else []
     known = further_held_out(workspace, tracked.id, in_use)
-    received = _received(tracked, file, taken, keep_mine=keep_mine)
+    options = [*(["--skill", skill] if skill else []), *(["--other-skill"] if other_skill else [])]
+    again = shlex.join(["skillopt-mcp", "import", "--keep-mine", str(file), *options])
+    received = _received(tracked, again, taken, keep_mine=keep_mine)
     return received.model_copy(update={"of": read.skill, "known_tasks": len(known), "left_out": left_out})
 
 
@@ -109,13 +116,33 @@ def _taker(workspace: Workspace, file: Path, skill: str | None, name: str) -> Sk
         ) from error
 
 
-def _received(skill: Skill, file: Path, taken: Taken, *, keep_mine: bool) -> Received:
+def _recognise(workspace: Workspace, skill: Skill, read: ReadHistory) -> None:
+    """Put each task that is told as an export from here tells it, without its secret, back as it is here."""
+    here: dict[str, NewTask] = {}
+    for task in workspace.store.tasks.list_tasks(skill.id):
+        plain = task_line(task)
+        line = redacted_line(workspace.redactor, plain)
+        if line is not plain and isinstance(line, TaskLine):
+            here[parse_task(line.task).digest] = parse_task(plain.task)
+    read.tasks = [_as_here(task, here) for task in read.tasks]
+    read.retired = [(_as_here(task, here), reason) for task, reason in read.retired]
+
+
+def _as_here(task: NewTask, here: Mapping[str, NewTask]) -> NewTask:
+    """Return a task as it is here; where it lies remains what the file says."""
+    known = here.get(task.digest)
+    return replace(known, name=task.name, split=task.split) if known else task
+
+
+def _received(skill: Skill, again: str, taken: Taken, *, keep_mine: bool) -> Received:
     status: Literal["imported", "nothing_new", "conflicts"] = "imported" if taken.n_new else "nothing_new"
     advice = "All else in it was here already." if taken.conflicts else "Everything in it was here already."
     if taken.n_new:
-        advice = "No live file changed. Its candidates have to be tested here: skillopt-mcp evaluate CANDIDATE."
+        advice = "No live file changed."
+        if taken.candidates:
+            advice += " Its candidates have to be tested here: skillopt-mcp evaluate CANDIDATE."
     elif taken.conflicts and not keep_mine:
-        status, advice = "conflicts", f"Nothing was taken in. To keep what is here: import --keep-mine {file}"
+        status, advice = "conflicts", f"Nothing was taken in. To keep what is here: {again}"
     return Received(
         status=status, skill=skill.name, of=skill.name, versions=taken.versions, tasks=taken.tasks,
         trajectories=taken.trajectories, candidates=taken.candidates, told=taken.told, known_tasks=0,
@@ -129,7 +156,7 @@ def _without_secrets(redactor: Redactor, read: ReadHistory) -> list[str]:
     kept = [line for line in read.candidates if not {line.base_version, line.version_id} & withheld]
     told = [f"version {short(version)}: a secret seems to stand in it" for version in withheld]
     if len(kept) < len(read.candidates):
-        told.append(f"{len(read.candidates) - len(kept):,} candidates that rest on a version that is left out")
+        told.append(f"{counted(len(read.candidates) - len(kept), 'candidate')} resting on a version that is left out")
     read.versions = {version: row for version, row in read.versions.items() if version not in withheld}
     read.candidates = kept
     return told
@@ -155,7 +182,9 @@ def _placed(workspace: Workspace, skill: Skill, read: ReadHistory, left_out: lis
     known = {version for version, _ in workspace.store.room(Histories).list_versions(skill.id)} | read.versions.keys()
     found = [line for line in read.trajectories if line.version_id in known]
     if len(found) < len(read.trajectories):
-        left_out.append(f"{len(read.trajectories) - len(found):,} attempts with a version that is not in the file")
+        left_out.append(
+            f"{counted(len(read.trajectories) - len(found), 'attempt')} with a version that is not in the file"
+        )
     return found
 
 

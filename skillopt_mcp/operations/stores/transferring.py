@@ -13,6 +13,7 @@ from typing import cast
 
 from pydantic import BaseModel, JsonValue
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
@@ -38,13 +39,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class Sent(Result):
-    """A history that was written; `left_out` says what of the skill is not in it, and why."""
+    """A history that was written; `left_out` says what of the skill is not in it, and why.
+
+    `redacted` names the tasks that hold a secret here, and a placeholder for it in the file.
+    """
 
     skill: str
     file: str
     n_lines: int
     n_bytes: int
     left_out: list[str]
+    redacted: list[str]
 
 
 def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
@@ -57,10 +62,11 @@ def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
     target = Path(os.path.abspath(file))
     hidden = hidden_beside(target)
     left_out: list[str] = []
+    redacted: list[str] = []
     try:
         with open(os.open(hidden, _NEW, 0o600), "wb") as raw:
             with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
-                n_lines = _write(packed, _lines(workspace, tracked, left_out))
+                n_lines = _write(packed, _lines(workspace, tracked, left_out, redacted))
             raw.flush()
             os.fsync(raw.fileno())
         n_bytes = hidden.stat().st_size
@@ -72,7 +78,7 @@ def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
             hidden.unlink()
     return Sent(
         skill=tracked.name, file=str(target), n_lines=n_lines, n_bytes=n_bytes, left_out=left_out,
-        next_step=f"To take it into another store: skillopt-mcp import {target}",
+        redacted=redacted, next_step=f"To take it into another store: skillopt-mcp import {target}",
     )  # fmt: skip
 
 
@@ -88,7 +94,12 @@ def _write(file: gzip.GzipFile, lines: Iterable[BaseModel]) -> int:
     return n
 
 
-def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[BaseModel]:
+def task_line(task: Task, reason: str | None = None) -> TaskLine | RetiredTaskLine:
+    """Return the line that tells of a task as it is, a secret in it too; a `reason` for one that was retired."""
+    return TaskLine(task=_plain(task)) if reason is None else RetiredTaskLine(task=_plain(task), reason=reason)
+
+
+def _lines(workspace: Workspace, skill: Skill, left_out: list[str], redacted: list[str]) -> Iterator[BaseModel]:
     store, redactor = workspace.store, workspace.redactor
     retired = store.retirements.list_retired(skill.id)
     yield Heading(skill=skill.name, version=FORMAT_VERSION if retired else 1)
@@ -107,17 +118,19 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str]) -> Iterator[
         yield _version(version, parent, files)
     for task in store.tasks.list_tasks(skill.id):
         gone = retired.get(task.id)
-        plain = _task(task)
-        told_as = RetiredTaskLine(task=plain, reason=gone.reason) if gone else TaskLine(task=plain)
-        yield redacted_line(redactor, told_as)
+        plain = task_line(task, gone.reason if gone else None)
+        line = redacted_line(redactor, plain)
+        if line is not plain:
+            redacted.append(task.name)
+        yield line
     n_attempts = 0
-    for line in store.room(Histories).walk_trajectories(skill.id):
-        if line.version_id in withheld:
+    for attempt in store.room(Histories).walk_trajectories(skill.id):
+        if attempt.version_id in withheld:
             n_attempts += 1
         else:
-            yield redacted_line(redactor, line)
+            yield redacted_line(redactor, attempt)
     if n_attempts:
-        left_out.append(f"{n_attempts:,} attempts with a version that is left out")
+        left_out.append(f"{counted(n_attempts, 'attempt')} with a version that is left out")
     yield from _candidates(workspace, skill, withheld, left_out)
     for each in store.room(Histories).list_told(skill.id):
         yield redacted_line(redactor, each)
@@ -158,7 +171,7 @@ def _version(version: str, parent: str | None, files: SkillFiles) -> VersionLine
     return VersionLine(id=version, parent_id=parent, files=held)
 
 
-def _task(task: Task) -> dict[str, JsonValue]:
+def _plain(task: Task) -> dict[str, JsonValue]:
     files: dict[str, JsonValue] = {file.path: file.content for file in task.files}
     judge = cast(JsonValue, task.judge.model_dump(mode="json"))
     return {

@@ -1,0 +1,89 @@
+"""Checkouts: what git tells of the skills in a checkout: which changed on a branch, and which files it ignores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.records.skills import MAIN_FILE
+
+# A look takes no lock of the checkout's index, and starts no program that its configuration names.
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """The folders of the skills that differ from a base and are there, and of those that are there no more."""
+
+    changed: list[Path]
+    deleted: list[Path]
+
+
+def differing_skills(project: Path, base: str) -> Differing:
+    """Return the skills that differ, as they are on disk, from where the branch of a checkout left `base`.
+
+    What is not added yet counts, what git ignores does not. Raises BadInput where git cannot tell.
+    """
+    top = Path(_asked(project, "rev-parse", "--show-toplevel").removesuffix("\n"))
+    commit = _asked(project, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
+    left = _asked(project, "merge-base", commit, "HEAD").strip()
+    told = _asked(top, "diff", "--name-only", "--no-renames", "-z", left)
+    told += _asked(top, "ls-files", "--others", "--exclude-standard", "-z")
+    paths = [top / name for name in told.split("\0") if name]
+    around = [(path, skill_around(path, top)) for path in paths]
+    changed = sorted({folder for _, folder in around if folder})
+    deleted = sorted({path.parent for path, folder in around if folder is None and path.name == MAIN_FILE})
+    return Differing(changed, deleted)
+
+
+def skill_around(path: Path, top: Path | None = None) -> Path | None:
+    """Return the folder of the skill that a path lies in, or is; None where there is none, in `top` if that is given.
+
+    A folder is one of a skill by its main file, whatever the case of that name is.
+    """
+    for folder in (path, *path.parents):
+        if main_names(folder):
+            return folder
+        if folder == top:
+            break
+    return None
+
+
+def main_names(folder: Path) -> list[str]:
+    """Return the names in a folder that are SKILL.md, or would be but for their case."""
+    try:
+        return [name for name in os.listdir(folder) if name.lower() == MAIN_FILE.lower()]
+    except OSError:
+        return []
+
+
+def is_ignored(path: Path) -> bool:
+    """Return whether git ignores a file or folder, so that nobody gets it by git; where nobody can tell, it is not."""
+    try:
+        return _git(path.parent, "check-ignore", "--quiet", "--", path.name).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _asked(folder: Path, *arguments: str) -> str:
+    """Return what git says. Raises BadInput where it cannot, with its reason."""
+    try:
+        done = _git(folder, *arguments)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInput(f"git cannot be asked what has changed ({error}): name the skills") from error
+    if done.returncode:
+        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
+        raise BadInput(
+            f"git cannot tell what has changed ({quoted(said or 'no common ancestor', 200)}): name a branch or commit "
+            "that this checkout has, with its history (a CI job: actions/checkout with fetch-depth: 0)"
+        )
+    return os.fsdecode(done.stdout)
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*_GIT, "-C", str(folder), *arguments], capture_output=True, timeout=_SECONDS, check=False)
