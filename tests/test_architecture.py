@@ -41,6 +41,7 @@ OPERATIONS = [
     {"runs"},
     {"looks", "hosts"},
     {"stores"},
+    {"programs"},
 ]
 PURE = {
     "errors", "limits", "records", "documents", "gates", "schedule", "splits", "guard", "redaction", "stages",

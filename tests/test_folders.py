@@ -13,6 +13,7 @@ from skillopt_mcp.folders import (
     default_roots,
     find_skill_folders,
     is_promotable_name,
+    project_folders,
     read_skill,
     skill_folder,
     skill_name,
@@ -240,6 +241,22 @@ def test_hosts_folders_are_named_and_their_settings_respected(tmp_path: Path) ->
     assert moved[3:5] == [Path("/c/skills"), Path("/x/skills")]
     assert default_roots(home, project, {"CODEX_HOME": ""}) == default_roots(home, project, {})
     assert len(default_roots(home, home, {})) == 3
+
+
+def test_skills_of_the_folders_around_are_found_up_to_the_checkout_of_this_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, checkout = tmp_path / "home", tmp_path / "outer" / "work"
+    project = checkout / "apps" / "web"
+    project.mkdir(parents=True)
+    assert project_folders(project) == [project]
+    (tmp_path / ".git").touch()
+    (checkout / ".git").touch()
+    assert project_folders(project) == [project, checkout / "apps", checkout]
+    assert project_folders(checkout) == [checkout]
+    assert [root.parent.parent for root in default_roots(home, project, {})[:9:3]] == project_folders(project)
+    monkeypatch.setattr("os.geteuid", lambda: (checkout / ".git").stat().st_uid + 1)
+    assert project_folders(project) == [project]
 
 
 def test_skills_are_found_right_inside_the_roots_and_once(folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
@@ -31,7 +32,7 @@ def may_spend(
 def told_calls(calls: Mapping[Role, int]) -> str:
     """Return so many calls of each role, in words; the target has a number in any case."""
     n_optimizer, n_judge = calls.get("optimizer", 0), calls.get("judge", 0)
-    optimizer = f" and {n_optimizer:,} optimizer calls" if n_optimizer else ""
+    optimizer = f" and {counted(n_optimizer, 'optimizer call')}" if n_optimizer else ""
     judge = f", and {n_judge:,} of the judge" if n_judge else ""
     return f"{calls.get('target', 0):,} target calls{optimizer}{judge}"
 

@@ -11,6 +11,7 @@ from skillopt_mcp.cli.agreeing import asked_for, is_real
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.preparing import Prepared
 from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.consolidating import (
@@ -38,6 +39,7 @@ class Consolidation:
     memory: str
     document: Document
     resume: bool
+    allow_changed: bool
     options: Capped
 
 
@@ -53,8 +55,9 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
     try:
         with Watch("SIMULATION" if label else "", silent=asked.options.json) as watch:
             training = Training(
-                ready.config, ready.prompts, watch.notify, watch.on_reply, ready.slots, resume=asked.resume
-            )
+                ready.config, ready.prompts, watch.notify, watch.on_reply, ready.slots, resume=asked.resume,
+                allow_changed=asked.allow_changed,
+            )  # fmt: skip
             result = consolidate(workspace, both, training)
     except (KeyboardInterrupt, Stopped) as stop:
         return _broken_off(asked, stop if isinstance(stop, Stopped) else None)
@@ -116,10 +119,11 @@ def told_next(outcome: Replayed, label: str, options: Capped) -> str:
 
 
 def _outcome(outcome: Replayed) -> str:
-    told = f"{shlex.quote(outcome.skill)}: run {outcome.run_id} finished after {len(outcome.steps)} steps"
+    told = f"{shlex.quote(outcome.skill)}: run {outcome.run_id} finished after {counted(len(outcome.steps), 'step')}"
     if outcome.verdict is None:
         return f"{told}; no verdict: {outcome.reason.rstrip('.')}."
     return (
         f"{told}. Verdict: {outcome.verdict.upper()}. Live {outcome.test_before or 0:.2f}, candidate "
-        f"{outcome.test_after or 0:.2f} on {outcome.n_pairs} pairs of held-out runs; {outcome.reason.rstrip('.')}."
+        f"{outcome.test_after or 0:.2f} on {counted(outcome.n_pairs, 'pair')} of held-out runs; "
+        f"{outcome.reason.rstrip('.')}."
     )

@@ -79,7 +79,7 @@ class Installation(Invocation):
     def report(self, result: Installed) -> int:
         """Print the result; return 0 when all is as it was asked for, 1 when the person said no."""
         if self.json:
-            terminal.emit(result)
+            terminal.emit(result, self)
         elif result.status in ("installed", "uninstalled"):
             for file in result.files:
                 done = "Removed" if file.removed else "Written"
@@ -89,7 +89,7 @@ class Installation(Invocation):
         elif not self.dry_run:
             terminal.note("Nothing was changed.")
         if not self.json and result.next_step:
-            terminal.note(result.next_step)
+            terminal.note(terminal.advice(result.next_step, self))
         return 1 if result.status == "shown" and not self.dry_run else 0
 
 

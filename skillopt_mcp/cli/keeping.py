@@ -17,10 +17,12 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths", metavar="PATH", nargs="+",
-        help="a skill's folder, a folder of skills, a memory file, or the name of a known skill",
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "paths", metavar="PATH", nargs="*", default=[],
+        help="a skill's folder or a file in it, a folder of skills, a memory file, or the name of a known skill",
     )  # fmt: skip
+    which.add_argument("--changed", metavar="BASE", help="the skills that changed, by git, since the branch left BASE")
     parser.add_argument("--strict", action="store_true", help="advice counts, too: exit with 1 for it")
 
 

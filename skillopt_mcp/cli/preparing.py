@@ -9,9 +9,12 @@ from pathlib import Path
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.operations.stores.exporting import check_folder
 from skillopt_mcp.operations.tasks.adding import FromEnvironment
 from skillopt_mcp.optimizer.config import Config
@@ -55,13 +58,15 @@ def prepare(sources: Sources, skill: str) -> Prepared:
             f"the run takes the stored tasks; those of '{settings.data_path}' are added with: skillopt-mcp tasks add "
             f"{skill} {settings.data_path} --split-mode {settings.splits.mode}"
         )
+    target = _target(settings, sources.flags, environment, named)
+    _check_chosen(settings, {"target": target, "optimizer": settings.optimizer})
     out = Path(os.path.expanduser(settings.out)) if settings.out else None
     if out:
         check_folder(out)
     return Prepared(
         config=settings.config,
         prompts=load_prompts(Path(settings.prompts).expanduser()) if settings.prompts else None,
-        target=_target(settings, sources.flags, environment, named),
+        target=target,
         optimizer=settings.optimizer,
         judge=settings.judge,
         environment=environment,
@@ -73,7 +78,7 @@ def prepare(sources: Sources, skill: str) -> Prepared:
 
 def added_notes(name: str, added: FromEnvironment) -> list[str]:
     """Return what to tell of the tasks that an environment has brought to a run."""
-    notes = [f"{added.added} tasks of '{name}' added, {added.duplicates} there already."]
+    notes = [f"{counted(added.added, 'task')} of '{name}' added, {added.duplicates} there already."]
     if added.n_retired:
         notes.append(f"note: {added.n_retired:,} tasks of '{name}' were retired and are left out")
     if added.n_others:
@@ -91,6 +96,19 @@ def _environment_named(settings: Settings, flags: Mapping[str, object], notes: l
         return named
     notes.append(f"no environment '{named}' is registered here: the run takes the stored tasks")
     return None
+
+
+def _check_chosen(settings: Settings, named: Mapping[str, str | Backend | None]) -> None:
+    """Raise BackendError when a backend cannot be asked that a word of SkillOpt's chose, naming the key with the word.
+
+    What SkillOpt calls it may be no part of its name here.
+    """
+    for role, said in settings.chosen_by.items():
+        spec = named[role]
+        try:
+            _ = open_backend(spec) if isinstance(spec, str) else None
+        except BackendError as error:
+            raise BackendError(f"{quoted(said)} chose '{spec}' as {role}: {error}") from None
 
 
 def _target(

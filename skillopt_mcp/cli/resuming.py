@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
+
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import is_real
 from skillopt_mcp.cli.capping import foreseen, told_caps
+from skillopt_mcp.errors import Refused
+from skillopt_mcp.operations.answering import ALLOWED, backends_of, changed_since, run_backends, told_changed
 from skillopt_mcp.operations.runs.estimating import estimate_rest
-from skillopt_mcp.operations.runs.replaying import caps_of, run_backends
+from skillopt_mcp.operations.runs.replaying import caps_of
 from skillopt_mcp.operations.spending.budgeting import is_used_up
 from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
+
+
+def check_changed(workspace: Workspace, run: Run, skill: str, *, allowed: bool, silent: bool) -> None:
+    """Raise Refused when others would answer in a run than so far, unless the person has allowed that."""
+    others = changed_since(run, backends_of(workspace, run))
+    if others and not allowed:
+        raise Refused(
+            f"{told_changed(run, others)}: begin anew with the command that began it, or go on all the same, with its "
+            f"current and its best version measured anew: skillopt-mcp replay {shlex.quote(skill)} --resume {ALLOWED}"
+        )
+    for each in () if silent else others:
+        terminal.note(f"note: {each}; the current and the best version are measured anew")
 
 
 def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, silent: bool) -> bool:

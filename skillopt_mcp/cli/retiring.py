@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.tasks.retiring import Retired, Retiring, retire_tasks, review_retirement
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -17,7 +18,7 @@ def retire(workspace: Workspace, skill: str, ids: Sequence[str], reason: str, op
     if review.rows and not options.json:
         _show(review)
     if review.rows and not terminal.agreed(
-        f"Retire {len(review.rows)} tasks of {review.skill} for good?", yes=yes, ask=not options.json
+        f"Retire {counted(len(review.rows), 'task')} of {review.skill} for good?", yes=yes, ask=not options.json
     ):
         terminal.note("Nothing was changed.")
         return 1
@@ -44,7 +45,7 @@ def _told(result: Retired, options: Invocation) -> None:
         return
     splits = result.splits
     terminal.say(
-        f"{len(result.retired)} tasks retired, {len(result.already)} were before; {result.skill} has {splits.train} "
-        f"train, {splits.val} val and {splits.test} test tasks."
+        f"{counted(len(result.retired), 'task')} retired, {len(result.already)} were before; {result.skill} has "
+        f"{splits.train} train, {splits.val} val and {splits.test} test tasks."
     )
     terminal.note(terminal.advice(result.next_step, options))

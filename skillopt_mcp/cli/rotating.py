@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.tasks.rotating import Rotated, Rotating, review_rotation, rotate_worn_tasks
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -15,7 +16,9 @@ def rotate(workspace: Workspace, skill: str, n_looks: int, options: Invocation, 
     if review.rows and not options.json:
         _show(review)
     if review.rows and not terminal.agreed(
-        f"Move {len(review.rows)} test tasks of {review.skill} into train for good?", yes=yes, ask=not options.json
+        f"Move {counted(len(review.rows), 'test task')} of {review.skill} into train for good?",
+        yes=yes,
+        ask=not options.json,
     ):
         terminal.note("Nothing was changed.")
         return 1
@@ -27,7 +30,7 @@ def _show(review: Rotating) -> None:
     rows = [(row.id, str(row.n_tests), " ".join(row.prompt.split())) for row in review.rows]
     terminal.say_table(("id", "tests", "prompt"), rows)
     n_left = review.n_test - len(review.rows)
-    terminal.note(f"note: {n_left} test tasks would be left; a train task never becomes a test task again.")
+    terminal.note(f"note: {counted(n_left, 'test task')} would be left; a train task never becomes a test task again.")
 
 
 def _told(result: Rotated, options: Invocation) -> None:
@@ -36,7 +39,7 @@ def _told(result: Rotated, options: Invocation) -> None:
         return
     splits = result.splits
     terminal.say(
-        f"{len(result.rotated)} tasks moved from test into train; {result.skill} has {splits.train} train, "
+        f"{counted(len(result.rotated), 'task')} moved from test into train; {result.skill} has {splits.train} train, "
         f"{splits.val} val and {splits.test} test tasks."
     )
     terminal.note(terminal.advice(result.next_step, options))

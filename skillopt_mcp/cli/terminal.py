@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,30 +18,12 @@ from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.characters import escaped
 from skillopt_mcp.errors import Refused
+from skillopt_mcp.operations.speaking import as_commands
 
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _WIDE = 500
 # Set by the hosts in the shells that their models type into.
 _AGENT_SHELLS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
-# Operations speak to a model, in the names of its tools; a person types commands.
-_SPOKEN = (
-    (
-        r"^Call evaluate_candidate with candidate_id (c-\w+)\.",
-        r"Run skillopt-mcp evaluate \1 --target BACKEND:MODEL, or, without a key, ask the agent that the server serves "
-        r"to evaluate it (evaluate_candidate).",
-    ),
-    (
-        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)",
-        r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
-    ),
-    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),
-    (r"rollback_skill with skill (\S+) and version (\w+)(?:\.$)?", r"skillopt-mcp rollback \1 \2"),
-    (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
-    (r"\binspect (?!the )(\S+?)(?=\.$| tells)", r"skillopt-mcp show \1"),
-    (r"\badd_tasks\b", "skillopt-mcp tasks add"),
-    (r"\blist_skills\b", "skillopt-mcp skills"),
-    (r"^(?:record_trajectory|propose_edits)$", r"skillopt-mcp replay, or \g<0> by your agent"),
-)
 
 
 def stdout() -> Console:
@@ -151,13 +132,15 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], n_long: int
 
 def advice_on(skill: str, text: str, options: Invocation) -> str:
     """Return what to do next with a skill, by what a command may call it, in the words of this command line."""
-    return advice(text.replace("add_tasks", f"skillopt-mcp tasks add {shlex.quote(skill)} FILE"), options)
+    named = shlex.quote(skill)
+    if text in ("record_trajectory", "propose_edits"):
+        text = f"skillopt-mcp replay {named}, or {text} by your agent"
+    return advice(text.replace("add_tasks", f"skillopt-mcp tasks add {named} FILE"), options)
 
 
 def advice(text: str, options: Invocation, target: str | None = None, judge: str | None = None) -> str:
     """Return an operation's advice in the words of this command line, on the store and by the backends named."""
-    for pattern, words in _SPOKEN:
-        text = re.sub(pattern, words, text)
+    text = as_commands(text)
     if target:
         named = f"--target {shlex.quote(target)}{f' --judge {shlex.quote(judge)}' if judge else ''}"
         text = text.replace("--target BACKEND:MODEL", named)

@@ -80,7 +80,13 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--resume", action="store_true",
-        help="go on with the newest unfinished run of the skill, under its caps but for those that are given anew",
+        help="go on with the newest unfinished run of the skill (or with run r-... as SKILL), under its caps but for "
+        "those that are given anew",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-changed", action="store_true",
+        help="with --resume: go on even where who answers has changed since (a new version of an agent, of an "
+        "environment, of a script), with the run's versions measured anew",
     )  # fmt: skip
     parser.add_argument(
         "--abandon", action="store_true", help="cancel what that run has at a vendor's batch API, and ask nothing more"
@@ -154,6 +160,10 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions (without one: list the skills)")
     root = actions.add_parser("add-root", help="allow promotions into the skills of a folder")
     root.add_argument("name", metavar="PATH", help="the folder that holds the skill folders")
+    track = actions.add_parser("track", help="begin to record what a skill is used for; its files stay as they are")
+    track.add_argument(
+        "name", metavar="SKILL", help="its folder, or its name where it lies in a skill folder of a host"
+    )
     permit = actions.add_parser("permit", help="let an agent promote small, clean, accepted edits without asking")
     permit.add_argument("name", metavar="SKILL")
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
@@ -166,7 +176,7 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     yes(move)
     forget = actions.add_parser("forget", help="list a skill no more whose folder is gone; nothing is deleted")
     forget.add_argument("name", metavar="SKILL")
-    for action in (root, permit, revoke, move, forget):
+    for action in (root, track, permit, revoke, move, forget):
         common(action)
 
 

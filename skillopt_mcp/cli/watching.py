@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from skillopt_mcp.cli.terminal import stderr
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.spending.waves import BATCH
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.optimizer.progress import WAIT
@@ -47,7 +48,7 @@ class Spend:
     def __str__(self) -> str:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
         usd = "price unknown" if self.usd is None else f"${self.usd:.2f}"
-        return f"{self.n_calls:,} calls{missing}, {self.n_tokens:,} tokens, {usd}"
+        return f"{counted(self.n_calls, 'call')}{missing}, {counted(self.n_tokens, 'token')}, {usd}"
 
 
 class _Bar(Progress):
@@ -123,9 +124,9 @@ class Watch:
 
     def _batch(self, standing: Standing) -> None:
         note = f", {standing.note}" if standing.note else ""
-        self._show(standing, f"at the vendor: {standing.n_done} of {standing.n_total} calls{note}")
+        self._show(standing, f"at the vendor: {standing.n_done} of {counted(standing.n_total, 'call')}{note}")
         if standing.note and self._is_told:
-            self._console.print(f"{standing.note}: {standing.n_total:,} calls", soft_wrap=True)
+            self._console.print(f"{standing.note}: {counted(standing.n_total, 'call')}", soft_wrap=True)
 
     def _pause(self, why: str) -> None:
         self._bar.update(self._task, place=why)

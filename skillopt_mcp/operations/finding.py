@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.folders import default_roots, find_skill_folders, skill_folder, skill_name
+from skillopt_mcp.folders import (
+    default_roots,
+    find_skill_folders,
+    project_folders,
+    project_roots,
+    skill_folder,
+    skill_name,
+)
 from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, is_memory, short
 from skillopt_mcp.store.opening import Store
 
@@ -32,26 +40,28 @@ def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) 
 def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: Path, *, look: bool = False) -> Path:
     """Return the folder of the one skill of this name that is tracked or lies in a root.
 
-    Where there are more, it is the only one in the folder `project`, or else in the git checkout around that; whoever
-    only wants to `look` means a tracked one. A forgotten one is it only where there is no other. Raises NotFound when
-    there is none, or more than one.
+    Where there are more, it is the nearest to the folder `project`; whoever only wants to `look` means the tracked one
+    that such a copy was made from. A forgotten one is it only where there is no other. Raises NotFound when there is
+    none, or more than one.
     """
-    tracked = store.skills.find_paths(name) if store else []
-    forgotten = store.skills.find_forgotten_paths(name) if store else set[str]()
-    placed = [] if name.startswith(".") else [os.path.realpath(root / name) for root in roots]
+    spelled = [name] if name.isascii() else [unicodedata.normalize(form, name) for form in ("NFC", "NFD")]
+    tracked = [path for each in spelled for path in store.skills.find_paths(each)] if store else []
+    forgotten = {path for each in spelled for path in store.skills.find_forgotten_paths(each)} if store else set[str]()
+    placed = [] if name.startswith(".") else [os.path.realpath(root / each) for root in roots for each in spelled]
     known_places = list(dict.fromkeys([*tracked, *placed]))
     listed = [place for place in known_places if place not in forgotten]
     places = _found(listed, tracked) or _found(known_places, tracked)
-    if look:
-        places = [place for place in places if place in tracked] or places
-    places = _nearest(places, project)
-    if len(places) == 1:
-        return Path(places[0])
-    if places:
-        paths = ", ".join(f"'{place}'" for place in places[:NAMES_SHOWN])
-        raise NotFound(f"{len(places)} skills are named {quoted(name)}: use the path, one of {paths}")
+    near = _nearest(places, roots, project)
+    known = [place for place in places if place in tracked]
+    if look and known and (len(near) > 1 or _is_copy(near, known, project)):
+        near = _nearest(known, roots, project)
+    if len(near) == 1:
+        return Path(near[0])
+    if near:
+        paths = ", ".join(f"'{place}'" for place in near[:NAMES_SHOWN])
+        raise NotFound(f"{len(near)} skills are named {quoted(name)}: use the path, one of {paths}")
     raise NotFound(
-        f"no skill {quoted(name)} is known or lies in a skill folder (found: {_names(roots)}): "
+        f"no skill {quoted(name)} is known or lies in a skill folder (found: {_names(store, roots)}): "
         "give the path of its folder once, and it is tracked from then on"
     )
 
@@ -64,17 +74,61 @@ def folder_at(text: str) -> Path | None:
 
 def check_no_copy(store: Store, folder: Path) -> None:
     """Raise NotFound for a folder that is not tracked and has the name of a skill that is: a look tracks no copy."""
-    path, name = str(folder), skill_name(folder)
+    path = str(folder)
     if not os.path.isfile(main_path(path)) or store.skills.find_at(path):
         return
-    forgotten = store.skills.find_forgotten_paths(name)
-    others = [each for each in store.skills.find_paths(name) if each not in forgotten and not is_gone(each)]
+    others = _namesakes(store, folder)
     if others:
         raise NotFound(
             f"nothing is recorded of {quoted(path, 500)}, and it is not tracked by a look, for a skill of its name is: "
             f"{', '.join(quoted(other, 500) for other in others[:NAMES_SHOWN])}; look at that by its path, or begin "
             f"here with: skillopt-mcp tasks add {shlex.quote(path)} FILE"
         )
+
+
+def check_recorded(store: Store | None, folder: Path) -> None:
+    """Raise NotFound for a skill of which nothing is recorded, and name one of its name that has tasks."""
+    path = str(folder)
+    if not os.path.isfile(main_path(path)):
+        return
+    skill = store.skills.find_at(path) if store else None
+    if store and skill and (store.skills.find_listed(path) or store.skills.recorded_kinds(skill.id)):
+        return
+    lacks = f"the skill has no train task, nor is anything else recorded of {quoted(path, 500)}"
+    others = {each: _n_tasks(store, each) for each in _namesakes(store, folder)} if store else {}
+    if not others:
+        raise NotFound(f"{lacks}: add tasks with add_tasks or 'skillopt-mcp tasks add'")
+    other = max(others, key=others.__getitem__)
+    copy = (
+        f"has {others[other]:,} tasks: use that path, or copy them here: skillopt-mcp tasks export "
+        f"{shlex.quote(other)} FILE, and skillopt-mcp tasks add {shlex.quote(path)} FILE"
+    )
+    raise NotFound(f"{lacks}; {quoted(other, 500)} {copy if others[other] else 'is tracked: use that path'}")
+
+
+def _n_tasks(store: Store, path: str) -> int:
+    skill = store.skills.find_at(path)
+    return sum(store.tasks.count_tasks(skill.id).values()) if skill else 0
+
+
+def _namesakes(store: Store, folder: Path) -> list[str]:
+    """Return the paths of the listed skills that have the name of a folder, and are there."""
+    name = skill_name(folder)
+    forgotten = store.skills.find_forgotten_paths(name)
+    return [each for each in store.skills.find_paths(name) if each not in forgotten and not is_gone(each)]
+
+
+def root_for(path: str) -> str:
+    """Return what a person has to allow, so that a skill at this path may be promoted."""
+    return path if is_memory(path) else os.path.dirname(path)
+
+
+def told_locked(path: str) -> str:
+    """Return why nothing may be promoted to a skill that lies in no skill root, and how a person allows it."""
+    return (
+        f"{quoted(path, 500)} lies in no skill folder that may be written, so that nothing can be promoted to it until "
+        f"a person allows it: skillopt-mcp skills add-root {shlex.quote(root_for(path))}"
+    )
 
 
 def called(store: Store, skill: Skill) -> str:
@@ -141,15 +195,41 @@ def is_nowhere(path: str) -> bool:
     return False
 
 
-def _nearest(places: list[str], project: Path) -> list[str]:
-    """Return the only one of the places in a folder, or in the git checkout around it; where none is, all of them."""
-    here = Path(os.path.realpath(project))
-    checkout = next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here)
-    for base in (here, checkout):
-        inside = [place for place in places if Path(place).is_relative_to(base)]
-        if len(inside) == 1:
-            return inside
-    return places
+def _nearest(places: list[str], roots: Sequence[Path], project: Path) -> list[str]:
+    """Return the places that a folder has itself, else those deeper inside it, else those of the folders around it.
+
+    These are looked at up to the git checkout, the nearest first, and then all that lies in that. Where there is
+    nothing at all, all places are returned.
+    """
+    around = project_folders(project)
+    here, checkout = around[0], around[-1]
+    owned = [_own(places, roots, each) for each in around]
+    groups = [owned[0], _inside(places, here), *owned[1:], _inside(places, checkout)]
+    return next(filter(None, groups), places)
+
+
+def _own(places: Sequence[str], roots: Sequence[Path], folder: Path) -> list[str]:
+    """Return the places right inside a folder or one of its skill folders for hosts, and their equals.
+
+    Those are in other roots right inside it: which of such two is meant, nobody can tell.
+    """
+    own = {str(folder), *map(os.path.realpath, project_roots(folder))}
+    if not any(os.path.dirname(place) in own for place in places):
+        return []
+    own |= {str(root) for root in roots if root.parent == folder}
+    return [place for place in places if os.path.dirname(place) in own]
+
+
+def _inside(places: Sequence[str], folder: Path) -> list[str]:
+    return [place for place in places if Path(place).is_relative_to(folder)]
+
+
+def _is_copy(near: list[str], tracked: Sequence[str], project: Path) -> bool:
+    """Return whether the nearest place is an untracked copy of skills that are tracked in other checkouts.
+
+    In one and the same checkout they are two skills.
+    """
+    return near[0] not in tracked and not _inside(tracked, project_folders(project)[-1])
 
 
 def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
@@ -159,7 +239,9 @@ def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
     ]
 
 
-def _names(roots: Sequence[Path]) -> str:
-    names = sorted({path.name for path in find_skill_folders(roots)})
+def _names(store: Store | None, roots: Sequence[Path]) -> str:
+    hidden = store.skills.list_forgotten() if store else set[int]()
+    tracked = {skill.name for skill in store.skills.list_skills() if skill.id not in hidden} if store else set[str]()
+    names = sorted(tracked | {path.name for path in find_skill_folders(roots)})
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(quoted(name) for name in names[:NAMES_SHOWN]) + more or "none"

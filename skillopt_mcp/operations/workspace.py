@@ -17,29 +17,34 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.batches import Patience, batching
 from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.registry import batched, open_backend
+from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.errors import BackendError, BadSkill
 from skillopt_mcp.folders import read_skill, skill_name, stamp_of
 from skillopt_mcp.operations.callers import MOST_CHARACTERS, SESSION, VARIABLE
 from skillopt_mcp.operations.finding import (
     advice,
     check_no_copy,
+    check_recorded,
     find_folder,
     find_tracked,
     folder_at,
     is_nowhere,
     kept_files,
     skill_roots,
+    told_locked,
 )
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.predecessors import gone_skills, predecessor
 from skillopt_mcp.operations.recovery import recover
-from skillopt_mcp.operations.redacting import open_redactor
+from skillopt_mcp.operations.redacting import known_here, open_redactor
 from skillopt_mcp.operations.workplaces import Workplaces
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.redaction.known import KnownSecrets
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.opening import Store
 
@@ -92,6 +97,7 @@ class Workspace:
         self.workplaces = Workplaces(store_path, self._environ)
         self._own_session = f"process:{secrets.token_hex(8)}"
         self._store: Store | None = None
+        self._owner: Owner | None = None
         self._seen: dict[str, object] = {}
         self._lock = threading.RLock()
 
@@ -116,8 +122,10 @@ class Workspace:
         )
 
     def close(self) -> None:
-        """Close the store if it was opened."""
+        """Close the store if it was opened; what was handed out here is free for others then."""
         with self._lock:
+            if self._owner:
+                self._owner.close()
             if self._store:
                 self._store.close()
 
@@ -125,6 +133,14 @@ class Workspace:
     def session(self) -> str:
         """Return whose session asks: the host's own name for it, or this process where it has none."""
         return SESSION.get() or self._environ.get(VARIABLE, "")[:MOST_CHARACTERS] or self._own_session
+
+    @property
+    def owner(self) -> Owner:
+        """Return the name that work is handed out under: by it others see whether who did so still runs."""
+        with self._lock:
+            if self._owner is None:
+                self._owner = Owner(self.store.locks_path)
+            return self._owner
 
     @property
     def store(self) -> Store:
@@ -152,9 +168,14 @@ class Workspace:
         return True
 
     @functools.cached_property
+    def known(self) -> KnownSecrets:
+        """Return the secrets that are known by their values: no store is needed for that."""
+        return known_here(self._environ)
+
+    @functools.cached_property
     def redactor(self) -> Redactor:
         """Return what takes secrets out of texts before they are stored, shown or sent; opens the store."""
-        return open_redactor(self.store.path, self._environ)
+        return open_redactor(self.store.path, self.known)
 
     def backend(self, role: Role) -> Backend:
         """Return the backend of a role. Raises BackendError when none was named, saying how to name one."""
@@ -196,9 +217,17 @@ class Workspace:
 
     def root_of(self, skill: Skill) -> Path | None:
         """Return the skill root that a skill's folder lies in, if it does, and no link leads out of it."""
-        if os.path.realpath(skill.path) != skill.path:
+        return self.root_at(skill.path)
+
+    def root_at(self, path: str) -> Path | None:
+        """Return the skill root that a path lies in, if it does, and no link leads out of it."""
+        if os.path.realpath(path) != path:
             return None
-        return next((root for root in self.roots() if Path(skill.path).is_relative_to(root)), None)
+        return next((root for root in self.roots() if Path(path).is_relative_to(root)), None)
+
+    def locked(self, skill: Skill) -> str:
+        """Return why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""
+        return "" if self.root_of(skill) else told_locked(skill.path)
 
     def skill(self, name_or_path: str) -> Skill:
         """Return a skill by its name, its folder, its SKILL.md or the path of a memory file; what is on disk is stored.
@@ -206,8 +235,20 @@ class Workspace:
         Raises NotFound when no such skill is known or found, BadSkill when its folder cannot be read; no store is made
         then.
         """
+        return self._looked_at(self._meant(name_or_path))
+
+    def recorded(self, name_or_path: str) -> Skill:
+        """Return a skill as `skill` does, to go on with what is recorded of it: nothing is tracked for that.
+
+        Raises NotFound where nothing is, too.
+        """
+        folder = self._meant(name_or_path)
+        check_recorded(self._made, folder)
+        return self._looked_at(folder)
+
+    def _meant(self, name_or_path: str) -> Path:
         name = known(name_or_path)
-        return self._looked_at(folder_at(name) or find_folder(self._made, self.roots(), name, self._project))
+        return folder_at(name) or find_folder(self._made, self.roots(), name, self._project)
 
     def kept(self, name_or_path: str) -> Skill:
         """Return a skill to look at as `skill` does; where its folder is gone or cannot be read, as the store holds it.
@@ -267,7 +308,10 @@ class Workspace:
         clock_ns = time.time_ns()
         now = stamp_of(folder)
         files = read_skill(folder)
-        skill = self.store.skills.track(skill_name(folder), key, files, begun.id if begun else 0)
+        is_new = begun is None and self.store.skills.find_at(key) is None
+        was = predecessor(gone_skills(self.store), files) if is_new else None
+        before = was.live_version if was else None
+        skill = self.store.skills.track(skill_name(folder), key, files, begun.id if begun else 0, before)
         # While a change is made, or cannot be settled, what was read may be half of it: the store knows better.
         is_whole = skill.live_version == files.digest
         if is_whole and all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):

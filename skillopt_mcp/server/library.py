@@ -127,7 +127,9 @@ class Library:
         return json.dumps([row.model_dump(mode="json") for row in rows], ensure_ascii=False, indent=1)
 
     def _tracked(self, name: str) -> Skill:
-        skill = self._workspace.store.skills.find_skill(name)
+        skills = self._workspace.store.skills
+        # Of several it is the one that the tools mean.
+        skill = self._workspace.kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
         if skill is None:
             raise NotFound(f"no skill '{name[:80]}' is tracked: skillopt://skills lists those that are")
         return skill

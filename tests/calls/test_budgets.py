@@ -280,7 +280,7 @@ def test_raised_caps_hold_what_is_needed_and_name_no_other(
 def test_caps_say_what_they_are_above() -> None:
     caps = Caps(calls=1, tokens=2000, usd=0.5, minutes=1.5)
     assert caps.exceeded(Spent(1, 2000, 0.5, 89.0)) is None
-    assert caps.exceeded(Spent(2)) == "1 calls (--max-calls)"
+    assert caps.exceeded(Spent(2)) == "1 call (--max-calls)"
     assert caps.exceeded(Spent(1, 2001)) == "2,000 tokens (--max-tokens)"
     assert caps.exceeded(Spent(1, 0, 0.51)) == "$0.5 (--max-usd)"
     assert replace(caps, calls=None).exceeded(Spent(9, 0, 0.0, 90.0)) == "1.5 minutes (--max-minutes)"

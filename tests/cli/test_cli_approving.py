@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from changes import at_a_terminal, make_accepted, make_candidate
-from console import TARGET, Place
+from console import BACKENDS, TARGET, Place
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.main import main
@@ -18,6 +18,7 @@ from skillopt_mcp.cli.terminal import login
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.skills.moving import move_skill
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store.skills import Permission
@@ -70,6 +71,41 @@ def test_no_approval_without_a_terminal(typed: Typed, make_place) -> None:
     code, screen = typed(place, "approve", candidate, "--json", answer="y")
     assert (code, "leave out '--json'" in screen) == (1, True)
     assert by_a_tool(place, candidate) == "needs_approval"
+
+
+def put_apart(place: Place) -> Path:
+    """Return where the skill of a place lies after this: in no skill root."""
+    apart = place.skill_path.parents[1] / "apart" / place.skill_path.name
+    apart.parent.mkdir()
+    place.skill_path.rename(apart)
+    with Workspace(place.store_path) as workspace:
+        move_skill(workspace, str(place.skill_path), str(apart))
+    return apart
+
+
+def test_nobody_is_asked_to_write_where_nothing_may_be_written(typed: Typed, make_place) -> None:
+    place = make_place()
+    candidate = make_accepted(place)
+    apart = put_apart(place)
+    code, screen = typed(place, "promote", candidate, "--simulated", answer="y")
+    assert (code, "[y/N]" in screen) == (1, False)
+    assert f"error: refused: '{apart}' lies in no skill folder that may be written" in screen
+
+
+def test_what_allows_a_promotion_is_told_where_a_skill_is_listed_and_before_a_run_and_a_test(
+    typed: Typed, make_place
+) -> None:
+    place = make_place()
+    candidate = make_candidate(place)
+    apart = put_apart(place)
+    allows = f"skills add-root {apart.parent}"
+    listed = typed(place, "skills")[1]
+    assert "(in no skill root: it cannot be promoted)\n" in listed
+    assert f"to allow it: {place.program} {allows}\n" in listed
+    for command in (["replay", "ledger-clerk", *BACKENDS], ["evaluate", candidate, *BACKENDS[:2]]):
+        noted = typed(place, *command, "--max-calls", "1")[1]
+        assert f'warning: "{apart}" lies in no skill folder that may be written' in noted
+        assert allows in noted
 
 
 def test_no_approval_on_a_simulation_unless_the_person_says_so(typed: Typed, make_place) -> None:

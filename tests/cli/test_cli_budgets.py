@@ -161,7 +161,7 @@ def test_a_promotion_test_stops_at_its_cap(cli, make_place) -> None:
     assert json.loads(done.stdout)["status"] == "stopped"
     told = json.loads(done.stdout)
     assert (told["candidate_id"], told["verdict"]) == (candidate, None)
-    assert "the cap of 1 calls (--max-calls) is reached" in told["reason"]
+    assert "the cap of 1 call (--max-calls) is reached" in told["reason"]
     assert told["next_step"] == "the same command goes on with the pairs so far, under a higher cap: --max-calls 2"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from changes import make_candidate
 from console import Cli, Place
 
+from skillopt_mcp import limits
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -233,3 +236,122 @@ def test_what_a_candidate_breaks_is_told_before_a_person_agrees(cli: Cli, make_p
     assert 'LINT: "SKILL.md" links to "references/more.md", which is not there\n' in asked.stdout
     shown = cli("show", candidate, store=place.store_path)
     assert 'lint, new with it: "SKILL.md" links to "references/more.md"' in shown.stdout
+
+
+TOKEN = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@x.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "change")
+
+
+@pytest.fixture
+def repository(here: Path) -> Path:
+    """Return the working directory as a checkout of three committed skills, on a branch of its own."""
+    for name in ("first", "second", "third"):
+        write(here / "skills" / name)
+    git(here, "init", "-q", "-b", "main")
+    commit(here)
+    git(here, "switch", "-q", "-c", "feature")
+    return here
+
+
+@pytest.mark.parametrize("path", [".env", ".npmrc", ".hidden.md", ".cfg/x.md", "scripts/.env"])
+def test_a_secret_in_a_hidden_file_is_an_error(here: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
+    skill = write(here / "leaky")
+    (skill / path).parent.mkdir(exist_ok=True)
+    (skill / path).write_text(f"key = {TOKEN}\n")
+    code, lines = checked(capsys, "leaky")
+    assert (code, lines[-1]) == (1, "1 skill: 1 error, 0 advice.")
+    assert lines[0].startswith(f'leaky: error: "{path}" holds what looks like a secret: ')
+
+
+def test_a_hidden_file_that_git_keeps_or_ignores_is_none_that_is_shared(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / ".gitignore").write_text(".env\n.venv/\n")
+    for path in (".env", ".venv/lib/key.py"):
+        place = repository / "skills" / "first" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"key = '{TOKEN}'\n")
+    assert checked(capsys, "skills/first") == (0, ["1 skill: nothing is wrong."])
+
+
+def test_hidden_files_that_are_not_read_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skill = write(here / "large")
+    (skill / ".blob").write_bytes(b"x" * (limits.FILE_BYTES + 1))
+    code, lines = checked(capsys, "large")
+    assert (code, lines[-1]) == (0, "1 skill: 0 errors, 1 advice.")
+    assert lines[0].startswith('large: advice: ".blob" and hidden files after it were not looked at for secrets')
+    many = write(here / "many")
+    (many / ".cache").mkdir()
+    for n in range(limits.SKILL_FILES + 2):
+        (many / ".cache" / f"{n:04}").touch()
+    assert checked(capsys, "many")[1][0].startswith('many: advice: ".cache/0200" and hidden files after it')
+
+
+def test_a_file_inside_a_skill_means_that_skill_and_each_is_told_of_once(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = repository / "skills" / "first" / "scripts"
+    scripts.mkdir()
+    (scripts / "run.py").write_text("print()\n")
+    (scripts / "more.py").write_text(f"key = '{TOKEN}'\n")
+    paths = [f"skills/first/{inner}" for inner in ("scripts/run.py", "scripts/more.py", "SKILL.md")]
+    code, lines = checked(capsys, *paths, "skills/second/SKILL.md")
+    assert (code, lines[-1]) == (1, "2 skills: 1 error, 0 advice.")
+    assert [line.partition(":")[0] for line in lines[:-1]] == ["skills/first"]
+    monkeypatch.chdir(scripts)
+    assert checked(capsys, "run.py")[1][-1] == "1 skill: 1 error, 0 advice."
+    code, lines = checked(capsys, str(repository / "skills"), "../../../README")
+    assert (code, lines[-1]) == (1, "4 skills: 2 errors, 0 advice.")
+
+
+def test_only_the_skills_that_changed_on_a_branch_are_checked(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert checked(capsys, "--changed", "main") == (0, ["No skill to check has changed."])
+    skills = repository / "skills"
+    (skills / "first" / ".env").write_text(f"key = {TOKEN}\n")
+    (skills / "first" / "more.md").write_text("More.\n")
+    (repository / "README.md").write_text("Read me.\n")
+    shutil.rmtree(skills / "second")
+    commit(repository)
+    git(repository, "switch", "-q", "main")
+    (skills / "third" / "SKILL.md").write_text("broken\n")
+    commit(repository)
+    git(repository, "switch", "-q", "feature")
+    code, lines = checked(capsys, "--changed", "main")
+    assert (code, lines[-2:]) == (1, ["skills/second: deleted, nothing to check", "1 skill: 1 error, 0 advice."])
+    assert [line.partition(":")[0] for line in lines] == ["skills/first", "skills/second", "1 skill"]
+    write(skills / "fourth")
+    monkeypatch.chdir(skills)
+    assert checked(capsys, "--changed", "main")[1][-1] == "2 skills: 1 error, 0 advice."
+    main(["check", "--changed", "main", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert ([each["skill"] for each in told["skills"]], told["deleted"]) == (["./first", "./fourth"], ["second"])
+
+
+def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for base in ("nope", "--upload-pack=touch"):
+        assert main(["check", f"--changed={base}"]) == 1
+        assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "--changed", "main"]) == 1
+    assert "not a git repository" in capsys.readouterr().err
+
+
+def test_a_check_needs_skills_or_a_base_and_not_both(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["skills", "--changed", "main"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(["check", *arguments])
+        assert stopped.value.code == 2
+        assert "--changed" in capsys.readouterr().err

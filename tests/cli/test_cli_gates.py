@@ -83,6 +83,7 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     assert raced["used"]["n_calls"] == 32  # type: ignore[index, call-overload]
     runs = cli("runs", store=place.store_path)
     assert "Beside runs, this store has used 56 calls" in runs.stderr
+    assert "Beside runs" not in cli("runs", "ledger-clerk", store=place.store_path).stderr
     assert "1 credit, 1 race ('--json' lists them)" in runs.stderr
     again = cli("race", first, second, "--laps", "8", "--target", f"{TARGET},latency_ms=1", store=place.store_path)
     assert "BACKEND:MODEL" not in again.stdout

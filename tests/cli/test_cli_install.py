@@ -190,7 +190,7 @@ def test_harvest_of_the_hosts_own_folders(make_place: Callable[..., Place], home
     lines = joined(claude_user("Close March"), claude_skill(str(place.skill_path)), claude_said("42"))
     (folder / "s1.jsonl").write_bytes(b"".join(lines))
     counted = cli("harvest", "--dry-run", store=place.store_path)
-    assert counted.stdout.startswith("1 attempts would be recorded, 0 known before (1 sessions")
+    assert counted.stdout.startswith("1 attempt would be recorded, 0 known before (1 session,")
     assert cli("harvest", store=place.store_path).stdout.splitlines()[1] == "    ledger-clerk: 1"
     assert cli("harvest", home / "nowhere", store=place.store_path).returncode == 1
 
@@ -221,3 +221,22 @@ def test_what_the_host_writes_while_the_person_reads_is_kept(home: Path) -> None
     written = json.loads(answered(home, '{"numStartups": 8}\n'))
     assert written["numStartups"] == 8
     assert "skillopt" in written["mcpServers"]
+
+
+def test_hooks_say_what_they_record_and_how_that_begins(cli: Cli, home: Path, tmp_path: Path) -> None:
+    skill = home / ".claude/skills/my mail"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("# Mail\n")
+    store = tmp_path / "new.db"
+    said = cli("install", "claude-code", "--hooks", "--yes", store=store).stderr.splitlines()[-1]
+    begin = f"skillopt-mcp --store {store} skills track '{skill}'"
+    assert "The hooks record turns in which a tracked skill is opened, and nothing else." in said
+    assert said.endswith(f"To begin: {begin}")
+    assert cli("harvest", store=store).stderr.endswith(f"To begin: {begin}\n")
+    assert not store.exists()
+    tracked = cli("skills", "track", skill, store=store)
+    assert (tracked.returncode, tracked.stdout.startswith(f"my mail is tracked, at {skill}: ")) == (0, True)
+    assert "To begin:" not in cli("harvest", store=store).stderr
+    assert "To begin:" not in cli("install", "codex", "--hooks", "--yes", store=store).stderr
+    lacking = parsed(cli("doctor", "--json", store=tmp_path / "another.db"))["lacking"]
+    assert any(f"skillopt-mcp --store {tmp_path / 'another.db'} skills track" in each for each in lacking)

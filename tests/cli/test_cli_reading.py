@@ -35,7 +35,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("skills", "permit", "ledger-clerk", "--simulated", "--yes"): {"skill", "permitted", "simulated"},
         ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
         ("show", candidate): {"id", "kind", "text", "next_step", "candidate"},
-        ("show", run): {"id", "kind", "text", "next_step", "steps"},
+        ("show", run): {"id", "kind", "text", "next_step", "steps", "answering"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
         ("history", "ledger-clerk"): {"skill", "rows", "imported", "retired", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
@@ -57,6 +57,7 @@ def test_the_same_commands_speak_to_people(cli, demo) -> None:
     listed = cli("tasks", "list", "ledger-clerk", store=store)
     assert len(listed.stdout.splitlines()) == 1 + 120
     assert listed.stderr.startswith("120 tasks of ledger-clerk: 40 train, 40 val, 40 test; judges: ")
+    assert listed.stderr.endswith(f"; it is at {Path(demo['skill_path']).parent}.\n")
 
 
 def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_tells(cli, demo, capfd) -> None:
@@ -379,4 +380,4 @@ def test_a_store_that_is_read_only_is_told_so(cli, tmp_path) -> None:
 def test_the_next_step_of_a_skill_with_tasks_is_a_command_of_a_terminal(cli, make_place) -> None:
     place = make_place()
     listed = cli("skills", store=place.store_path)
-    assert f"next: {place.program} replay, or record_trajectory by your agent\n" in listed.stdout
+    assert f"next: {place.program} replay ledger-clerk, or record_trajectory by your agent\n" in listed.stdout

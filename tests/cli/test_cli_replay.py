@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 
 import pytest
-from console import BACKENDS, TARGET, parsed
+from console import BACKENDS, TARGET, TIMEOUT_S, parsed
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.calls.owners import lock_run
@@ -149,7 +151,8 @@ def test_a_run_that_another_process_is_at_names_how_to_go_on_later(cli, make_pla
         lock.release()
     assert done.returncode == 1
     [said] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert said.startswith(f"error: another process is advancing run '{run.id}'; nothing that was answered is lost: ")
+    who = "another process, or another thread of this one,"
+    assert said.startswith(f"error: {who} is advancing run '{run.id}'; nothing that was answered is lost: ")
     assert said.endswith(f"go on with {place.program} replay ledger-clerk --resume")
 
 
@@ -163,3 +166,49 @@ def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, m
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {told}arguments\n"
     assert cli("runs", store=place.store_path).stderr.endswith(f"Next: {told}arguments\n")
+
+
+def test_a_script_that_was_edited_is_not_gone_on_with_unasked(cli, make_place, tmp_path) -> None:
+    place = make_place()
+    script = tmp_path / "script.json"
+    script.write_text('{"rollout": ["I do not know."]}')
+    settings = ("--epochs", "1", "--batch", "10", "--max-pairs", "4", "--yes")
+    begin = ("replay", "ledger-clerk", "--target", f"scripted:{script}", "--optimizer", TARGET, *settings)
+    assert "Stopped after 0 " in cli(*begin, "--max-calls", "20", store=place.store_path).stderr
+    script.write_text('{"rollout": ["No idea."]}')
+
+    resume = ("replay", "ledger-clerk", "--resume")
+    refused = cli(*resume, "--yes", store=place.store_path)
+    assert refused.returncode == 1
+    assert re.search(r"the target was 'scripted:\w{16}' and is 'scripted:\w{16}' now: begin anew with", refused.stderr)
+    way_on = f"{place.program} replay ledger-clerk --resume --allow-changed"
+    assert refused.stderr.endswith(f"measured anew: {way_on}\n")
+    assert cli("replay", "ledger-clerk", "--allow-changed", *BACKENDS, store=place.store_path).stderr.startswith(
+        "error: --allow-changed goes on with a run that is there: give --resume with it"
+    )
+
+    higher = ("--max-calls", "2000", "--yes")
+    done = cli(*resume, "--allow-changed", *higher, store=place.store_path)
+    assert done.returncode == 0
+    assert "now; the current and the best version are measured anew" in done.stderr
+    [change] = re.findall(r"Changed in mid-run: (before its first step, the target changed from .*)\.", done.stdout)
+    listed = parsed(cli("runs", "--json", store=place.store_path))["runs"]
+    assert [(row["id"], row["changes"]) for row in listed] == [(listed[0]["id"], [change])]
+    assert f"; {change}\n" in cli("runs", store=place.store_path).stderr
+    shown = parsed(cli("show", listed[0]["id"], "--json", store=place.store_path))
+    assert [each["after"] for each in shown["answering"]] == [0, 0]
+
+
+def test_a_run_that_the_storage_stops_says_why_and_how_it_goes_on(make_place) -> None:
+    place = make_place()
+    script = shlex.join([*place.command, "replay", "ledger-clerk", *BACKENDS, "--epochs", "3", "--json"])
+    longest = 400
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f {longest}; {script}"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["status"]) == (1, "stopped")
+    assert f"no file may be longer than {longest * 1024:,} bytes here: raise the limit (ulimit -f)" in told["reason"]
+    assert told["next_step"].startswith("skillopt-mcp replay ledger-clerk --resume")
+    assert f"Go on with:\n  {told['next_step']}" in done.stderr

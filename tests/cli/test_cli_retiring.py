@@ -24,7 +24,7 @@ def test_a_task_is_retired_with_a_warning_and_shown_where_it_is_asked_for(cli: C
     task = held_out_task(place)
     told = cli("tasks", "retire", "ledger-clerk", task, "--reason", "wrong key", "--yes", store=place.store_path)
     assert told.returncode == 0, told.stderr
-    assert "1 tasks retired, 0 were before; ledger-clerk has 3 train, 3 val and 2 test tasks." in told.stdout
+    assert "1 task retired, 0 were before; ledger-clerk has 3 train, 3 val and 2 test tasks." in told.stdout
     assert "never what a candidate failed: that would cheat its test" in told.stderr
     shown = cli("tasks", "list", "ledger-clerk", store=place.store_path)
     assert task not in shown.stdout

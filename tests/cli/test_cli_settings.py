@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from console import BACKENDS, TARGET, parsed
 
+from skillopt_mcp.cli.preparing import Sources, prepare
+from skillopt_mcp.errors import BackendError
+
 FILE = """
 model:
   target: gpt-none
@@ -38,6 +41,17 @@ def test_a_file_pairs_and_flags_settle_a_run(cli, make_place, tmp_path: Path) ->
     config = json.loads(next(line for line in shown.splitlines() if line.startswith("config: "))[8:])
     assert [config[name] for name in ("epochs", "batch", "seed", "max_edits", "limit_val")] == [1, 5, 8, 3, 6]
     assert (row["target"], row["optimizer"], row["status"]) == (TARGET, TARGET, "finished")
+
+
+def test_a_backend_that_cannot_be_asked_is_told_with_the_key_that_chose_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "mine.yaml").write_text("model: {backend: openai, target: gpt-none, optimizer: gpt-none}\n")
+    with pytest.raises(BackendError, match=r"\"model\.backend\" chose 'codex:gpt-none' as target: the program 'codex'"):
+        prepare(Sources(str(tmp_path / "mine.yaml"), (), {}), "ledger-clerk")
+    named = {"target": TARGET, "optimizer": TARGET}
+    assert prepare(Sources(str(tmp_path / "mine.yaml"), (), named), "ledger-clerk").target == TARGET
 
 
 def test_one_table_lists_the_runs_of_all_skills(cli, make_place) -> None:

@@ -157,7 +157,7 @@ def test_an_import_says_whose_history_it_is_and_what_its_candidates_were_made_fr
     done = cli(*meant, "--keep-mine", store=other)
     assert done.returncode == 0
     assert done.stdout.startswith("stranger: of the history of ledger-clerk, ")
-    assert "note: of the held-out tasks here, 1 were train or val where its candidates were made" in done.stderr
+    assert "note: 1 held-out task here was train or val where its candidates were made" in done.stderr
     assert parsed(cli(*meant, "--keep-mine", "--json", store=other))["known_tasks"] == 1
 
 

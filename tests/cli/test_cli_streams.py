@@ -222,7 +222,7 @@ def test_a_terminal_gets_a_table_or_records_by_its_width(place: Place, width: in
         pytest.skip("no script(1) here to make a terminal")
     shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
     assert shown[0] == first
-    assert all(len(each) <= width for each in shown[: shown.index(next(s for s in shown if "1 tasks" in s))])
+    assert all(len(each) <= width for each in shown[: shown.index(next(s for s in shown if "1 task" in s))])
 
 
 def test_tasks_are_added_from_standard_input(place: Place) -> None:

@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_is_checked_where_there_is_no_store(here: Path, capsys: pytest.CaptureFixture[str], skill: str) -> None:
     (here / "tasks.jsonl").write_text(json.dumps(GOOD))
     assert main(["tasks", "check", skill, "tasks.jsonl"]) == 0
-    assert capsys.readouterr().out == "1 tasks, 0 problems.\n"
+    assert capsys.readouterr().out == "1 task, 0 problems.\n"
     (here / "tasks.jsonl").write_text(f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n")
     assert main(["tasks", "check", skill, "tasks.jsonl"]) == 1
     assert "error: task 2: it is the same as task 1: remove one\n" in capsys.readouterr().err
@@ -98,13 +98,13 @@ def test_a_secret_is_told_with_its_row_before_and_when_it_is_added(
 ) -> None:
     rows = [GOOD, GOOD | {"prompt": "Log in with password: hunter2hunter2 and add 2 + 5."}]
     (here / "tasks.json").write_text(json.dumps(rows))
-    told = "1 seem to hold a secret, which is kept as it is: use a made-up value instead in task 2"
+    told = "1 seems to hold a secret, which is kept as it is: use a made-up value instead in task 2"
     assert main(["tasks", "check", "./mine", "tasks.json"]) == 0
     assert f"note: {told}\n" in capsys.readouterr().err
     assert main(["tasks", "add", "./mine", "tasks.json"]) == 0
     assert f"warning: {told}.\n" in capsys.readouterr().err
     assert main(["tasks", "check", "./mine"]) == 0
     assert (
-        "note: 1 seem to hold a secret, which is kept as it is: use a made-up value instead in '"
+        "note: 1 seems to hold a secret, which is kept as it is: use a made-up value instead in '"
         in capsys.readouterr().err
     )

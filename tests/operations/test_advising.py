@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
 import shutil
 
-from workshop import PLACEBO, Place, as_if_real, use
+import pytest
+from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
+from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.looks.history import history
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
@@ -104,3 +108,36 @@ def test_only_the_last_page_of_a_candidate_says_what_to_do(place: Place, workspa
     while page.cursor:
         page = inspect(workspace, candidate, page.cursor)
     assert page.next_step == f"Call evaluate_candidate with candidate_id {candidate}."
+
+
+def test_of_a_promoted_candidate_with_an_edit_on_top_every_answer_says_that_nothing_is_to_be_done(
+    place: Place, workspace: Workspace
+) -> None:
+    candidate = place.accepted(workspace)
+    promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    place.main.write_text(f"{place.main.read_text()}\nmine\n")
+    told = "It was promoted, and somebody has edited the file on top of it since: there is nothing to be done with it."
+    assert advised(workspace, candidate) == told
+    assert promote_skill(workspace, candidate, Consent.STANDING).next_step == told
+    with pytest.raises(Refused, match=re.escape(told[:-1])):
+        evaluate_candidate(workspace, candidate)
+
+
+def test_what_was_live_before_an_edit_is_had_back_over_it_by_a_person_alone(place: Place, workspace: Workspace) -> None:
+    lessons = LESSONS.splitlines()
+    first, second = ("\n".join(half) for half in (lessons[::2], lessons[1::2]))
+    candidate = place.accepted(workspace, first)
+    promoted = promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).version
+    promote_skill(workspace, place.accepted(workspace, second), Consent.PERSON_SIMULATED)
+    assert advised(workspace, candidate).endswith(f"rollback_skill with skill ledger-clerk and version {promoted}.")
+    place.main.write_text(f"{place.main.read_text()}\nmine\n")
+    assert advised(workspace, candidate).endswith(f"skillopt-mcp rollback ledger-clerk {promoted} --over-edit")
+
+
+def test_files_that_are_as_they_were_before_the_last_change_are_told_so(place: Place, workspace: Workspace) -> None:
+    before, candidate = place.main.read_bytes(), place.accepted(workspace)
+    promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    place.main.write_bytes(before)
+    told = "The files are as they were before the last change. To write it again: skillopt-mcp promote "
+    assert history(workspace, "ledger-clerk").next_step == f"{told}{candidate}"
+    assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"

@@ -68,9 +68,15 @@ def test_a_run_keeps_the_caps_that_it_was_given_last(place: Place, workspace: Wo
 
 def test_caps_that_cannot_hold_are_not_kept(place: Place, workspace: Workspace) -> None:
     run = start_run(workspace, "ledger-clerk", CONFIG)
-    workspace.caps = Caps(calls=-1)
-    with pytest.raises(BadInput):
-        replay(workspace, run)
+    for caps, told in (
+        (Caps(calls=-1), "--max-calls -1 lets nothing happen"),
+        (Caps(calls=100.5), "--max-calls 100.5 is of type float: give a whole number"),  # type: ignore[arg-type]
+        (Caps(tokens=float("inf")), "--max-tokens inf is of type float: give a whole number"),  # type: ignore[arg-type]
+        (Caps(tokens=10**30), f"--max-tokens {10**30} lets everything happen: leave it out"),
+    ):
+        workspace.caps = caps
+        with pytest.raises(BadInput, match=told):
+            replay(workspace, run)
     assert workspace.store.runs.get_run(run.id).caps == NO_CAPS
 
 

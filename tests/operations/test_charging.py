@@ -21,14 +21,14 @@ from skillopt_mcp.operations.looks.inspecting_runs import describe_run, steps_of
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import on_store
 from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.spending.charging import Part, shares, told_price, told_sends, told_under_way
+from skillopt_mcp.operations.spending.charging import Account, Part, shares, told_price, told_sends, told_under_way
 from skillopt_mcp.operations.spending.listing_runs import RunRow, list_runs, told_own, way_on
 from skillopt_mcp.operations.testing.crediting import credit_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
 from skillopt_mcp.store.locations import store_path
 
@@ -267,3 +267,8 @@ def test_commands_name_the_store_unless_it_is_the_users_own(tmp_path: Path) -> N
     path = tmp_path / "my store.db"
     named = f"skillopt-mcp --store '{path}'"
     assert on_store(text, path) == f"{named} promote c-1, or: {named} show r-1"
+
+
+def test_what_a_sum_of_prices_leaves_behind_is_not_told() -> None:
+    charged = Spent(usd=0.007080000000000003)
+    assert Account((), (), charged).told.usd_at_most == 0.00708

@@ -112,7 +112,7 @@ def test_what_a_file_and_the_store_say_of_the_same_tasks_is_the_same(
     assert len(stored.problems) == len(left) - len(rejected)
     again = check_file(workspace, str(place.skill), path)
     assert [each.split(":")[0] for each in again.problems] == [each.split(":")[0] for each in before.problems]
-    assert again.remarks == ["7 tasks are there already: they would be left as they are", *stored.remarks]
+    assert again.remarks == ["7 tasks are there already: they would be left unchanged", *stored.remarks]
 
 
 def test_a_file_is_checked_against_the_stored_tasks(place: Place, file_of: Callable[[Sequence[Row]], Path]) -> None:
@@ -168,7 +168,7 @@ def test_thousands_of_rows_that_are_there_already_are_no_work(
     add_tasks(workspace, str(place.skill), rows)
     found = check_file(workspace, str(place.skill), file_of([*rows, *rows]))
     assert len(found.problems) == 2_000
-    assert found.remarks[0] == "2,000 tasks are there already: they would be left as they are"
+    assert found.remarks[0] == "2,000 tasks are there already: they would be left unchanged"
 
 
 def test_adding_tells_of_judges_of_form_alone_and_takes_them(place: Place) -> None:

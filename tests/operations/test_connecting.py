@@ -159,3 +159,30 @@ def test_doctor_tells_of_each_host_in_one_line(
     with Workspace(Path(around.environ["SKILLOPT_STORE"])) as workspace:
         assert diagnose(workspace).connections == found(around)
     assert not Path(around.environ["SKILLOPT_STORE"]).exists()
+
+
+def test_a_bare_name_that_nobody_finds_is_a_problem(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = replace(around, environ={**around.environ, "PATH": str(around.home)})
+    install(shared, "claude-code", scope="project")
+    assert [(part.command[0], part.trouble) for part in found(shared)[0].parts] == [("skillopt-mcp", "")]
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert found(around)[0].parts[0].trouble == "the program 'skillopt-mcp' is not on the PATH"
+
+
+def test_hooks_that_record_nothing_as_no_skill_is_tracked_are_lacking_one(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Path(around.environ["SKILLOPT_STORE"])
+    monkeypatch.setenv("SKILLOPT_STORE", str(store))
+    skill = around.home / ".claude/skills/mine"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("# Mine\n")
+    told = f"No skill is tracked yet, so that nothing is recorded. To begin: skillopt-mcp skills track {skill}"
+    with Workspace(store) as workspace:
+        assert told not in diagnose(workspace).lacking
+    install(around, "claude-code", hooks=True)
+    with Workspace(store) as workspace:
+        assert told in diagnose(workspace).lacking
+        assert not store.exists()
+        workspace.skill("mine")
+        assert told not in diagnose(workspace).lacking

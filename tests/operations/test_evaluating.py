@@ -18,6 +18,7 @@ from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.progress import Progress
 from skillopt_mcp.records.calls import Call
 
 FEW_PAIRS = ConfirmRule(max_pairs=8)
@@ -198,17 +199,24 @@ def test_a_test_that_failed_can_be_started_again(place: Place, workspace: Worksp
     assert evaluate_candidate(workspace, candidate_id, wait_s=30).verdict == "accept"
 
 
-def test_another_process_that_runs_the_test_is_named(place: Place, workspace: Workspace) -> None:
-    let_go = threading.Event()
+def test_where_another_process_draws_a_turn_a_call_waits_for_it_and_draws_none_of_its_own(
+    place: Place, workspace: Workspace
+) -> None:
+    let_go, sent = threading.Event(), list[Call]()
     use(workspace, Scripted(lambda _: (let_go.wait(30), "no")[1]))
     candidate_id = place.propose(workspace)
-    evaluate_candidate(workspace, candidate_id, wait_s=0.05)
+    evaluate_candidate(workspace, candidate_id, wait_s=0.05, rule=FEW_PAIRS)
     other = place.open()
-    use(other, Scripted(lambda _: "no"))
-    with pytest.raises(Exception, match="another process is running the test"):
-        evaluate_candidate(other, candidate_id)
-    let_go.set()
-    evaluate_candidate(workspace, candidate_id)
+    use(other, Scripted(lambda call: (sent.append(call), "no")[1]))
+    told: list[Progress] = []
+
+    def hear(progress: Progress) -> None:
+        told.append(progress)
+        let_go.set()
+
+    result = evaluate_candidate(other, candidate_id, notify=hear, rule=FEW_PAIRS)
+    assert (result.verdict, result.pairs_done, sent) == ("undecided", 8, [])
+    assert (told[0].stage, told[0].n_done, told[0].n_total) == ("confirm", 0, 8)
 
 
 _KILLED = """

@@ -2,21 +2,68 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
-from skillopt_mcp.operations.finding import called, folder_at
+from skillopt_mcp.operations.changes.permitting import permit, revoke
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.reviewing import review_rollback
+from skillopt_mcp.operations.finding import called, find_folder, folder_at, skill_roots
 from skillopt_mcp.operations.looks.history import history
 from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.runs.replaying import start_run, unfinished_run
+from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
+from skillopt_mcp.operations.spending.listing_runs import told_elsewhere
+from skillopt_mcp.operations.tasks.checking import check_stored
+from skillopt_mcp.operations.tasks.rotating import review_rotation, rotate_worn_tasks
+from skillopt_mcp.operations.testing.calibrating import calibrate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
 
 NAME = "ledger-clerk"
+REPO, WEB, SECOND, HOME = "repo", "repo/apps/web", "second", "home"
+# Where skills of one name lie, which of them are tracked, and the current folder; then which one is meant where its
+# tasks or files are worked with, and which one by a look: the sign of no single one is "".
+MEANT = [
+    ((REPO, WEB), (WEB,), "repo", REPO, REPO),
+    ((REPO, WEB), (REPO, WEB), "repo", REPO, REPO),
+    ((REPO, WEB), (REPO, WEB), "repo/docs", REPO, REPO),
+    ((REPO, WEB), (WEB,), "repo/docs", REPO, REPO),
+    ((REPO, WEB), (REPO, WEB), "repo/apps", WEB, WEB),
+    ((REPO, WEB), (REPO, WEB), "repo/apps/web", WEB, WEB),
+    ((REPO, WEB), (REPO, WEB), "repo/apps/web/src", WEB, WEB),
+    ((REPO, WEB), (REPO,), "repo/apps/web/src", WEB, WEB),
+    ((REPO, WEB), (REPO, WEB), "repo/.claude/skills", REPO, REPO),
+    ((REPO, WEB), (REPO, WEB), "elsewhere", "", ""),
+    ((REPO, WEB), (WEB,), "elsewhere", WEB, WEB),
+    ((REPO,), (), "repo/apps/web/src", REPO, REPO),
+    ((WEB,), (), "repo/apps/web/src", WEB, WEB),
+    ((WEB,), (WEB,), "repo", WEB, WEB),
+    ((WEB,), (), "repo", "", ""),
+    ((REPO, SECOND), (REPO,), "second", SECOND, REPO),
+    ((REPO, SECOND), (REPO,), "second/docs", SECOND, REPO),
+    ((REPO, SECOND), (REPO, SECOND), "second", SECOND, SECOND),
+    ((REPO, SECOND), (REPO,), "elsewhere", REPO, REPO),
+    ((REPO, SECOND), (REPO, SECOND), "elsewhere", "", ""),
+    ((REPO, SECOND, HOME), (REPO,), "second", SECOND, REPO),
+    ((REPO, HOME), (), "repo", REPO, REPO),
+    ((REPO, HOME), (HOME,), "repo", REPO, HOME),
+    ((REPO, HOME), (REPO,), "elsewhere", "", REPO),
+    ((REPO, HOME), (REPO, HOME), "elsewhere", "", ""),
+    ((REPO, HOME), (REPO, HOME), "home", HOME, HOME),
+    ((HOME,), (), "repo/docs", HOME, HOME),
+]
 
 
 def copied(place: Place, folder: Path) -> Path:
@@ -97,3 +144,133 @@ def test_a_point_is_the_path_of_the_folder_that_one_is_in(
     assert folder_at(".") == place.skill
     assert folder_at("..") == place.root
     assert workspace.skill(".").path == workspace.kept(".").path == str(place.skill)
+
+
+@pytest.mark.parametrize(("places", "tracked", "current", "used", "looked_at"), MEANT)
+def test_of_skills_of_one_name_the_nearest_is_meant(
+    place: Place, monkeypatch: pytest.MonkeyPatch, places: tuple[str, ...], tracked: tuple[str, ...], current: str,
+    used: str, looked_at: str,
+) -> None:  # fmt: skip
+    for checkout in ("repo", "second"):
+        (place.folder / checkout / ".git").mkdir(parents=True)
+    skills = {each: place.folder / each / ".claude" / "skills" / NAME for each in places}
+    for folder in skills.values():
+        shutil.copytree(place.skill, folder)
+    shutil.rmtree(place.skill)
+    project = place.folder / current
+    project.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("HOME", str(place.folder / "home"))
+    workspace = opened(place, project)
+    for each in tracked:
+        workspace.skill(str(skills[each]))
+
+    def meant(*, look: bool) -> str:
+        roots = skill_roots(workspace.store, project, {})
+        try:
+            found = find_folder(workspace.store, roots, NAME, project, look=look)
+        except NotFound:
+            return ""
+        return next(each for each, folder in skills.items() if folder == found)
+
+    assert (meant(look=False), meant(look=True)) == (used, looked_at)
+
+
+WORK: list[Callable[[Workspace, str], object]] = [
+    lambda workspace, name: estimate_run(workspace, name, Config()),
+    lambda workspace, name: start_run(workspace, name, Config()),
+    unfinished_run,
+    told_elsewhere,
+    lambda workspace, name: calibrate(workspace, name, 1),
+    check_stored,
+    review_rotation,
+    rotate_worn_tasks,
+    review_rollback,
+    lambda workspace, name: rollback_skill(workspace, name, None, Consent.PERSON),
+    revoke,
+]
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_what_cannot_be_done_with_a_copy_does_not_track_it_and_names_the_skill_that_has_tasks(
+    place: Place, workspace: Workspace, work: Callable[[Workspace, str], object]
+) -> None:
+    copy = copied(place, place.folder / "the second")
+    there = opened(place, place.folder / "the second")
+    for name in (NAME, str(copy)):
+        with pytest.raises(NotFound) as refused:
+            work(there, name)
+    assert str(refused.value) == (
+        f'the skill has no train task, nor is anything else recorded of "{copy}"; "{place.skill}" has 90 tasks: use '
+        f"that path, or copy them here: skillopt-mcp tasks export {place.skill} FILE, and skillopt-mcp tasks add "
+        f"{shlex.quote(str(copy))} FILE"
+    )
+    assert paths(there) == [str(place.skill)]
+    assert opened(place, place.folder).skill(NAME).path == str(place.skill)
+
+
+def test_a_forgotten_copy_of_which_nothing_is_recorded_stays_forgotten(place: Place, workspace: Workspace) -> None:
+    copy = workspace.skill(str(copied(place, place.folder / "second")))
+    workspace.store.skills.forget(copy.id)
+    there = opened(place, place.folder / "second")
+    with pytest.raises(NotFound, match="has 90 tasks"):
+        unfinished_run(there, copy.path)
+    assert there.store.skills.list_forgotten() == {copy.id}
+
+
+def test_a_copy_with_a_permission_alone_is_forgotten_and_has_it_no_more(place: Place, workspace: Workspace) -> None:
+    copy = permit(workspace, str(copied(place, place.folder / "second")), simulated=False)
+    assert forget_skill(workspace, copy.path).kept == ""
+    assert workspace.store.skills.get_permission(copy.id) is None
+
+
+def test_a_name_is_found_however_its_letters_are_composed(place: Place, workspace: Workspace) -> None:
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    folder = shutil.copytree(place.skill, place.root / apart)
+    assert workspace.skill(composed).path == workspace.skill(apart).path == str(folder)
+    later = opened(place, place.folder / "elsewhere")
+    assert later.skill(composed).path == str(folder)
+
+
+def test_a_name_that_is_not_found_is_told_the_tracked_ones_in_no_root_too(place: Place, workspace: Workspace) -> None:
+    workspace.skill(str(shutil.copytree(place.skill, place.folder / "apart")))
+    with pytest.raises(NotFound, match=f'found: "apart", "{NAME}"'):
+        workspace.skill("nope")
+
+
+def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_no_other_is(
+    place: Place, workspace: Workspace
+) -> None:
+    copy = copied(place, place.folder / "second")
+    (place.folder / "second" / "docs").mkdir()
+    below, aside = opened(place, place.folder / "second" / "docs"), opened(place, place.root)
+    assert [row.promotable for row in list_skills(below).skills if row.path == str(copy)] == [True]
+    assert below.root_of(below.skill(str(copy))) == copy.parent
+    assert aside.root_of(aside.skill(str(copy))) is None
+    assert aside.locked(aside.skill(str(copy))).endswith(f"skillopt-mcp skills add-root {copy.parent}")
+    assert below.locked(below.skill(str(copy))) == ""
+
+
+def test_a_linked_skill_is_promotable_neither_before_nor_after_it_is_tracked(place: Place) -> None:
+    source = shutil.copytree(place.skill, place.folder / "dotfiles" / "source")
+    (place.root / "linked").symlink_to(source)
+    workspace = opened(place, place.folder)
+    promotable = [row.promotable for row in list_skills(workspace).skills if row.path == str(source)]
+    workspace.skill("linked")
+    promotable += [row.promotable for row in list_skills(workspace).skills if row.path == str(source)]
+    assert promotable == [False, False]
+
+
+def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_allows_it(
+    place: Place, host: Workspace
+) -> None:
+    apart = place.folder / "apart" / NAME
+    apart.parent.mkdir()
+    place.skill.rename(apart)
+    move_skill(host, str(place.skill), str(apart))
+    candidate = propose_edits(host, NAME, [{"op": "append", "content": "- Be kind."}]).candidate_id
+    assert candidate
+    told = evaluate_candidate(host, candidate)
+    assert (told.status, told.work) == ("work", [])
+    assert told.reason.endswith(f"until a person allows it: skillopt-mcp skills add-root {apart.parent}")
+    host.store.skills.add_root(str(apart.parent))
+    assert "add-root" not in evaluate_candidate(host, candidate).reason

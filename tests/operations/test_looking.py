@@ -265,3 +265,12 @@ def test_a_diff_is_of_the_last_change_or_of_two_versions(place: Place, workspace
     assert "+- Round once" in diff_versions(workspace, "ledger-clerk")
     assert diff_versions(workspace, "ledger-clerk", first[:8], second) == diff_versions(workspace, "ledger-clerk")
     assert "-- Round once" in diff_versions(workspace, "ledger-clerk", second, first)
+
+
+def test_a_long_attempt_says_how_many_pages_it_has_and_where_to_see_all_of_it(place: Place) -> None:
+    workspace = place.open()
+    for n, length in enumerate((100_000, 200_000), 1):
+        record_trajectory(workspace, str(place.skill), Recording("t", hard=True, messages=["x" * length]))
+        told = inspect(workspace, f"trajectory:{n}").next_step
+        at_a_terminal = f", 33 pages or more: pass the cursor, or see all by: skillopt-mcp show trajectory:{n}"
+        assert told.endswith(at_a_terminal if n == 2 else " more characters: pass the cursor.")

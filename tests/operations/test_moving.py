@@ -149,8 +149,11 @@ def test_a_process_that_goes_on_sees_what_another_moved_or_hid(
 def test_a_new_folder_that_evidence_may_rest_on_is_not_merged(place: Place, workspace: Workspace) -> None:
     new = renamed(place)
     record_trajectory(workspace, str(new), Recording(task="sum", hard=False, answer="no"))
-    propose_edits(workspace, str(new), [{"op": "append", "content": PLACEBO}])
-    with pytest.raises(Refused, match=r"skill of its own, with 1 attempts, 1 candidates: those cannot be merged"):
+    add_tasks(workspace, str(new), [{"prompt": "Why?", "judge": JUDGE, "split": "test"}])
+    proposed = propose_edits(workspace, str(new), [{"op": "append", "content": PLACEBO}])
+    evaluate_candidate(workspace, proposed.candidate_id or "", rule=ConfirmRule(max_pairs=2))
+    told = r"skill of its own, with 1 tasks, 1 attempts, 1 candidates, 1 promotion tests: those cannot be merged"
+    with pytest.raises(Refused, match=told):
         move_skill(workspace, "ledger-clerk", str(new))
     assert workspace.store.skills.list_forgotten() == set()
     assert rows(workspace)["ledger-clerk"].splits.train == 30
@@ -358,7 +361,7 @@ def test_a_forgotten_skill_is_hidden_and_loses_its_permission_and_nothing_else(
         forget_skill(workspace, "ledger-clerk")
     new = renamed(place)
     done = forget_skill(workspace, "ledger-clerk")
-    assert done.kept == "90 tasks, 1 standing permissions"
+    assert done.kept == "90 tasks"
     assert forget_skill(workspace, "ledger-clerk").kept == "90 tasks"
     assert [row.name for row in list_skills(workspace).skills if row.tracked] == []
     assert workspace.store.skills.get_permission(skill.id) is None

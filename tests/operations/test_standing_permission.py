@@ -1,12 +1,18 @@
 """Standing permission: what a tool may do to a live skill once a person has permitted small edits of it."""
 
-import pytest
-from workshop import LESSONS, Place
+from dataclasses import replace
 
-from skillopt_mcp.operations.changes.consenting import Consent
+import pytest
+from workshop import LESSONS, SEED, Place
+
+from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.operations.changes.consenting import FEWEST_TASKS, Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.reviewing import review_candidate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.splits import EQUAL_SHARES
 
 STANDING = Consent.STANDING
 
@@ -31,8 +37,40 @@ def test_it_covers_no_version_that_was_merely_seen_once(place: Place, permitted:
     once = permitted.skill(str(place.skill)).live_version
     place.main.write_bytes(mine := text + b"\nMy own words.\n")
     result = rollback_skill(permitted, "ledger-clerk", once, STANDING)
-    assert (result.status, place.main.read_bytes()) == ("needs_approval", mine)
+    assert (result.status, place.main.read_bytes()) == ("stale", mine)
+    assert result.next_step.endswith(f"skillopt-mcp rollback ledger-clerk {once[:12]}")
+
+
+def test_it_covers_going_back_no_further_than_the_last_change(place: Place, permitted: Workspace) -> None:
+    first = permitted.skill("ledger-clerk").live_version
+    lessons = LESSONS.splitlines()
+    for half in (lessons[::2], lessons[1::2]):
+        candidate = place.accepted(permitted, "\n".join(half))
+        assert promote_skill(permitted, candidate, STANDING).status == "promoted"
+    result = rollback_skill(permitted, "ledger-clerk", first, STANDING)
+    assert result.status == "needs_approval"
     assert "more than undo the last promotion" in result.reason
+    assert "skills permit" not in result.next_step
+
+
+def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
+    with place.open(store="few.db") as workspace:
+        tracked = workspace.skill(str(place.skill))
+        tasks = [replace(task, split="test") for task in make_tasks(FEWEST_TASKS - 1, SEED)]
+        workspace.store.tasks.add_tasks(tracked.id, tasks, EQUAL_SHARES)
+        workspace.store.skills.add_root(str(place.root))
+        permit(workspace, "ledger-clerk", simulated=True)
+        candidate, before = place.accepted(workspace), place.main.read_bytes()
+        result = promote_skill(workspace, candidate, STANDING)
+        assert (result.status, place.main.read_bytes()) == ("needs_approval", before)
+        assert f"tested on {FEWEST_TASKS - 1} held-out tasks" in result.reason
+        assert "skills permit" not in result.next_step
+        evaluated = evaluate_candidate(workspace, candidate)
+        evidence = (
+            f"{evaluated.pairs_done} pairs of attempts at {FEWEST_TASKS - 1} held-out tasks, which scored "
+            f"{evaluated.base.mean:.2f} on average before and {evaluated.candidate.mean:.2f} with this change"
+        )
+        assert review_candidate(workspace, candidate).evidence == evidence
 
 
 def test_it_covers_nothing_that_a_person_rolled_back(place: Place, permitted: Workspace) -> None:

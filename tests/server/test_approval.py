@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def test_a_person_who_says_yes_to_what_the_host_shows_makes_it_live(world: World
     [shown] = person.asked
     assert f'Write this over "{world.skill}"?' in shown
     assert "Verdict: ACCEPT" in shown
+    assert re.search("Evidence: [0-9]+ pairs of attempts at [0-9]+ held-out tasks, which scored 0.[0-9]+ on", shown)
     assert "SIMULATION" in shown
     for line in LESSONS.splitlines():
         assert f"+{line}" in shown

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,19 @@ def test_what_is_not_there_is_an_invalid_parameter(world: World, era: str, uri: 
         return caught.value.error.code, caught.value.error.data
 
     assert with_client(world.server(), ask, era) == (-32602, {"uri": uri})
+
+
+def test_of_two_skills_of_one_name_a_resource_is_the_one_that_the_tools_mean(world: World) -> None:
+    for inner in ("apps", ".claude/skills"):
+        copy = world.place / inner / world.skill.name
+        world.workspace.skill(str(shutil.copytree(world.skill, copy)))
+    live = short(world.workspace.skill(str(copy)).live_version)
+    shutil.rmtree(world.skill)
+    skill = "skillopt://skill/ledger-clerk"
+    about, version, diff = read(world, skill, f"{skill}/version/{live}", f"{skill}/diff/{live}/{live}")
+    assert about == call(world.server(), "inspect", {"id": "ledger-clerk"})["text"]
+    assert f"at {copy}\n" in about
+    assert (version, diff) == ((copy / "SKILL.md").read_text(), "")
 
 
 def test_nothing_of_a_held_out_task_can_be_read(world: World) -> None:

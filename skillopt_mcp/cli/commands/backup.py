@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.backing_up import back_up
 
 
@@ -23,6 +24,6 @@ def run(options: Options) -> int:
     if options.json:
         terminal.emit(made, options)
         return 0
-    terminal.say(f"{made.file}: {made.n_bytes:,} bytes, {made.n_events:,} events.")
+    terminal.say(f"{made.file}: {counted(made.n_bytes, 'byte')}, {counted(made.n_events, 'event')}.")
     terminal.say(terminal.advice(made.next_step, options))
     return 0

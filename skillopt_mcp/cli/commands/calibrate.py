@@ -8,6 +8,7 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.runs.estimating import estimate_calibration
 from skillopt_mcp.operations.runs.simulating import advised
@@ -32,7 +33,7 @@ def run(options: Options) -> int:
     """Return 0 when it was measured, 1 when the person did not want to spend."""
     rule = ConfirmRule(max_pairs=options.max_pairs)
     with Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps) as workspace:
-        skill = workspace.skill(options.skill)
+        skill = workspace.recorded(options.skill)
         target = workspace.backend("target")
         label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
         if not may_spend(workspace, estimate_calibration(workspace, skill, options.pairs), options):
@@ -52,7 +53,8 @@ def run(options: Options) -> int:
 def _say(result: Calibrated, label: str, options: Options) -> None:
     usd = "" if result.usd_per_rollout is None else f", ${result.usd_per_rollout:.4f}"
     terminal.say(
-        f"{result.skill}@{result.version} against itself, {result.n_pairs} pairs on {result.n_tasks} held-out tasks: "
+        f"{result.skill}@{result.version} against itself, {counted(result.n_pairs, 'pair')} on "
+        f"{counted(result.n_tasks, 'held-out task')}: "
         f"{result.flip_rate:.1%} come out differently, {result.failure_rate:.1%} fail, {result.missing_rate:.1%} are "
         f"missing; {result.tokens_per_rollout:,.0f} tokens{usd} a rollout."
     )

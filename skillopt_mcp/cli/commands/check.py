@@ -7,33 +7,37 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.skills.linting import LintedAll, LintedFolder, lint_skills
+from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.operations.skills.linting import LintedAll, LintedChanged, LintedFolder, lint_changed, lint_skills
 from skillopt_mcp.operations.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Which skills, and whether advice counts."""
+    """Which skills, by their paths or as those that differ from a base, and whether advice counts."""
 
     paths: Sequence[str] = ()
     strict: bool = False
+    changed: str | None = None
 
 
 def run(options: Options) -> int:
     """Return 0 when there is no error in them (and, if strict, nothing to advise), else 1."""
     with Workspace(options.store_path) as workspace:
-        result = lint_skills(workspace, options.paths)
+        result = lint_changed(workspace, options.changed) if options.changed else lint_skills(workspace, options.paths)
     if options.json:
-        terminal.emit(result)
+        terminal.emit(result, options)
     else:
         for each in result.skills:
             for finding in each.findings:
                 terminal.say(f"{each.skill}: {finding.severity}: {finding.text}")
-        terminal.say(_totals(result))
+        for folder in result.deleted if isinstance(result, LintedChanged) else ():
+            terminal.say(f"{folder}: deleted, nothing to check")
+        terminal.say(_totals(result) if result.skills or not options.changed else "No skill to check has changed.")
     return 1 if result.errors or (options.strict and result.advice) else 0
 
 
 def _totals(result: LintedAll) -> str:
     n = sum(not isinstance(each, LintedFolder) for each in result.skills)
-    found = f"{result.errors} error{'s' * (result.errors != 1)}, {result.advice} advice"
-    return f"{n} skill{'s' * (n != 1)}: {found if result.errors or result.advice else 'nothing is wrong'}."
+    found = f"{counted(result.errors, 'error')}, {result.advice} advice"
+    return f"{counted(n, 'skill')}: {found if result.errors or result.advice else 'nothing is wrong'}."

@@ -8,6 +8,7 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.operations.runs.estimating import estimate_credit, estimate_rescue
 from skillopt_mcp.operations.runs.simulating import advised
@@ -62,5 +63,5 @@ def _agreed(workspace: Workspace, options: Options, rule: CreditRule) -> bool:
     if not options.rescue:
         return may_spend(workspace, estimate_credit(workspace, options.candidate, rule), options)
     found = estimate_rescue(workspace, options.candidate)
-    detail = f" ({found.n_parts} parts, both arms on {found.n_tasks} tasks)"
+    detail = f" ({counted(found.n_parts, 'part')}, both arms on {counted(found.n_tasks, 'task')})"
     return may_spend(workspace, found.calls, options, detail=detail)

@@ -23,6 +23,7 @@ def run(options: Options) -> int:
     """Return 0 when all is well, 1 when something needs a person."""
     with Workspace(options.store_path) as workspace:
         found = diagnose(workspace, options.backend)
+    found = found.model_copy(update={"lacking": [options.on_store(each) for each in found.lacking]})
     if options.json:
         terminal.emit(found)
     else:

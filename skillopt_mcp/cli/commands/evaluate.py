@@ -10,6 +10,7 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import may_spend
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.operations.changes.advising import by_a_person
@@ -65,6 +66,9 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     target = workspace.backend("target")
     label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
     calls = estimate_test(workspace, options.candidate, most_pairs(workspace, options.candidate, rule))
+    candidate = workspace.store.candidates.get_candidate(options.candidate)
+    if locked := workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)):
+        terminal.note(f"warning: {locked}.")
     if not may_spend(workspace, calls, options, options.slots):
         terminal.note("Nothing was spent.")
         return 1
@@ -74,8 +78,7 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
             result = evaluate_candidate(workspace, options.candidate, None, watch.notify, rule)
     except (KeyboardInterrupt, Stopped) as stop:
         return _broken_off(workspace, options, stop if isinstance(stop, Stopped) else None)
-    skill_id = workspace.store.candidates.get_candidate(options.candidate).skill_id
-    result = advised(workspace, skill_id, result)
+    result = advised(workspace, candidate.skill_id, result)
     result = result.model_copy(update={"next_step": by_a_person(workspace, result.next_step)})
     if options.json:
         terminal.emit(result, options)
@@ -110,7 +113,7 @@ def _say(result: Evaluated, options: Options) -> None:
     )
     terminal.say(
         f"Verdict: {verdict}. Live {_mean(result.base)}, candidate {_mean(result.candidate)} "
-        f"after {result.pairs_done} pairs{more}, {result.claim}; {result.reason.rstrip('.')}."
+        f"after {counted(result.pairs_done, 'pair')}{more}, {result.claim}; {result.reason.rstrip('.')}."
     )
     terminal.say(f"Next: {terminal.advice(result.next_step, options)}")
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.evidence.harvesting import Harvested, harvest
 from skillopt_mcp.operations.evidence.sessions import session_files, session_folders
 from skillopt_mcp.operations.workspace import Workspace
@@ -46,8 +47,8 @@ def run(options: Options) -> int:
 def _say(found: Harvested, options: Options) -> None:
     would = "would be recorded" if found.dry_run else "recorded"
     terminal.say(
-        f"{found.recorded:,} attempts {would}, {found.known:,} known before "
-        f"({found.n_files:,} sessions, {found.n_bytes / 1e6:,.1f} MB)."
+        f"{counted(found.recorded, 'attempt')} {would}, {found.known:,} known before "
+        f"({counted(found.n_files, 'session')}, {found.n_bytes / 1e6:,.1f} MB)."
     )
     for name, n in found.skills.items():
         terminal.say(f"    {name}: {n:,}")

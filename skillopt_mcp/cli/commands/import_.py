@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -37,15 +38,16 @@ def run(options: Options) -> int:
         terminal.note(f"conflict: {each}")
     if got.status == "imported":
         terminal.say(
-            f"{got.skill}: of the history of {got.of}, {got.versions} versions, {got.tasks} tasks, {got.trajectories} "
-            f"attempts, {got.candidates} candidates and {got.told} lines of history were new."
+            f"{got.skill}: of the history of {got.of}, {counted(got.versions, 'version')}, "
+            f"{counted(got.tasks, 'task')}, {counted(got.trajectories, 'attempt')}, "
+            f"{counted(got.candidates, 'candidate')} and {counted(got.told, 'line')} of history were new."
         )
     else:
         terminal.say(f"{got.skill}: the file is the history of {got.of}.")
     if got.known_tasks:
         terminal.note(
-            f"note: of the held-out tasks here, {got.known_tasks} were train or val where its candidates were made: "
-            "the promotion tests of those candidates leave them out"
+            f"note: {counted(got.known_tasks, 'held-out task')} here {'was' if got.known_tasks == 1 else 'were'} train "
+            "or val where its candidates were made: the promotion tests of those candidates leave them out"
         )
     terminal.say(terminal.advice(got.next_step, options))
     return 1 if got.status == "conflicts" else 0

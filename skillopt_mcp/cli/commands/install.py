@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.installation import Installation, would_be
+from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.installing.hosts import surroundings
 from skillopt_mcp.operations.hosts.installing import (
     Installed,
@@ -16,6 +18,8 @@ from skillopt_mcp.operations.hosts.installing import (
     check_server,
     plan_install,
 )
+from skillopt_mcp.operations.skills.tracking import to_track
+from skillopt_mcp.operations.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,13 @@ def run(options: Options) -> int:
             files=would_be(plan) if written is None else written,
             tools=tools,
             notes=plan.notes,
-            next_step=advice(request) if status == "installed" else "",
+            next_step=advice(request, _to_track(options)) if status == "installed" else "",
         )
     )
+
+
+def _to_track(options: Options) -> str:
+    """Return how recording begins; a store that cannot be opened is told of by whoever needs it."""
+    with suppress(SkillOptError), Workspace(options.store_path) as workspace:
+        return to_track(workspace)
+    return ""

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.command import register_command, told_barred
+from skillopt_mcp.judges.command import has_changed, register_command, told_barred
 from skillopt_mcp.judges.confinement import best_level, name_of, unprivileged_user
 from skillopt_mcp.operations.tasks.registering import (
     add_command,
     cannot_pass,
     find_command,
-    has_changed,
     n_judged_by,
     remove_command,
     try_command,
@@ -136,7 +135,7 @@ def _plain(ended: CheckReply) -> dict[str, object]:
 
 def _list(commands: list[RegisteredCommand], options: Options) -> None:
     if options.json:
-        terminal.emit({"judges": [_row(command) for command in commands]})
+        terminal.emit({"judges": [_row(command) for command in commands]}, options)
         return
     for command in commands:
         changed = "  (its program has changed: it is not run; register it anew)" if has_changed(command) else ""
@@ -157,6 +156,6 @@ def _row(command: RegisteredCommand) -> dict[str, object]:
 
 def _done(value: dict[str, object], text: str, options: Options) -> None:
     if options.json:
-        terminal.emit(value)
+        terminal.emit(value, options)
     else:
         terminal.say(text)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.consenting import Consent, Ready
+from skillopt_mcp.operations.changes.promoting import check_promotion, promote_skill
 from skillopt_mcp.operations.changes.reviewing import Review, review_candidate
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
@@ -32,10 +32,13 @@ def run(options: Options) -> int:
         review = review_candidate(workspace, options.candidate)
         if not options.json:
             show_review(review, options.candidate)
-        if _is_open(review, options) and not _agreed(review, options):
+        consent = _consent(options)
+        # Without this much the operation refuses anyway, and says why.
+        is_open = isinstance(check_promotion(workspace, options.candidate, consent), Ready)
+        if is_open and not _agreed(review, options):
             terminal.note("Nothing was changed.")
             return 1
-        result = promote_skill(workspace, options.candidate, _consent(options))
+        result = promote_skill(workspace, options.candidate, consent)
     return say_outcome(result, options)
 
 
@@ -45,13 +48,6 @@ def _consent(options: Options) -> Consent:
     if options.unproven:
         return Consent.PERSON_UNPROVEN
     return Consent.PERSON_SIMULATED if options.simulated else Consent.PERSON
-
-
-def _is_open(review: Review, options: Options) -> bool:
-    """Return whether it is the person's turn: without this much the operation refuses anyway, and says why."""
-    if review.verdict == "undecided":
-        return options.unproven
-    return review.verdict == "accept" and (options.simulated or not review.simulated)
 
 
 def _agreed(review: Review, options: Options) -> bool:
@@ -83,6 +79,8 @@ def show_review(review: Review, candidate_id: str) -> None:
         terminal.say(f"LINT: {problem}", style="yellow")
     verdict = f"{review.verdict.upper()}: {review.reason}" if review.verdict else "none yet"
     terminal.say(f"Verdict: {verdict}{' (SIMULATION)' if review.simulated else ''}")
+    if review.evidence:
+        terminal.say(f"Evidence: {review.evidence}")
 
 
 def say_outcome(result: Promoted, options: Invocation) -> int:

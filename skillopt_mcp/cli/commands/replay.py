@@ -14,17 +14,19 @@ from skillopt_mcp.cli.agreeing import asked_for, is_real
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated, told_next
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
-from skillopt_mcp.cli.resuming import asked_roles, may_go_on
+from skillopt_mcp.cli.resuming import asked_roles, check_changed, may_go_on
+from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, Stopped
-from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, Stopped, StoreError
+from skillopt_mcp.operations.answering import allow_others, run_backends
 from skillopt_mcp.operations.runs.consolidating import Document
-from skillopt_mcp.operations.runs.estimating import Estimate, estimate_run
+from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.runs.policies import replay_policy
-from skillopt_mcp.operations.runs.replaying import replay, run_backends, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import check_able, replay, start_run, unfinished_run
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import abandon, told_of, waiting_batches
-from skillopt_mcp.operations.spending.charging import account, told_price, told_sends, told_under_way
+from skillopt_mcp.operations.spending.charging import told_under_way
 from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.spending.listing_runs import told_elsewhere, told_own
 from skillopt_mcp.operations.stores.exporting import check_folder, export_run
@@ -32,8 +34,6 @@ from skillopt_mcp.operations.tasks.adding import add_environment
 from skillopt_mcp.operations.testing.calibrating import run_prospect
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.plan import epoch_ends
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.runs import Run
 
@@ -69,6 +69,7 @@ class Options(Capped):
     memory: str | None = None
     document: Document = "both"
     resume: bool = False
+    allow_changed: bool = False
     by_batch: bool = False
     abandon: bool = False
     policy: str | None = None
@@ -84,6 +85,8 @@ def run(options: Options) -> int:
     """Return 0 when the run has finished, 1 when it was not wanted or stopped at a cap, 130 when it was interrupted."""
     if options.slots is not None and options.slots < 1:
         raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
+    if options.allow_changed and not options.resume:
+        raise BadInput("--allow-changed goes on with a run that is there: give --resume with it")
     if options.policy:
         return _other_gate(options, options.policy)
     if options.memory:
@@ -101,20 +104,13 @@ def _other_gate(options: Options, policy: str) -> int:
     if options.json:
         terminal.emit(result, options)
         return 0
-    rows = [
-        (str(row.step), f"{row.current:.3f}", f"{row.candidate:.3f}", f"{row.gate}: {row.verdict}", row.other)
-        for row in result.rows
-    ]
-    if rows:
-        terminal.say_table(("step", "current", "candidate", "then", policy), rows)
-    advice = terminal.advice(result.next_step, options)
-    terminal.say(f"{result.n_differing} of {len(rows)} verdicts of run {result.run_id} differ. {advice}")
+    say_policy(result, policy, options)
     return 0
 
 
 def _with_memory(options: Options, memory: str) -> int:
     ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
-    asked = Consolidation(options.skill, memory, options.document, options.resume, options)
+    asked = Consolidation(options.skill, memory, options.document, options.resume, options.allow_changed, options)
     with Workspace(
         options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps,
         batch=_patience(options),
@@ -139,9 +135,12 @@ def _resumed(options: Options) -> int:
     if out:
         check_folder(out, begun.id)
     with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
+        check_changed(workspace, begun, options.skill, allowed=options.allow_changed, silent=options.json)
         if not may_go_on(workspace, begun, options.slots, yes=options.yes, silent=options.json):
             terminal.note("Nothing more was spent.")
             return EXPECTED
+        if options.allow_changed:
+            allow_others(workspace, begun)
         return _replay(workspace, begun, options, _Way(options.slots, out))
 
 
@@ -197,7 +196,10 @@ def _new(options: Options) -> int:
 def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | None:
     """Return a new run, or None when the person does not want to spend what it may take."""
     config, only = ready.config, None
-    if ready.environment:
+    for role in ("target", "optimizer") if ready.environment is None else ():
+        # Where nobody answers, that is told before anything of the skill.
+        workspace.backend(role)
+    if ready.environment is not None:
         added = add_environment(workspace, options.skill, ready.environment)
         only = added.digests
         if not options.json:
@@ -205,31 +207,22 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
                 terminal.note(note)
     if other := told_elsewhere(workspace, options.skill):
         terminal.note(f"warning: {other}.")
+    if locked := workspace.locked(workspace.recorded(options.skill)):
+        terminal.note(f"warning: {locked}.")
     estimate = estimate_run(workspace, options.skill, config, only)
     real = is_real(workspace, asked_for(estimate.calls))
     if estimate.n_train and estimate.n_val:
         if not options.json:
-            terminal.note(_told(estimate, config))
+            terminal.note(told_estimate(estimate, config))
             why = run_prospect(workspace, options.skill, config, only)
             if why:
                 terminal.note(f"warning: at the end, {why}.")
             if real:
                 terminal.note(foreseen(forecast(workspace, estimate.calls, ready.slots)))
+        check_able(workspace)
         if real and not terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json):
             return None
     return start_run(workspace, options.skill, config, ready.prompts, only)
-
-
-def _told(estimate: Estimate, config: Config) -> str:
-    judge = f", and {estimate.judge_calls:,} calls of the judge" if estimate.judge_calls else ""
-    n_ends = (config.epochs - 1) * len(epoch_ends(config))
-    return (
-        f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
-        f"{min(config.batch, estimate.n_train)} a step){f', and {n_ends} at the ends of epochs' if n_ends else ''}. "
-        f"At most {estimate.target_calls:,} target calls ({estimate.train_rollouts:,} in training, "
-        f"{estimate.val_rollouts:,} on val tasks, {2 * estimate.promotion_pairs:,} in the promotion test) "
-        f"and about {estimate.optimizer_calls:,} optimizer calls{judge}."
-    )
 
 
 def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> int:
@@ -240,6 +233,8 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
     try:
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             result = replay(workspace, begun, watch.notify, watch.on_reply, way.slots)
+    except StoreError as error:
+        return _broken_off(workspace, begun, options, way, error)
     except (KeyboardInterrupt, Stopped) as stop:
         _export(workspace, begun, way)
         return _broken_off(workspace, begun, options, way, stop if isinstance(stop, Stopped) else None)
@@ -254,17 +249,19 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
     if options.json:
         terminal.emit(result.model_copy(update={"next_step": told_next(result, label, options)}))
     else:
-        _say(workspace, result, label, options)
+        say_outcome(workspace, result, label, options)
     return 0
 
 
 def _export(workspace: Workspace, begun: Run, way: _Way) -> None:
     if way.out:
         done = export_run(workspace, begun.id, way.out)
-        terminal.note(f"{done.n_files} files in {done.folder}; best_skill.md is the best version.")
+        terminal.note(f"{counted(done.n_files, 'file')} in {done.folder}; best_skill.md is the best version.")
 
 
-def _broken_off(workspace: Workspace, begun: Run, options: Options, way: _Way, stopped: Stopped | None) -> int:
+def _broken_off(
+    workspace: Workspace, begun: Run, options: Options, way: _Way, stopped: Stopped | StoreError | None
+) -> int:
     """Return the exit code of a run that did not reach its end, told why and how to go on."""
     n_steps = len(workspace.store.runs.list_steps(begun.id))
     # Whoever sits at a terminal is asked again.
@@ -272,14 +269,14 @@ def _broken_off(workspace: Workspace, begun: Run, options: Options, way: _Way, s
     resume = _command(options, "--resume", *_again(options, way, stopped), *agreed)
     waiting = waiting_batches(workspace, begun.id)
     # What is at a vendor goes on there, and is collected.
-    under_way = "" if stopped or waiting else told_under_way(workspace.store, begun.id)
-    reason = str(stopped) if stopped else "; ".join(filter(None, ["nothing that was answered is lost", under_way]))
+    under_way = "" if isinstance(stopped, Stopped) or waiting else told_under_way(workspace.store, begun.id)
+    reason = "; ".join(filter(None, [str(stopped) if stopped else "nothing that was answered is lost", under_way]))
     if options.json:
         shown = {"run_id": begun.id, "status": "stopped", "verdict": None, "n_steps": n_steps, "reason": reason}
         at_vendor = [batch.vendor_id or batch.id for batch in waiting]
         terminal.emit(shown | {"next_step": resume, "at_vendor": at_vendor})
     how = "Stopped" if stopped else "Interrupted"
-    terminal.note(f"{how} after {n_steps} finished steps; {reason.rstrip('.')}. Go on with:\n  {resume}")
+    terminal.note(f"{how} after {counted(n_steps, 'finished step')}; {reason.rstrip('.')}. Go on with:\n  {resume}")
     if waiting:
         abandoned = _command(options, "--abandon")
         terminal.note(f"{told_of(waiting)[:1].upper()}{told_of(waiting)[1:]}. To cancel it:\n  {abandoned}")
@@ -292,35 +289,10 @@ def _command(options: Options, *more: str) -> str:
     return " ".join(["skillopt-mcp replay", shlex.quote(options.skill), *more, *store])
 
 
-def _again(options: Options, way: _Way, stopped: Stopped | None) -> list[str]:
+def _again(options: Options, way: _Way, stopped: Stopped | StoreError | None) -> list[str]:
     """Return what to give to go on in the same way: a higher cap, where a cap stopped it, and how it is carried out."""
     higher = [stopped.higher] if isinstance(stopped, CapReached) and stopped.higher else []
     slots = [f"--slots {way.slots}"] if way.slots else []
     out = [f"--out {shlex.quote(str(way.out))}"] if way.out else []
     batch = ["--by-batch"] if options.by_batch else []
     return [*higher, *slots, *out, *batch]
-
-
-def _say(workspace: Workspace, result: Replayed, label: str, options: Options) -> None:
-    told = account(workspace.store, result.run_id).told
-    spent = told_price(told.usd_known, told.n_unpriced, result.n_calls, told.usd_at_most)
-    lost = f" ({told_sends(told)})" if told.n_unanswered or told.n_failed else ""
-    terminal.say(
-        f"Run {result.run_id} finished: {len(result.steps)} steps, {result.n_calls:,} calls{lost}, "
-        f"{result.tokens_in + result.tokens_out:,} tokens, {spent}."
-    )
-    say_verdict(result, label)
-    terminal.say(f"Next: {told_next(result, label, options)}")
-
-
-def say_verdict(result: Replayed, label: str) -> None:
-    """Print the promotion gate's verdict, or that there was nothing to test."""
-    if result.verdict is None:
-        terminal.say(f"No verdict: {result.reason}.")
-        return
-    terminal.say(
-        f"Verdict: {result.verdict.upper()}. Live {result.test_before or 0:.2f}, candidate "
-        f"{result.test_after or 0:.2f} on {result.n_pairs} pairs of held-out runs; {result.reason}."
-    )
-    if label:
-        terminal.say(f"{label}: this says nothing about a real model.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.backing_up import Backup, restore_store, review_backup
 
 
@@ -42,7 +43,8 @@ def run(options: Options) -> int:
 
 def _say(backup: Backup) -> None:
     """Say what a backup holds, and what it lets agents do once it is the store."""
-    terminal.say(f"{backup.file} is sound: {backup.n_events:,} events, the last at {backup.last_event_at or '?'}.")
+    events = counted(backup.n_events, "event")
+    terminal.say(f"{backup.file} is sound: {events}, the last at {backup.last_event_at or '?'}.")
     terminal.say(f"Skills: {', '.join(backup.skills) or 'none'}.")
     for missing in backup.missing:
         terminal.say(f"  Not on this machine: {missing}.")

@@ -59,7 +59,7 @@ def _show(review: Review) -> None:
     if review.over_edit:
         edited = short(review.from_version)
         terminal.say(
-            f"OVER AN EDIT: somebody has edited the files since the last change. The edit is kept as version {edited}; "
+            f"OVER AN EDIT: what is live is somebody's own work. It is kept as version {edited}; "
             f"to bring it back: skillopt-mcp rollback {review.skill} {edited}",
             style="bold red",
         )

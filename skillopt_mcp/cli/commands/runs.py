@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.spending.charging import told_cell, told_price, told_repeats, told_sends
 from skillopt_mcp.operations.spending.listing_runs import RunRow, Used, list_runs
 from skillopt_mcp.operations.workspace import Workspace
@@ -49,7 +50,8 @@ def run(options: Options) -> int:
                 terminal.note(f"{row.id}: {told}")
     for test in found.tests:
         terminal.note(f"shared test {test.contest}, whole, in parts charged to those who asked for them: {test}")
-    if found.beside:
+    # It is of the whole store, whoever asks; nothing of it says which skill it was for.
+    if found.beside and not options.skill:
         terminal.note(_told(found.beside))
     advice = terminal.advice(found.next_step, options)
     terminal.note(f"Next: {advice}" if found.runs else advice)
@@ -65,17 +67,17 @@ def _told(beside: Sequence[Used]) -> str:
     n_unpriced = sum(used.n_unpriced for used in beside)
     price = told_price(math.fsum(used.usd_known for used in beside), n_unpriced, n_calls)
     return (
-        f"Beside runs, this store has used {n_calls:,} calls, {tokens:,} tokens, {price}: {named} ('--json' lists them)"
+        f"Beside runs, this store has used {counted(n_calls, 'call')}, {counted(tokens, 'token')}, {price}: {named} "
+        "('--json' lists them)"
     )
 
 
 def _incomplete(row: RunRow) -> str:
-    """Return what the cells of a run do not tell: sends without an answer, prices that are not known, repeats."""
+    """Return what the cells of a run do not tell: sends without an answer, unknown prices, repeats, changes."""
     price = told_price(row.usd_known, row.n_unpriced, row.n_calls, row.usd_at_most)
     is_whole = price == told_price(row.usd_known, 0, row.n_calls)
-    return "; ".join(
-        filter(None, [told_sends(row) if row.n_unanswered else "", "" if is_whole else price, told_repeats(row)])
-    )
+    told = [told_sends(row) if row.n_unanswered else "", "" if is_whole else price, told_repeats(row), *row.changes]
+    return "; ".join(filter(None, told))
 
 
 def _table(rows: Sequence[RunRow]) -> tuple[list[str], list[list[str]]]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.looks.inspecting import detailed, inspect, version_named
-from skillopt_mcp.operations.looks.inspecting_runs import describe_run, steps_of
+from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run, steps_of
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.stores.exporting import export_run, export_version
 from skillopt_mcp.operations.workspace import Workspace
@@ -54,7 +55,8 @@ def run(options: Options) -> int:
 def _fields(workspace: Workspace, kind: str, id: str) -> dict[str, object]:
     """Return what is shown in fields beside the text: all of it, as no answer has to fit here."""
     if kind == "run":
-        return {"steps": [step.model_dump(mode="json") for step in steps_of(workspace, id)]}
+        steps = [step.model_dump(mode="json") for step in steps_of(workspace, id)]
+        return {"steps": steps, "answering": answering_of(workspace, id)}
     detail = detailed(workspace, kind, id)
     return {kind: detail.model_dump(mode="json", exclude={"n_left_out"})} if detail else {}
 
@@ -67,7 +69,7 @@ def _export(workspace: Workspace, folder: Path, options: Options) -> int:
         terminal.emit(done)
     else:
         terminal.say(
-            f"Run {done.run_id}: {done.n_files} files in {done.folder}, {done.n_written} of them new or changed."
+            f"Run {done.run_id}: {counted(done.n_files, 'file')} in {done.folder}, {done.n_written} new or changed."
         )
     return 0
 

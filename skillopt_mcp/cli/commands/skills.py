@@ -10,6 +10,7 @@ from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.operations.changes.advising import by_a_person
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import add_root, permit, revoke
+from skillopt_mcp.operations.finding import called, root_for
 from skillopt_mcp.operations.looks.listing import TO_TRACK, list_skills
 from skillopt_mcp.operations.results import SkillRow
 from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
@@ -38,6 +39,8 @@ def run(options: Options) -> int:
             terminal.require_person("skills add-root")
             root = add_root(workspace, options.name)
             _done({"root": str(root)}, f"Skills inside {root} may be promoted now.", options)
+        elif options.action == "track":
+            _track(workspace, options)
         elif options.action == "permit":
             return _permit(workspace, options)
         elif options.action == "move":
@@ -58,9 +61,19 @@ def run(options: Options) -> int:
     return 0
 
 
+def _track(workspace: Workspace, options: Options) -> None:
+    skill = workspace.skill(options.name)
+    text = (
+        f"{skill.name} is tracked, at {skill.path}: the capture hooks record turns in which it is opened from now on, "
+        "and skillopt-mcp harvest reads those of past sessions."
+    )
+    _done({"skill": skill.name, "path": skill.path, "tracked": True}, text, options)
+
+
 def _permit(workspace: Workspace, options: Options) -> int:
     terminal.require_person("skills permit")
-    name = workspace.skill(options.name).name
+    skill = workspace.skill(options.name)
+    name = skill.name
     what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
     where = "where the guard found nothing and they are small edits of the text"
     covered = f"promote {what} of {name} without asking from now on, {where}"
@@ -69,7 +82,7 @@ def _permit(workspace: Workspace, options: Options) -> int:
         return 1
     agreed = Consent.COMMAND if options.yes and not terminal.is_interactive() else Consent.PERSON
     permit(workspace, options.name, simulated=options.simulated, given_by=agreed.value)
-    text = f"An agent may {covered}.\nTake it back with: skillopt-mcp skills revoke {shlex.quote(name)}"
+    text = f"An agent may {covered}.\nTake it back with: skillopt-mcp skills revoke {called(workspace.store, skill)}"
     _done({"skill": name, "permitted": True, "simulated": options.simulated}, text, options)
     return 0
 
@@ -117,10 +130,10 @@ def _list(workspace: Workspace, options: Options) -> None:
         terminal.emit({"skills": [row.model_dump(mode="json") for row in told]})
         return
     for row, shown in zip(rows, told, strict=True):
-        _say(shown, is_to_track=row.next_step == TO_TRACK)
+        _say(shown, options, is_to_track=row.next_step == TO_TRACK)
     if not rows:
         terminal.say("No skill was found. Give the path of a skill folder once, and it is known from then on:")
-        terminal.say(options.on_store("  skillopt-mcp show PATH/TO/SKILL"))
+        terminal.say(options.on_store("  skillopt-mcp skills track PATH/TO/SKILL"))
 
 
 def _told(workspace: Workspace, row: SkillRow, options: Options, called: str) -> SkillRow:
@@ -128,25 +141,31 @@ def _told(workspace: Workspace, row: SkillRow, options: Options, called: str) ->
     if row.tracked:
         step = terminal.advice_on(called, by_a_person(workspace, row.next_step), options)
     else:
-        track = f"skillopt-mcp show {shlex.quote(row.path)}"
+        track = f"skillopt-mcp skills track {shlex.quote(row.path)}"
         step = options.on_store(track if row.next_step == TO_TRACK else row.next_step)
     return row.model_copy(update={"next_step": step})
 
 
-def _say(row: SkillRow, *, is_to_track: bool) -> None:
+def _say(row: SkillRow, options: Options, *, is_to_track: bool) -> None:
+    locked = "" if row.promotable else "  (in no skill root: it cannot be promoted)"
+    add_root = options.on_store(f"skillopt-mcp skills add-root {shlex.quote(root_for(row.path))}")
     if not row.tracked:
-        terminal.say(f"{row.name}  (not tracked yet)")
+        terminal.say(f"{row.name}  (not tracked yet){locked}")
         terminal.say(f"    {row.path}", style="dim")
+        if locked:
+            terminal.say(f"    to allow it: {add_root}", style="dim")
         if not is_to_track:
             terminal.say(f"    next: {row.next_step}", style="dim")
         return
-    splits, locked = row.splits, "" if row.promotable else "  (in no skill root: it cannot be promoted)"
+    splits = row.splits
     terminal.say(f"{row.name}  live {row.live_version}{locked}")
     terminal.say(
         f"    tasks: {splits.train} train, {splits.val} val, {splits.test} test; attempts: {row.n_trajectories} "
         f"({row.n_new} new); open candidates: {row.open_candidates}"
     )
     terminal.say(f"    {row.path}", style="dim")
+    if locked:
+        terminal.say(f"    to allow it: {add_root}", style="dim")
     if row.approved:
         terminal.say(f"    approved, and not used yet: {', '.join(row.approved)}")
     terminal.say(f"    next: {row.next_step}", style="dim")

@@ -14,6 +14,7 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.cli.retiring import retire
 from skillopt_mcp.cli.rotating import rotate
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.results import TasksAdded
@@ -23,6 +24,7 @@ from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
 from skillopt_mcp.operations.tasks.checking import check_file, check_stored
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import spec_json
+from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import SPLITS, Task
 from skillopt_mcp.settings.splitting import SplitPlan, split_plan
 from skillopt_mcp.store.retirements import Retirement
@@ -66,7 +68,7 @@ def run(options: Options) -> int:
     if options.action == "export":
         _export(skill.name, tasks, options)
     else:
-        _list(skill.name, tasks, retired, as_json=options.json)
+        _list(skill, tasks, retired, as_json=options.json)
     return 0
 
 
@@ -131,17 +133,17 @@ def _check(workspace: Workspace, options: Options) -> int:
         terminal.note(f"error: {problem}")
     for remark in found.remarks:
         terminal.note(f"note: {remark}")
-    terminal.say(f"{found.n_tasks} tasks, {len(found.problems)} problems.")
+    terminal.say(f"{counted(found.n_tasks, 'task')}, {counted(len(found.problems), 'problem')}.")
     return 1 if found.problems else 0
 
 
-def _list(name: str, tasks: Sequence[Task], retired: Mapping[int, Retirement], *, as_json: bool) -> None:
+def _list(skill: Skill, tasks: Sequence[Task], retired: Mapping[int, Retirement], *, as_json: bool) -> None:
     in_use = [task for task in tasks if task.id not in retired]
     splits = Counter(task.split for task in in_use)
     if as_json:
         counts = {split: splits[split] for split in SPLITS}
         shown = [_plain(task) | _mark(retired.get(task.id)) for task in tasks]
-        terminal.emit({"skill": name, "splits": counts, "tasks": shown})
+        terminal.emit({"skill": skill.name, "splits": counts, "tasks": shown})
         return
     rows = [
         (
@@ -158,7 +160,7 @@ def _list(name: str, tasks: Sequence[Task], retired: Mapping[int, Retirement], *
     kinds = Counter(task.judge.kind for task in in_use)
     judged = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()) or "none"
     shares = ", ".join(f"{splits[split]} {split}" for split in SPLITS)
-    terminal.note(f"{len(in_use)} tasks of {name}: {shares}; judges: {judged}.")
+    terminal.note(f"{counted(len(in_use), 'task')} of {skill.name}: {shares}; judges: {judged}; it is at {skill.path}.")
     if retired:
         terminal.note(f"{len(retired)} more are retired{'' if len(tasks) > len(in_use) else ': see them with --all'}.")
 
@@ -178,7 +180,7 @@ def _export(name: str, tasks: Sequence[Task], options: Options) -> None:
         if options.json:
             terminal.emit({"skill": name, "n_tasks": len(rows), "file": options.file})
         else:
-            terminal.note(f"{len(rows)} tasks of {name} written to {options.file}.")
+            terminal.note(f"{counted(len(rows), 'task')} of {name} written to {options.file}.")
     elif options.json:
         terminal.emit({"skill": name, "tasks": rows})
     else:

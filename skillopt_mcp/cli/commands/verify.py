@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.verifying import verify_store
 
 
@@ -29,7 +30,8 @@ def run(options: Options) -> int:
     if found.problems:
         terminal.say(f"{found.store} is NOT sound. {terminal.advice(found.next_step, options)}")
         return 1
-    terminal.say(f"{found.store} is sound: {found.n_events:,} events, {found.n_decisions:,} decisions recomputed.")
+    events, decisions = counted(found.n_events, "event"), counted(found.n_decisions, "decision")
+    terminal.say(f"{found.store} is sound: {events}, {decisions} recomputed.")
     if found.head:
         terminal.say(f"The last event is {found.head}")
         terminal.say("Keep it elsewhere: verify --holds tells later whether history was taken away.", style="dim")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import claimed
@@ -34,7 +35,9 @@ def history(workspace: Workspace, skill: str) -> History:
     ]
     name = called(workspace.store, tracked)
     undo = f"Undo the last change with: {_undo(name, rows[0])}" if rows else "The live file never changed."
-    if rows and rows[0].version != short(tracked.live_version):
+    if rows and rows[0].previous_version == short(tracked.live_version):
+        undo = f"The files are as they were before the last change. {_once_more(name, rows[0])}"
+    elif rows and rows[0].version != short(tracked.live_version):
         undo = (
             f"Somebody has edited the files since: they are version {short(tracked.live_version)} now. Undo the edit "
             f"alone with: skillopt-mcp rollback {name} {rows[0].version} --over-edit; and the last change, "
@@ -67,6 +70,13 @@ def _undo(skill: str, last: HistoryRow) -> str:
     return f"skillopt-mcp rollback {skill}{version}"
 
 
+def _once_more(skill: str, last: HistoryRow) -> str:
+    """Return how to have the last change again, which somebody undid by another way."""
+    if last.candidate_id and last.kind == "promote":
+        return f"To write it again: skillopt-mcp promote {last.candidate_id}"
+    return f"To have it again: skillopt-mcp rollback {skill} {last.version} --over-edit"
+
+
 def _imported(told: Told) -> str:
     """Return a line on a decision or a change of another store, nothing for the rest."""
     if told.what not in ("decision", "promotion"):
@@ -84,7 +94,7 @@ def _asked(inputs: object) -> str:
     """Return what the rule of another store's promotion test asked, nothing where it is none that is known here."""
     try:
         found = ConfirmInputs.model_validate_json(str(inputs))
-        return f" ({claimed(found.rule)}: {found.n_pairs} pairs, at an error rate of {found.alpha:.3g})"
+        return f" ({claimed(found.rule)}: {counted(found.n_pairs, 'pair')}, at an error rate of {found.alpha:.3g})"
     except (BadInput, ValidationError):
         return ""
 

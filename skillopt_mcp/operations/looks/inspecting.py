@@ -5,10 +5,13 @@ Prompts, answers and per-task results of held-out tasks are shown nowhere here.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
+from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import NotFound
@@ -38,6 +41,7 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill, Version, short
 
 SHOWN = 20
+MANY_PAGES = 20
 _VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
 
 
@@ -49,7 +53,7 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     start = page_start(cursor)
     kind, text = described(workspace, known(id))
     end = page_end(text, start)
-    left = f"{len(text) - end:,} more characters: pass the cursor." if end < len(text) else ""
+    left = _told_left(kind, id, len(text) - end)
     page = Inspected(
         id=id,
         kind=kind,
@@ -62,6 +66,14 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
         return page
     room = max(ANSWER_BYTES - json_bytes(page), LEAST_BYTES)
     return page.model_copy(update={kind: within(detail, room)})
+
+
+def _told_left(kind: str, id: str, n: int) -> str:
+    """Return how to read the characters that a page leaves over; empty where there are none."""
+    n_pages = math.ceil(n / limits.RESULT_CHARACTERS)
+    if n_pages <= MANY_PAGES or kind != "trajectory":
+        return f"{n:,} more characters: pass the cursor." if n else ""
+    return f"{n:,} more characters, {n_pages:,} pages or more: pass the cursor, or see all by: skillopt-mcp show {id}"
 
 
 def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> Detail | None:
@@ -149,7 +161,8 @@ def _candidate(workspace: Workspace, id: str) -> str:
     ]
     for edit, report in store.candidates.list_edits(id):
         what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
-        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {len(edit.sources)} trajectories")
+        sources = counted(len(edit.sources), "trajectory", "trajectories")
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {sources}")
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from skillopt_mcp.calls.spending import told_failures
+from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.operations.answering import told_changes
+from skillopt_mcp.operations.judging import shown_origin
 from skillopt_mcp.operations.leasing import told_items, told_leases
 from skillopt_mcp.operations.results import Proposed, Replayed, StepRow
 from skillopt_mcp.operations.runs.concluding import step_row
@@ -22,7 +26,8 @@ from skillopt_mcp.operations.spending.charging import (
 )
 from skillopt_mcp.operations.spending.listing_runs import used_by
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.budgets import NO_CAPS
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.budgets import FREE_STAGE, NO_CAPS
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.ledger import LedgerRow
@@ -45,17 +50,35 @@ def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str
     lines = [
         f"run {id}: {run.status}{_kind(run)}; base {short(run.base_version)}; target {run.target}; "
         f"optimizer {run.optimizer}{f'; judge {run.judge}' if run.judge else ''}",
+        *_answered(run),
         # Spaced out, so that a terminal breaks it between two settings.
         f"config: {json.dumps(json.loads(run.config))}",
-        f"{len(run.tasks)} tasks, {len(run.sessions)} recorded trajectories",
+        f"{counted(len(run.tasks), 'task')}, "
+        f"{counted(len(run.sessions), 'recorded trajectory', 'recorded trajectories')}",
         *filter(None, [_outcome(run), told_leases(workspace, run.id)]),
         *told_items(workspace, run.id),
         *_budget(workspace, run, used),
     ]
     if run.kind == "replay":
-        steps = [_STEPS, *(_step(step) for step in store.runs.list_steps(id))]
-        lines += ["", *_narrowed(steps, _STEPS_SPARE, width)]
+        done = store.runs.list_steps(id)
+        lines += ["", *_start(run, done), *_narrowed([_STEPS, *map(_step, done)], _STEPS_SPARE, width)]
     return "\n".join([*lines, "", *_used(workspace, used, width)])
+
+
+def answering_of(workspace: Workspace, run_id: str) -> list[dict[str, object]]:
+    """Return who answered in a run, the latest last: fingerprints, after how many steps, and by which release."""
+    return [asdict(each) for each in workspace.store.runs.get_run(run_id).answering]
+
+
+def _answered(run: Run) -> list[str]:
+    """Return by whom a run was answered as it began, and what has changed of that since."""
+    if not run.answering:
+        return []
+    first = run.answering[0]
+    told = "; ".join(f"{role} {shown_origin(text)}" for role, text in first.fingerprints.items())
+    since = f" (after step {first.after}; before that it is not known)" if first.after else ""
+    changes = [f"changed in mid-run: {each}" for each in told_changes(run)]
+    return [f"answered by {told}; skillopt-mcp {first.program}{since}", *changes]
 
 
 def steps_of(workspace: Workspace, run_id: str) -> list[StepRow]:
@@ -129,7 +152,9 @@ def _asked_again(used: Account) -> str:
 
 
 def _part(label: str, rows: Sequence[LedgerRow]) -> list[str]:
-    return [*(_amounts(f"{row.role:<9} {row.stage}", row) for row in rows), _amounts(label, together(rows))]
+    calls = [_amounts(f"{row.role:<9} {row.stage}", row) for row in rows if row.stage != FREE_STAGE]
+    checks = [_amounts("checks by commands", row) for row in rows if row.stage == FREE_STAGE]
+    return [*calls, _amounts(label, together(rows)), *checks]
 
 
 def _amounts(label: str, row: LedgerRow) -> str:
@@ -145,14 +170,24 @@ def _budget(workspace: Workspace, run: Run, used: Account) -> list[str]:
     scopes = [run.id, *(part.test_id for part, rows in used.tests if together(rows).n_failed)]
     failures = workspace.store.calls.failures(scopes)._replace(n=used.told.n_failed)
     spent = used.charged
-    charged = f"{spent.calls:,} sends, {spent.tokens:,} tokens, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
+    sends, tokens = counted(spent.calls, "send"), counted(spent.tokens, "token")
+    charged = f"{sends}, {tokens}, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
     lines = [f"caps: {run.caps.options}; used {charged}"] if run.caps != NO_CAPS else []
     return [*lines, told_failures(failures)] if failures.n else lines
 
 
+def _start(run: Run, steps: Sequence[StepRecord]) -> list[str]:
+    """Return in a line what the steps set out from, and which scores theirs are."""
+    metric, start = Config.of_run(run.config).metric, steps[0].baseline if steps else None
+    if start is None:
+        return []
+    return [f"scores on val are {metric}; the base version had hard {start.hard:.3f}, soft {start.soft:.3f}"]
+
+
 def _step(step: StepRecord) -> str:
     candidate = "     -" if step.candidate is None else f"{step.candidate:6.3f}"
-    train = f"{step.train.hard:5.3f}" if step.train.n else "    -"
+    trained = step.train_current or step.train
+    train = f"{trained.hard:5.3f}" if trained.n else "    -"
     candidate_id = (f"candidate {step.candidate_id}",) if step.candidate_id else ()
     notes = "".join(f"\n     {note}" for note in (*candidate_id, *step.unmatched, *step.unusable))
     kind = {"step": "", "slow": "slow update: ", "meta": "meta note: "}[step.kind]

@@ -71,7 +71,7 @@ def described_test(workspace: Workspace, id: str) -> str:
         [
             f"promotion test {test.id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
             f"base {test.base.version} -> version {test.candidate.version}",
-            f"test {test.j} in the skill's life, at an error rate (alpha) of {test.alpha:g}",
+            f"test {test.j} in the skill's life{_elsewhere(workspace, id)}, at an error rate (alpha) of {test.alpha:g}",
             f"verdict: {verdict}",
             f"asked: {test.claim}",
             f"pairs so far: {test.pairs_done}{missing}; base {_mean(test.base)}, candidate {_mean(test.candidate)}",
@@ -80,6 +80,13 @@ def described_test(workspace: Workspace, id: str) -> str:
             *told_items(workspace, test.id),
         ]
     )
+
+
+def _elsewhere(workspace: Workspace, id: str) -> str:
+    """Return how many of the tests before one were those of other folders of the skill, empty without any."""
+    row = _row(workspace, id)
+    n = row.j - 1 - sum(each.j < row.j for each in workspace.store.decisions.list_tests(row.skill_id))
+    return f" ({n} before it in other folders that have held one version with it)" if n else ""
 
 
 def _handed_in(workspace: Workspace, test: PromotionTest) -> str:

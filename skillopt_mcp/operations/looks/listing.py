@@ -36,7 +36,7 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     alike = resembled(workspace, [*known, *map(str, untracked)]) if tracked else {}
     rows, room = list[SkillRow](), PAGE_BYTES
     for each in here[start : start + PAGE]:
-        row = _tracked(workspace, each, alike) if isinstance(each, Skill) else _untracked(each, alike)
+        row = _tracked(workspace, each, alike) if isinstance(each, Skill) else _untracked(workspace, each, alike)
         room -= len(row.model_dump_json().encode())
         if rows and room < 0:
             break
@@ -65,9 +65,10 @@ def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
     return _tracked(workspace, skill, resembled(workspace, [skill.path]))
 
 
-def _untracked(path: Path, alike: Mapping[str, Skill]) -> SkillRow:
+def _untracked(workspace: Workspace, path: Path, alike: Mapping[str, Skill]) -> SkillRow:
     step = told_resembled(alike, str(path)) or TO_TRACK
-    return SkillRow(name=path.name, path=str(path), tracked=False, promotable=True, next_step=step)
+    promotable = workspace.root_at(str(path)) is not None
+    return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
 
 
 def _trouble(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> str:

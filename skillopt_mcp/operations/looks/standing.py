@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skillopt_mcp.operations.changes.advising import next_step
+from skillopt_mcp.operations.changes.advising import next_step, told_was_live
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.looks.details import CandidateRow, CandidateStanding
 from skillopt_mcp.operations.workspace import Workspace
@@ -51,8 +51,7 @@ def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: C
     if version == skill.live_version:
         return f"It is what is live: what comes next with the skill is told by inspect {skill.name}."
     if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
-        back = f"rollback_skill with skill {skill.name} and version {short(version)}"
-        return f"It was live, and is no more. To have it back: {back}."
+        return told_was_live(workspace, skill, version)
     return f"It was never live, and nothing is to be done with it: inspect {skill.name} tells what comes next."
 
 

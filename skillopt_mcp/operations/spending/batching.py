@@ -11,6 +11,7 @@ from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget, Pause
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.operations.spending.waves import Waves
 from skillopt_mcp.operations.workspace import Workspace
@@ -97,7 +98,8 @@ def told_of(batches: list[Batch]) -> str:
     """Return what is still at a vendor, in words; empty when nothing is."""
     if not batches:
         return ""
-    names = ", ".join(f"{batch.vendor_id or 'one that is being sent'} ({batch.n_calls:,} calls)" for batch in batches)
+    called = ((batch.vendor_id or "one that is being sent", counted(batch.n_calls, "call")) for batch in batches)
+    names = ", ".join(f"{name} ({calls})" for name, calls in called)
     return f"still at the vendor, and paid for as far as it answers: {names}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skillopt_mcp.backends.base import Backend, worst_case
-from skillopt_mcp.backends.names import is_spec
+from skillopt_mcp.backends.names import backend_name, is_spec
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.budgets import Caps, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Question, Role, Rollout
@@ -21,6 +21,8 @@ _SAMPLES: dict[Role, Call] = {
 }
 
 
+# What a store can count to.
+_MOST = 1 << 63
 _NO_CAP = "no cap on tokens or money can hold: "
 _ADVICE = {
     "claude-code": "write max_usd=N in its spec for a cap on money, or cap the calls (--max-calls)",
@@ -28,8 +30,13 @@ _ADVICE = {
 }
 
 
+def _is_own(backend: Backend) -> bool:
+    """Return whether a backend is a program's or a package's own, which its spelling tells nothing."""
+    return not is_spec(backend.name) or backend_name(backend.name)[0] == "plugin"
+
+
 def _price(backend: Backend) -> str:
-    if not is_spec(backend.name):
+    if _is_own(backend):
         return "have its 'worst_case' give the usd of its Usage, too, or use --max-tokens"
     return (
         "name it with price_in= and price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use "
@@ -39,8 +46,9 @@ def _price(backend: Backend) -> str:
 
 def _advice(backend: Backend) -> str:
     kind = backend.name.partition(":")[0]
-    if not is_spec(backend.name):
-        return f"{_NO_CAP}give it a method 'worst_case(call) -> Usage', or cap the calls (calls=N)"
+    if _is_own(backend):
+        cap = "--max-calls" if is_spec(backend.name) else "calls=N"
+        return f"{_NO_CAP}give it a method 'worst_case(call) -> Usage', or cap the calls ({cap})"
     return _NO_CAP + _ADVICE.get(kind, "write max_tokens=N in its spec, or cap the calls (--max-calls)")
 
 
@@ -52,6 +60,10 @@ def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
             raise BadInput(f"--max-{name} {given!r} is of type {type(given).__name__}: give a number above 0")
         if cap is not None and not cap > 0:
             raise BadInput(f"--max-{name} {cap} lets nothing happen: use more than 0")
+        if isinstance(cap, float) and not cap.is_integer() and name in ("calls", "tokens"):
+            raise BadInput(f"--max-{name} {cap} is of type float: give a whole number")
+        if isinstance(cap, int) and cap >= _MOST:
+            raise BadInput(f"--max-{name} {cap} lets everything happen: leave it out")
     if not caps.bound_each_call:
         return
     for role, backend in backends.items():

@@ -15,6 +15,8 @@ from skillopt_mcp.store.ledger import LedgerRow
 from skillopt_mcp.store.opening import Store
 
 _HALF_A_CENT = 0.005
+# Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
+_DIGITS = 9
 # More pairs than any test draws.
 _ENDLESS = 1 << 31
 
@@ -59,23 +61,23 @@ class Account:
 
     @property
     def told(self) -> Accounted:
-        """Return what became of what was sent. A check by a command asks no model: it is no send."""
-        every, asked = together(self.rows), together([row for row in self.rows if row.stage != FREE_STAGE])
+        """Return what became of what was sent."""
+        asked = together(self.rows)
         n_answered = asked.n_calls - asked.n_missing
         # Stores of old releases have no budgets.
         n_sent = max(self.charged.calls, n_answered + asked.n_failed)
         return Accounted(
             n_sent=n_sent,
             n_answered=n_answered,
-            n_failed=every.n_failed,
+            n_failed=asked.n_failed,
             n_unanswered=min(n_sent - n_answered - asked.n_failed, asked.n_open + asked.n_repeated),
-            n_repeated=every.n_repeated,
-            tokens_repeated=every.tokens_repeated,
-            usd_repeated=every.usd_repeated,
-            tokens_at_most=max(self.charged.tokens, every.tokens_in + every.tokens_out),
-            usd_known=every.usd_known,
-            usd_at_most=max(self.charged.usd, every.usd_known),
-            n_unpriced=every.n_unpriced,
+            n_repeated=asked.n_repeated,
+            tokens_repeated=asked.tokens_repeated,
+            usd_repeated=asked.usd_repeated,
+            tokens_at_most=max(self.charged.tokens, asked.tokens_in + asked.tokens_out),
+            usd_known=asked.usd_known,
+            usd_at_most=round(max(self.charged.usd, asked.usd_known), _DIGITS),
+            n_unpriced=asked.n_unpriced,
         )
 
 
@@ -140,7 +142,11 @@ def _part(test_id: str, first: int, verdict: str, n_pairs: int) -> Part:
 
 
 def together(rows: Sequence[LedgerRow]) -> LedgerRow:
-    """Return the sum of ledger rows; its price is unknown where one of theirs is."""
+    """Return the sum of ledger rows but those of checks by commands, which ask no model and are no calls.
+
+    Its price is unknown where one of theirs is.
+    """
+    rows = [row for row in rows if row.stage != FREE_STAGE]
     return LedgerRow(
         role="",
         stage="",

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.names import is_spec
 from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.registry import environment_names
+from skillopt_mcp.operations.answering import told_changes
 from skillopt_mcp.operations.leasing import told_leases
 from skillopt_mcp.operations.results import Accounted, Replayed, Result
 from skillopt_mcp.operations.spending.charging import account, rows_of, shares, together, told_price
@@ -30,7 +32,8 @@ class RunRow(Accounted):
     `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run and of its part of the
     promotion test that it came to, together; `n_test_calls`, `test_tokens` and `test_usd` of that part alone. What
     several runs share is charged to the one that asked for it, and a run that has finished keeps its figures. `config`
-    holds the settings that differ from the defaults. `work` tells what a host has in hand.
+    holds the settings that differ from the defaults. `work` tells what a host has in hand, `changes` after which steps
+    others came to answer.
     """
 
     id: str
@@ -56,6 +59,7 @@ class RunRow(Accounted):
     work: str
     target: str
     optimizer: str
+    changes: list[str] = Field(default_factory=list)
 
 
 class Used(BaseModel):
@@ -75,7 +79,7 @@ class Used(BaseModel):
     def __str__(self) -> str:
         n_unpriced = self.n_calls if self.usd is None and not self.n_unpriced else self.n_unpriced
         price = told_price(self.usd_known if self.usd is None else self.usd, n_unpriced, self.n_calls)
-        return f"{self.n_calls:,} calls, {self.tokens:,} tokens, {price}"
+        return f"{counted(self.n_calls, 'call')}, {counted(self.tokens, 'token')}, {price}"
 
 
 class RunList(Result):
@@ -166,7 +170,7 @@ def way_on(workspace: Workspace, run: Run) -> str:
 
 def told_elsewhere(workspace: Workspace, name: str) -> str:
     """Return that another process advances a run of the skill, of which a new one takes nothing; "" when none does."""
-    for run_id, started_at in workspace.store.runs.list_running(workspace.skill(name).id):
+    for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
         if lock := lock_run(workspace.store.locks_path, run_id):
             lock.release()
             continue
@@ -252,6 +256,7 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         work=told_leases(workspace, run.id),
         target=run.target,
         optimizer=run.optimizer,
+        changes=told_changes(run),
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.optimizer.confirmation import paused_at
-from skillopt_mcp.optimizer.sampling import fresh
+from skillopt_mcp.optimizer.confirmation import fresh_tasks, paused_at
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
@@ -43,4 +42,4 @@ def _more(store: Store, row: ConfirmationRow, n_turn: int, since: int | None, le
 
 
 def _fresh(store: Store, tasks: Sequence[Task]) -> set[int]:
-    return {task.id for task in fresh(tasks, store.tasks.list_looks(tasks[0].skill_id))} if tasks else set()
+    return {task.id for task in fresh_tasks(store, tasks[0].skill_id, tasks)} if tasks else set()

@@ -10,6 +10,7 @@ from typing import cast
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.foreign import tasks_of
 from skillopt_mcp.environments.items import is_question, question_task
@@ -17,6 +18,7 @@ from skillopt_mcp.environments.leftover import check_left
 from skillopt_mcp.environments.rows import ALIASES, read_rows, read_splits, split_named
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
@@ -194,8 +196,8 @@ def _stored(
         duplicates=outcomes.count("duplicate"),
         rejected=sorted(rejected, key=lambda each: each.index)[: limits.REJECTED_SHOWN],
         splits=SplitCounts(**counts),
-        next_step=_told(rejected) + _next_step(counts),
-        warnings=[*_leaks(workspace, tracked.id, twice), *warned(good)],
+        next_step=_told(rejected) + _next_step(counts, called(workspace.store, tracked)),
+        warnings=[*_leaks(workspace, tracked.id, twice), *warned(good, workspace.known)],
     )
 
 
@@ -203,7 +205,8 @@ def _told(rejected: Sequence[Rejected]) -> str:
     if not rejected:
         return ""
     more = f" (the first {limits.REJECTED_SHOWN} are shown)" if len(rejected) > limits.REJECTED_SHOWN else ""
-    return f"{len(rejected):,} were rejected{more}: correct them and add them again. "
+    were, them = ("was", "it") if len(rejected) == 1 else ("were", "them")
+    return f"{len(rejected):,} {were} rejected{more}: correct {them} and add {them} again. "
 
 
 def _leaks(workspace: Workspace, skill_id: int, twice: Sequence[NewTask]) -> Iterator[str]:
@@ -223,16 +226,16 @@ def _leaks(workspace: Workspace, skill_id: int, twice: Sequence[NewTask]) -> Ite
             )
 
 
-def _next_step(counts: Mapping[Split, int]) -> str:
+def _next_step(counts: Mapping[Split, int], name: str) -> str:
     held_out = counts["val"] + counts["test"]
     if not counts["train"] or not held_out:
         return "Add more tasks: train tasks to learn from, and val and test tasks that stay held out."
     if held_out < ENOUGH_HELD_OUT:
         return (
-            f"{held_out} held-out tasks can prove a large gain on these tasks; {ENOUGH_HELD_OUT} or more are better. "
-            "Then propose_edits, or 'skillopt-mcp replay' in a terminal."
+            f"{counted(held_out, 'held-out task')} can prove a large gain on these tasks; {ENOUGH_HELD_OUT} or more "
+            f"are better. Then propose_edits, or 'skillopt-mcp replay {name}' in a terminal."
         )
-    return "Enough to start: propose_edits, or 'skillopt-mcp replay' in a terminal."
+    return f"Enough to start: propose_edits, or 'skillopt-mcp replay {name}' in a terminal."
 
 
 def parse_row(value: object) -> NewTask:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.skills.linting import folder_of
@@ -74,7 +75,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
             for index, text in sorted(added.problems, key=lambda problem: problem[0])
         ],
         remarks=[
-            *secrets_warned([(f"task {index + 1}", task) for index, task in good]),
+            *secrets_warned([(f"task {index + 1}", task) for index, task in good], workspace.known),
             *_remarks_on_file(added, store),
             *_remarks(added.tasks),
         ],
@@ -83,10 +84,10 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
 
 def check_stored(workspace: Workspace, skill: str) -> Checked:
     """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
-    tasks = workspace.store.tasks.list_in_use(workspace.skill(skill).id)
+    tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
     found = problems_of(workspace.store, tasks, {task.name for task in tasks})
     problems = [f"task '{name}': {text}" if name else text for name, text in found]
-    secrets = secrets_warned([(f"'{task.name}'", task) for task in tasks])
+    secrets = secrets_warned([(f"'{task.name}'", task) for task in tasks], workspace.known)
     return Checked(n_tasks=len(tasks), problems=problems, remarks=[*secrets, *_remarks(tasks)])
 
 
@@ -160,7 +161,8 @@ def _meet(added: _Added, index: int, task: NewTask, other: _Met) -> _Met:
 
 def _remarks_on_file(added: _Added, store: Store | None) -> Iterator[str]:
     if added.n_there:
-        yield f"{added.n_there:,} tasks are there already: they would be left as they are"
+        there = "is there already: it" if added.n_there == 1 else "are there already: they"
+        yield f"{counted(added.n_there, 'task')} {there} would be left unchanged"
     commands = {leaf.name for task in added.tasks for leaf in leaves(task.judge) if isinstance(leaf, Command)}
     if store is None and commands:
         shown = ", ".join(f"'{name}'" for name in sorted(commands))
@@ -172,5 +174,6 @@ def _remarks(tasks: Sequence[Task]) -> list[str]:
     remarks = [f"there is no {split} task" for split in SPLITS if not counts[split]]
     n_held_out = counts["val"] + counts["test"]
     if n_held_out < ENOUGH_HELD_OUT:
-        remarks.append(f"{n_held_out} tasks are held out; with {ENOUGH_HELD_OUT} or more, small gains can be proven")
+        held_out = f"{counted(n_held_out, 'task')} {'is' if n_held_out == 1 else 'are'} held out"
+        remarks.append(f"{held_out}; with {ENOUGH_HELD_OUT} or more, small gains can be proven")
     return remarks

@@ -41,7 +41,7 @@ class Rotated(Result):
 
 def review_rotation(workspace: Workspace, skill: str, n_looks: int = WORN_LOOKS) -> Rotating:
     """Return what `rotate_worn_tasks` would move; nothing is written. Raises as it does."""
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     looks = workspace.store.tasks.list_looks(tracked.id)
     worn = _worn(workspace, tracked, looks, n_looks)
     tasks = [task for task in workspace.store.tasks.list_tasks(tracked.id) if task.id in worn]
@@ -55,7 +55,7 @@ def rotate_worn_tasks(workspace: Workspace, skill: str, n_looks: int = WORN_LOOK
     Each verdict tells whoever proposes the next edit a little of the tasks it rests on. Raises BadInput when `n_looks`
     is below 1, Refused when no test task would be left or a run of the skill is unfinished: its tasks are frozen.
     """
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     store = workspace.store
     looks = store.tasks.list_looks(tracked.id)
     worn = _worn(workspace, tracked, looks, n_looks)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skillopt_mcp.judges.shapes import is_shape_only
+from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import NewTask, Task
 from skillopt_mcp.redaction.finding import find_secrets
+from skillopt_mcp.redaction.known import KnownSecrets
+from skillopt_mcp.redaction.redacting import redact
 
 _SHOWN = 10
 
 
-def warned(good: Sequence[tuple[int, NewTask]]) -> Iterator[str]:
+def warned(good: Sequence[tuple[int, NewTask]], known: KnownSecrets) -> Iterator[str]:
     """Yield what is worth knowing of tasks, each given with its place: secrets in them, judges of form alone."""
-    yield from secrets_warned([(f"task {index + 1}", task) for index, task in sorted(good, key=lambda each: each[0])])
+    placed = [(f"task {index + 1}", task) for index, task in sorted(good, key=lambda each: each[0])]
+    yield from secrets_warned(placed, known)
     n_shape = sum(is_shape_only(task.judge) for _, task in good)
     if n_shape:
         yield (
@@ -22,13 +26,20 @@ def warned(good: Sequence[tuple[int, NewTask]]) -> Iterator[str]:
         )
 
 
-def secrets_warned(tasks: Sequence[tuple[str, NewTask | Task]]) -> Iterator[str]:
-    """Yield a warning of the tasks that hold a secret, each given with how to call it."""
-    texts = ((called, "\n".join((task.prompt, *(file.content for file in task.files)))) for called, task in tasks)
-    secret = [called for called, text in texts if find_secrets(text.encode("utf-8", "replace"))]
+def secrets_warned(tasks: Sequence[tuple[str, NewTask | Task]], known: KnownSecrets) -> Iterator[str]:
+    """Yield a warning of the tasks that hold a secret, known ones among them, each given with how to call it."""
+    secret = [redact(called, known) for called, task in tasks if find_secrets(_said(task), known)]
     if secret:
         more = f" and {len(secret) - _SHOWN:,} more" if len(secret) > _SHOWN else ""
+        seem = "seems" if len(secret) == 1 else "seem"
         yield (
-            f"{len(secret):,} seem to hold a secret, which is kept as it is: use a made-up value instead in "
+            f"{len(secret):,} {seem} to hold a secret, which is kept as it is: use a made-up value instead in "
             f"{', '.join(secret[:_SHOWN])}{more}"
         )
+
+
+def _said(task: NewTask | Task) -> bytes:
+    """Return all that a task says, its judge and the names of its files among it."""
+    files = (text for file in task.files for text in (file.path, file.content))
+    told = (task.prompt, task.name or "", *task.tags, *files, spec_json(task.judge))
+    return "\n".join(told).encode("utf-8", "replace")

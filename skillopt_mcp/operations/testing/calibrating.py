@@ -77,7 +77,7 @@ def calibrate(
         raise BadInput(f"pairs '{n_pairs}' is not possible: use 1 or more")
     if gain is not None and not 0 < gain <= 1:
         raise BadInput(f"gain '{gain}' is no gain in mean score: use a number above 0, up to 1")
-    tracked = workspace.skill(skill)
+    tracked = workspace.recorded(skill)
     store = workspace.store
     files = store.skills.get_files(tracked.id, tracked.live_version)
     tasks = promotion_tasks(workspace, tracked.id)
@@ -124,7 +124,7 @@ def run_prospect(workspace: Workspace, skill: str, config: Config, only: Collect
 
     It draws from the tasks of the run: those within its limits and of these digests `only`, fresh ones by its claim.
     """
-    tracked, store = workspace.skill(skill), workspace.store
+    tracked, store = workspace.recorded(skill), workspace.store
     tasks = chosen_tasks(workspace, tracked, config, only)
     evidence = evidence_of(workspace.backends_for(held_out(tasks)))
     rule = replace(config.promotion_rule, max_pairs=max(1, pairs_of_new(store, tasks, config.promotion_rule)))

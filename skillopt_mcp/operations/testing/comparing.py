@@ -68,7 +68,14 @@ def carried_out(
         if read is not None:
             backends["optimizer"] = workspace.backend("optimizer")
         check_caps(workspace.caps, backends)
-        with Asker(workspace.store, backends, contest.name, budget=budget, on_reply=workspace.on_reply) as ask:
+        with Asker(
+            workspace.store,
+            backends,
+            contest.name,
+            n_slots=workspace.n_slots,
+            budget=budget,
+            on_reply=workspace.on_reply,
+        ) as ask:
             return work(ask)
     finally:
         lock.release()

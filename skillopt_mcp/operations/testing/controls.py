@@ -83,6 +83,6 @@ def rewrite(workspace: Workspace, ask: Ask, base: SkillFiles, evidence: Evidence
         version_id=version,
         origin="host",
         reasoning=f"one-shot rewrite, a control: {made.patch.reasoning}",
-        findings=findings(base, made.applied.files),
+        findings=findings(base, made.applied.files, workspace.known),
     )
     return kept(workspace, new, made.patch, made.applied)

@@ -164,7 +164,7 @@ def _kept(
         version_id=files.digest,
         origin="host",
         reasoning=f"what is worth keeping of {whole.id}",
-        findings=findings(base, files),
+        findings=findings(base, files, workspace.known),
     )
     reports = [EditReport(n, edit.op, edit.path, "applied") for n, (_, edit) in enumerate(edits)]
     rows = tuple(zip(_plain(edits), reports, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
@@ -15,9 +16,9 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed
-from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room, expectation, hand_out, told, withdraw
+from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room, expectation, hand_out, withdraw
 from skillopt_mcp.operations.judging import evidence_of, origins, shown_origin
-from skillopt_mcp.operations.leasing import n_elsewhere, told_wait
+from skillopt_mcp.operations.leasing import n_elsewhere
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
@@ -28,17 +29,19 @@ from skillopt_mcp.operations.testing.calibrating import prospect
 from skillopt_mcp.operations.testing.choosing import target_tasks, tasks_to_test
 from skillopt_mcp.operations.testing.opening_tests import default_rule, evidence_so_far, foreseen_test, prepare
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import GATE, Test, run_test, standing
+from skillopt_mcp.optimizer.confirmation import GATE, Test, paused_at, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.optimizer.sampling import described
 from skillopt_mcp.records.calls import Call, Reply, Role
-from skillopt_mcp.records.candidates import Candidate, Decision
+from skillopt_mcp.records.candidates import Candidate, Decision, edited_on_top
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
+ON_TOP = "It was promoted, and somebody has edited the file on top of it since: there is nothing to be done with it"
 SIMULATED = "simulated"
+_POLL_S = 0.2
 NO_GAIN = "This candidate brings no useful gain. Propose other edits."
 
 
@@ -61,6 +64,8 @@ def evaluate_candidate(
     tracked = workspace.again(skill)
     if tracked.live_version == candidate.version_id:
         raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
+    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, tracked.live_version):
+        raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
     if tracked.live_version != candidate.base_version:
         raise Refused(
             f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
@@ -82,7 +87,7 @@ def evaluate_candidate(
         # sessions hold may never come back: as much more is asked ahead, so that nobody waits for it.
         ahead = (room or Room()).items + n_elsewhere(workspace, test.row.id)
         test = replace(test, ahead=max(1, min(ahead, MAX_ITEMS)))
-    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test))
+    job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
     job.watch(notify)
     wait([job.result], wait_s)
     is_done = job.result.done()
@@ -118,15 +123,17 @@ def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
     raise AssertionError(f"a decided test asks nothing, but asked {len(calls)} calls")
 
 
-def _run(workspace: Workspace, test: Test, notify: Notify) -> Confirmation | Outstanding:
+def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Confirmation | Outstanding:
     store = workspace.store
-    with only_here(store, test):
+    # Where another process draws the turn that was asked for, it is not drawn twice.
+    since = paused_at(test.row, store)
+    with only_here(store, test, notify if waits else None):
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         if workspace.batch:
             test = replace(test, ahead=pairs_ahead(backends))
         way = Way(workspace, budget, notify, workspace.on_reply, workspace.n_slots)
         with span("promotion_test", test=test.row.id):
-            return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify))
+            return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, since))
 
 
 def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
@@ -138,11 +145,19 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
 
 
 @contextmanager
-def only_here(store: Store, test: Test) -> Iterator[None]:
-    """Draw a test's pairs in no two processes at once, whatever they do it for. Raises Busy when another one does."""
+def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
+    """Draw a test's pairs in no two processes at once, whatever they do it for. Raises Busy when another one does.
+
+    Whoever says whom to `notify` waits for that one instead, and hears how far it has come.
+    """
     lock = lock_run(store.locks_path, test.row.id)
-    if lock is None:
-        raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
+    while lock is None:
+        if notify is None:
+            raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
+        so_far = standing(test, store)
+        notify(Progress(GATE, 0, so_far.n_pairs, test.rule.max_pairs, so_far.base_mean, so_far.candidate_mean))
+        time.sleep(_POLL_S)
+        lock = lock_run(store.locks_path, test.row.id)
     try:
         yield
     finally:
@@ -176,18 +191,18 @@ def _waiting(
     store, job = workspace.store, test.row.id
     so_far = _evaluated(candidate, test, standing(test, store))
     begun = bool(store.leases.list_of(job))
-    work = hand_out(workspace, job, outcome, room or Room()) if room or begun else []
-    if not work and not begun:
+    handed = hand_out(workspace, job, outcome, room) if room or begun else None
+    if handed is None or not (handed.work or begun):
         return _offered(workspace, candidate, test)
     return _untold(so_far).model_copy(
         update={
-            "status": "work" if work else "running",
+            "status": "work" if handed.work else "running",
             "verdict": None,
             "evidence": evidence_so_far(workspace, test.row),
             "reason": expectation(test, store),
             "job_id": job,
-            "work": work,
-            "next_step": told(work, job) if work else told_wait(workspace, job),
+            "work": handed.work,
+            "next_step": handed.next_step,
         }
     )
 
@@ -217,11 +232,13 @@ def _untold(result: Evaluated) -> Evaluated:
 
 
 def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:
-    """Return the result of a test without a verdict, with the reason why it may never come to one."""
+    """Return the result of a test without a verdict, with the reason why it may never come to one, or serve nothing."""
     if result.verdict not in (None, "undecided"):
         return result
     why = prospect(workspace, candidate.skill_id, candidate.base_version, test.rule)
-    return result.model_copy(update={"reason": f"{result.reason}; {why}"}) if why else result
+    skill = workspace.store.skills.get_skill(candidate.skill_id)
+    locked = "" if result.verdict else workspace.locked(skill)
+    return result.model_copy(update={"reason": "; ".join(filter(None, (result.reason, why, locked)))})
 
 
 def _running(candidate: Candidate, test: Test, so_far: Confirmation, progress: Progress | None) -> Evaluated:

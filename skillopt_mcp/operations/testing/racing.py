@@ -113,7 +113,7 @@ def entered(workspace: Workspace, names: Sequence[str], controls: Sequence[Contr
     """Return who races, each once. Raises BadInput, NotFound and BadSkill as `race_candidates` does."""
     store, controls = workspace.store, tuple(dict.fromkeys(controls))
     if len(names) == 1 and not is_candidate(names[0]):
-        skill = workspace.skill(names[0])
+        skill = workspace.recorded(names[0])
         if not controls:
             raise BadInput(f"'{skill.name}' alone is no race: name candidates (c-...), or controls to compare it with")
         return Entry(skill, skill.live_version, (), controls)
