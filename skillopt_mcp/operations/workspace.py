@@ -19,26 +19,24 @@ from skillopt_mcp.backends.redacting import Redacting
 from skillopt_mcp.backends.registry import batched, open_backend
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.errors import BackendError, BadSkill
-from skillopt_mcp.folders import read_skill, skill_name, stamp_of
+from skillopt_mcp.folders import read_skill
 from skillopt_mcp.operations.callers import MOST_CHARACTERS, SESSION, VARIABLE
 from skillopt_mcp.operations.finding import (
-    advice,
     check_no_copy,
     check_recorded,
     find_folder,
     find_tracked,
     folder_at,
     is_nowhere,
-    kept_files,
     skill_roots,
     told_locked,
 )
 from skillopt_mcp.operations.jobs import Jobs
 from skillopt_mcp.operations.judging import judges_for
 from skillopt_mcp.operations.names import known
-from skillopt_mcp.operations.predecessors import gone_skills, predecessor
 from skillopt_mcp.operations.recovery import recover
 from skillopt_mcp.operations.redacting import known_here, open_redactor
+from skillopt_mcp.operations.sightings import Sightings
 from skillopt_mcp.operations.workplaces import Workplaces
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
@@ -48,8 +46,6 @@ from skillopt_mcp.redaction.known import KnownSecrets
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.opening import Store
 
-# A file changed twice within a tick of the disk's clock looks unchanged: so young a folder is read again each time.
-TICK_NS = 50_000_000
 LEASE_S = 900.0
 _LOG = logging.getLogger(__name__)
 
@@ -98,7 +94,7 @@ class Workspace:
         self._own_session = f"process:{secrets.token_hex(8)}"
         self._store: Store | None = None
         self._owner: Owner | None = None
-        self._seen: dict[str, object] = {}
+        self._sightings = Sightings()
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -285,46 +281,10 @@ class Workspace:
         return self._looked_at(Path(skill.path))
 
     def _looked_at(self, folder: Path) -> Skill:
-        try:
-            return self._look(folder)
-        except BadSkill as error:
-            # A store is not made for what is no skill.
-            told = self._told_of(str(folder), error) if os.path.isfile(self.store_path) else str(error)
-            raise BadSkill(told) from None
-
-    def _look(self, folder: Path) -> Skill:
-        key = str(folder)
         if not self.is_made:
             # Raises BadSkill before a store is made for it.
             read_skill(folder)
-        now = stamp_of(folder)
-        with self._lock:
-            cached = self._seen.get(key)
-        # Another process may have moved a skill to this path, or hidden the one that is here.
-        if cached == now and (listed := self.store.skills.find_listed(key)):
-            return listed
-        recover(self.store)
-        begun = self.store.promotions.last_begun(key)
-        clock_ns = time.time_ns()
-        now = stamp_of(folder)
-        files = read_skill(folder)
-        is_new = begun is None and self.store.skills.find_at(key) is None
-        was = predecessor(gone_skills(self.store), files) if is_new else None
-        before = was.live_version if was else None
-        skill = self.store.skills.track(skill_name(folder), key, files, begun.id if begun else 0, before)
-        # While a change is made, or cannot be settled, what was read may be half of it: the store knows better.
-        is_whole = skill.live_version == files.digest
-        if is_whole and all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
-            with self._lock:
-                self._seen[key] = now
-        return skill
-
-    def _told_of(self, path: str, error: BadSkill) -> str:
-        """Return what to do about a skill that cannot be read, and whether a change of it waits for that."""
-        last = self.store.promotions.last_begun(path)
-        waits = "; a change of it was cut short, and is settled once its files can be read"
-        told = advice(self.store, path) or f"{error}{kept_files(self.store, path)}"
-        return f"{told}{waits if last and last.is_open else ''}"
+        return self._sightings.look(self.store, folder)
 
     def live(self, skill: Skill) -> SkillFiles:
         """Return a skill's files as they are on disk now. Raises BadSkill."""
@@ -332,5 +292,4 @@ class Workspace:
 
     def forget(self, skill: Skill) -> None:
         """Look at the skill's folder afresh next time: its files or its row have just changed."""
-        with self._lock:
-            self._seen.pop(skill.path, None)
+        self._sightings.forget(skill.path)

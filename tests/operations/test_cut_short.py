@@ -12,7 +12,7 @@ from skillopt_mcp import livefiles
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadSkill, NotFound, Refused, StoreError
 from skillopt_mcp.folders import read_skill
-from skillopt_mcp.operations import workspace as looking
+from skillopt_mcp.operations import sightings as looking
 from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.changes import promoting
 from skillopt_mcp.operations.changes.consenting import Consent, Ready

@@ -45,7 +45,7 @@ def test_many_candidates_are_listed_with_as_many_queries_as_few(
     place: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A file that was written just now is looked at once more: even what is young is remembered here.
-    monkeypatch.setattr("skillopt_mcp.operations.workspace.TICK_NS", -(1 << 62))
+    monkeypatch.setattr("skillopt_mcp.operations.sightings.TICK_NS", -(1 << 62))
     place.add_tasks(place.open())
     host = server(place, clock, place.folder / "work")
     proposed(host, place, 0, 2)

@@ -132,7 +132,7 @@ def test_a_new_folder_that_was_only_looked_at_gives_way(place: Place, workspace:
 def test_a_process_that_goes_on_sees_what_another_moved_or_hid(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillopt_mcp.operations.workspace.TICK_NS", -(10**12))  # what was looked at is old at once
+    monkeypatch.setattr("skillopt_mcp.operations.sightings.TICK_NS", -(10**12))  # what was looked at is old at once
     skill, new = workspace.skill("ledger-clerk"), renamed(place)
     assert workspace.skill(str(new)).id != skill.id
     move_skill(place.open(), "ledger-clerk", str(new))

@@ -13,8 +13,9 @@ from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Proposed, Recorded
+from skillopt_mcp.operations.sightings import TICK_NS
 from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.workspace import TICK_NS, Workspace
+from skillopt_mcp.operations.workspace import Workspace
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
 
@@ -133,7 +134,7 @@ def test_an_edit_of_the_skill_between_two_recordings_makes_two_versions(place: P
 
 def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with place.open() as workspace:
-        monkeypatch.setattr("skillopt_mcp.operations.workspace.TICK_NS", -(1 << 62))  # even what is young is remembered
+        monkeypatch.setattr("skillopt_mcp.operations.sightings.TICK_NS", -(1 << 62))  # even what is young is remembered
         place.main.write_text("# Rule 1\n")
         old(place.skill)
         first = record_trajectory(workspace, str(place.skill), DONE).version
@@ -149,7 +150,7 @@ def test_a_young_folder_is_read_again_each_time(place: Place) -> None:
     with place.open() as workspace:
         place.main.write_text("just now")
         workspace.skill(str(place.skill))
-        assert workspace._seen == {}
+        assert workspace._sightings._seen == {}
 
 
 def test_a_stored_tasks_id_stands_for_its_prompt(place: Place, workspace: Workspace) -> None:
