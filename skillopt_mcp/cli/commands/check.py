@@ -24,7 +24,10 @@ class Options(Invocation):
 def run(options: Options) -> int:
     """Return 0 when there is no error in them (and, if strict, nothing to advise), else 1."""
     with Workspace(options.store_path) as workspace:
-        result = lint_changed(workspace, options.changed) if options.changed else lint_skills(workspace, options.paths)
+        if options.changed is None:
+            result = lint_skills(workspace, options.paths)
+        else:
+            result = lint_changed(workspace, options.changed)
     if options.json:
         terminal.emit(result, options)
     else:
@@ -33,7 +36,7 @@ def run(options: Options) -> int:
                 terminal.say(f"{each.skill}: {finding.severity}: {finding.text}")
         for folder in result.deleted if isinstance(result, LintedChanged) else ():
             terminal.say(f"{folder}: deleted, nothing to check")
-        terminal.say(_totals(result) if result.skills or not options.changed else "No skill to check has changed.")
+        terminal.say(_totals(result) if result.skills or options.changed is None else "No skill to check has changed.")
     return 1 if result.errors or (options.strict and result.advice) else 0
 
 

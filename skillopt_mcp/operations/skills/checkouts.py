@@ -9,7 +9,8 @@ from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.skills import MAIN_FILE
+from skillopt_mcp.operations.skills.nesting import nested_roots
+from skillopt_mcp.records.skills import MAIN_FILE, is_memory
 
 # A look takes no lock of the checkout's index, and starts no program that its configuration names.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
@@ -18,7 +19,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """The folders of the skills that differ from a base and are there, and of those that are there no more."""
+    """The folders of the skills, and the memory files, that differ from a base: those there, and those no more."""
 
     changed: list[Path]
     deleted: list[Path]
@@ -27,18 +28,30 @@ class Differing:
 def differing_skills(project: Path, base: str) -> Differing:
     """Return the skills that differ, as they are on disk, from where the branch of a checkout left `base`.
 
-    What is not added yet counts, what git ignores does not. Raises BadInput where git cannot tell.
+    What is not added yet counts, what git ignores does not. Of a checkout inside this one (a submodule) that differs,
+    all skills count: git tells no more of it. Raises BadInput where git cannot tell.
     """
-    top = Path(_asked(project, "rev-parse", "--show-toplevel").removesuffix("\n"))
-    commit = _asked(project, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
-    left = _asked(project, "merge-base", commit, "HEAD").strip()
-    told = _asked(top, "diff", "--name-only", "--no-renames", "-z", left)
-    told += _asked(top, "ls-files", "--others", "--exclude-standard", "-z")
+    if not base.strip():
+        raise BadInput("no base is given to compare with (a variable that is not set?): name a branch or commit")
+    top = Path(_asked(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
+    commit = _asked(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
+    left = _asked(project, base, "merge-base", commit, "HEAD").strip()
+    told = _asked(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
+    told += _asked(top, base, "ls-files", "--others", "--exclude-standard", "-z")
     paths = [top / name for name in told.split("\0") if name]
     around = [(path, skill_around(path, top)) for path in paths]
-    changed = sorted({folder for _, folder in around if folder})
-    deleted = sorted({path.parent for path, folder in around if folder is None and path.name == MAIN_FILE})
-    return Differing(changed, deleted)
+    memory = {path for path in paths if is_memory(str(path))}
+    there = {path for path in memory if path.is_file()}
+    inside = {skill for path in paths if path.is_dir() and not path.is_symlink() for skill in _skills_below(path)}
+    changed = sorted({folder for _, folder in around if folder} | there | inside)
+    gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE}
+    return Differing(changed, sorted(gone | (memory - there)))
+
+
+def _skills_below(checkout: Path) -> set[Path]:
+    """Return the skills that lie in a folder, at whatever depth."""
+    right_inside = {path for path in checkout.iterdir() if main_names(path)}
+    return right_inside.union(*nested_roots(checkout).values())
 
 
 def skill_around(path: Path, top: Path | None = None) -> Path | None:
@@ -70,7 +83,7 @@ def is_ignored(path: Path) -> bool:
         return False
 
 
-def _asked(folder: Path, *arguments: str) -> str:
+def _asked(folder: Path, base: str, *arguments: str) -> str:
     """Return what git says. Raises BadInput where it cannot, with its reason."""
     try:
         done = _git(folder, *arguments)
@@ -79,8 +92,8 @@ def _asked(folder: Path, *arguments: str) -> str:
     if done.returncode:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
         raise BadInput(
-            f"git cannot tell what has changed ({quoted(said or 'no common ancestor', 200)}): name a branch or commit "
-            "that this checkout has, with its history (a CI job: actions/checkout with fetch-depth: 0)"
+            f"git cannot tell what has changed since {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): name "
+            "a branch or commit that this checkout has, with its history (a CI job: actions/checkout with fetch-depth: 0)"
         )
     return os.fsdecode(done.stdout)
 
