@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -161,14 +162,30 @@ def register_command(
     return RegisteredCommand(name, line, program_sha256(line), limits or Limits(), tuple(reads), require_sandbox)
 
 
+# The digests of programs that are at rest, by path: an interpreter is too large to be hashed at every check.
+_KNOWN: dict[str, tuple[tuple[int, ...], bytes]] = {}
+_SETTLED_NS = 2_000_000_000
+
+
 def program_sha256(argv: Sequence[str]) -> str:
     """Return the sha256 (hex) over the files that a command line names by absolute path: its program, its scripts."""
     digest = hashlib.sha256()
     for part in argv:
         if os.path.isabs(part) and os.path.isfile(part):
-            with open(part, "rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(_file_sha256(part))
     return digest.hexdigest()
+
+
+def _file_sha256(path: str) -> bytes:
+    with open(path, "rb") as file:
+        stat = os.fstat(file.fileno())
+        # Nobody but the system sets ctime; a file that has just changed may change again without another one.
+        stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        if time.time_ns() - stat.st_ctime_ns < _SETTLED_NS:
+            return hashlib.file_digest(file, "sha256").digest()
+        if _KNOWN.get(path, ((), b""))[0] != stamp:
+            _KNOWN[path] = (stamp, hashlib.file_digest(file, "sha256").digest())
+        return _KNOWN[path][1]
 
 
 def has_changed(command: RegisteredCommand) -> bool:

@@ -171,8 +171,8 @@ def _fenced(text: str) -> Iterator[str]:
     """Yield what stands inside each block of fenced code that has both its fences."""
     content = text.encode("utf-8", "surrogatepass")
     for block in fenced_code(content, 0):
-        _, *inner, last = content[block.start : block.end].splitlines() if block.closed else [b"", b"open"]
-        if not last.strip(b" \t>`~"):
+        _, *inner = content[block.start : block.end].splitlines()
+        if block.closed and inner and not inner.pop().strip(b" \t>`~"):
             yield b"\n".join(inner).decode("utf-8", "surrogatepass")
 
 

@@ -44,8 +44,8 @@ from skillopt_mcp.records.judging import (
     Weighted,
 )
 
-# What a checked rule raises of these, it raises for the answer's sake. A lack of memory and a missing library are none.
-_STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+# What numbers of an answer that are too large, and its depth, can make a checked rule raise; all else is our fault.
+_STUMBLES = (ArithmeticError, RecursionError)
 
 
 def score(spec: JudgeSpec, answer: str, messages: Sequence[Message] = ()) -> Score | Unscored:

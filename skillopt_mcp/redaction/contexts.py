@@ -54,8 +54,15 @@ _LOOSE = re.compile(
 # Where nothing but a password can follow: the variable of an environment, or an option of a command.
 _TELLING = re.compile(
     rb"(?:(?:[A-Z0-9_]*_|PG)?(?:PASSWORD|PASSWD|PASSPHRASE)|[A-Z0-9]_PWD|--[a-z-]{0,24}pass(?:word|wd|phrase))=\Z"
-    rb"|(?:mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
+    rb"|(?P<client>mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
 )
+# A name that tells of something about a password: a screen, a fault, a switch.
+_ABOUT_ONE = re.compile(
+    rb"(?i)(?:\A|[_-])(?:re?set|change|invalid|wrong|weak|forgot(?:ten)?|update|err(?:or)?|no|missing|bad|incorrect|confirm"
+    rb"|show|hide|toggle|validate|check|verify|expired?|required?|has|is)[_-]"
+)
+# Where a command begins.
+_COMMAND_BEFORE = re.compile(rb"(?:\A|[\n;|&(`$>\"':]|--|\b(?:sudo|exec|time|then|do|run))[ \t]*\Z")
 _PASSWORD = re.compile(rb"(?i)pass(?:word|wd|phrase)\Z")
 _NO_VALUE = re.compile(
     rb"(?i)public|(?:next|page|client|request|lock|idempotency|continuation|change|action|pagination|sync|resume|work_?unit)"
@@ -64,6 +71,7 @@ _NO_VALUE = re.compile(
 )
 _SIGN = re.compile(rb"(?:[ \t]+(?:is|was))?[ \t=:>|\"'`\])]*\Z")
 _NO_LETTER = re.compile(rb"[0-9!@#$%^&*?~+]")
+_NO_WORD = re.compile(rb"[\W_]+")
 _ANY_KEY = re.compile(rb"(?i)[a-z0-9]_keys?\Z")
 _USER_INFO = re2.compile(
     r"([^\s/?#\"'<>@:\\`]{0,100}):([^\s/\"'<>\\`]{1,200})@[\w\[{$*.-]|([^\s/?#\"'<>@:\\`]{16,200})@[\w\[]"
@@ -126,7 +134,9 @@ def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
         value_end = min(_index(text, each, value_start, limit) for each in (b"&", b"#"))
     value = text[value_start : min(value_end, value_start + _LOOKED_AT)]
     closes = quote is None or text.startswith(quote, value_end)
-    is_told = closes and _is_told(text[name_start:end], text[end:value_start], value, quoted=quote is not None)
+    before_it = text[max(name_start - 24, 0) : name_start]
+    sign, between = text[name_start:end], text[end:value_start]
+    is_told = closes and _is_told(before_it, sign, between, value, quoted=quote is not None)
     if not (is_told or _is_secret(name, value, quoted=quote is not None)):
         return None
     return Found(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
@@ -149,10 +159,14 @@ def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
     return end if at < 0 else at
 
 
-def _is_told(sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
+def _is_told(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
     """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
     telling = _TELLING.search(sign)
     if telling is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
+        return False
+    if _ABOUT_ONE.search(sign) or value.startswith(b"/") or _plain(value) in _plain(sign):
+        return False
+    if telling["client"] and not (_COMMAND_BEFORE.search(before) and (quoted or _NO_LETTER.search(value))):
         return False
     if telling["apart"] is None and between.strip(b"\"'`"):
         return False
@@ -160,6 +174,10 @@ def _is_told(sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool
     if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
         return False
     return quoted or not chance.is_expression(value)
+
+
+def _plain(text: bytes) -> bytes:
+    return _NO_WORD.sub(b"", text).lower()
 
 
 def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:

@@ -28,6 +28,8 @@ NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
 )  # fmt: skip
 # What SQLite needs to begin at all: its shared memory and a page or two.
 _LEAST_ROOM = 1 << 17
+# What one transaction may add to a file.
+_MOST_AT_ONCE = 1 << 26
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _SETTINGS = (
     "pragma page_size = 1024",  # of a new store: a small row costs its page anew with each commit, and so few bytes
@@ -157,9 +159,15 @@ def _no_room(path: Path, name: str) -> str:
         if name.startswith("SQLITE_FULL") or room.f_bavail * room.f_frsize < _LEAST_ROOM:
             return f"the disk of '{path.parent}' is full: free some space"
     longest = getrlimit(RLIMIT_FSIZE)[0]
-    if longest != RLIM_INFINITY:
+    if longest != RLIM_INFINITY and longest < _length(path) + _MOST_AT_ONCE:
         return f"no file may be longer than {longest:,} bytes here: raise the limit (ulimit -f)"
     return ""
+
+
+def _length(path: Path) -> int:
+    """Return how long the longest of a store's files is."""
+    files = [f"{path}{end}" for end in ("", "-wal")]
+    return max((os.path.getsize(file) for file in files if os.path.exists(file)), default=0)
 
 
 def _of_folder(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import json
 import os
 import select
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.judges import command
 from skillopt_mcp.judges.command import CommandRunner, program_sha256, register_command
 from skillopt_mcp.judges.confinement import (
     Level,
@@ -242,6 +244,7 @@ print(os.environ)
 """
 HOST = """
 import asyncio, sys
+from skillopt_mcp.judges import command
 from skillopt_mcp.judges.command import CommandRunner, register_command
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.records.commands import Limits
@@ -488,3 +491,22 @@ def test_what_could_not_be_started_for_a_closed_folder_says_so(open_folder: Path
     reply = asyncio.run(CommandRunner({"check": register_command("check", [str(inside)])}).complete(call("")))
     assert reply.missing
     assert f"the user '{name_of(unprivileged_user())}' may not enter the folder '{inside.parent}'" in reply.text
+
+
+def test_a_program_at_rest_is_hashed_once_and_a_swapped_one_is_noticed(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = open_folder / "check.sh"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    before = os.stat(program)
+    now = time.time_ns() + 10 * command._SETTLED_NS
+    monkeypatch.setattr(command.time, "time_ns", lambda: now)
+    first, hashed = command.program_sha256([str(program)]), []
+    real = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1])
+    assert command.program_sha256([str(program)]) == first
+    assert hashed == []
+    program.write_text("#!/bin/sh\nexit 1\n")  # as long as before, and as old as before to who asks for mtime alone
+    os.utime(program, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert command.program_sha256([str(program)]) != first

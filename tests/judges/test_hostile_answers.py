@@ -113,7 +113,7 @@ def test_a_whole_number_above_all_others_is_the_multiple_that_it_is() -> None:
     assert [passed(fields, f'{{"a": {number}}}') for number in HUGE] == [True, False, False, False]
 
 
-@pytest.mark.parametrize("error", [OverflowError("too large"), RecursionError("too deep"), KeyError("a"), ValueError()])
+@pytest.mark.parametrize("error", [OverflowError("too large"), RecursionError("too deep")])
 def test_an_answer_that_a_judge_stumbles_over_has_failed(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     [found] = judge_all(pytest.fail, [attempted("odd", stumbling(monkeypatch, error))])
     assert isinstance(found, Score)
@@ -121,7 +121,7 @@ def test_an_answer_that_a_judge_stumbles_over_has_failed(monkeypatch: pytest.Mon
     assert found.reason.startswith(f'the judge stumbled over "odd": {type(error).__name__}: "')
 
 
-@pytest.mark.parametrize("error", [MemoryError(), ImportError("jsonschema"), BadInput("no pattern")])
+@pytest.mark.parametrize("error", [MemoryError(), KeyError("a"), ValueError(), BadInput("no pattern")])
 def test_what_no_answer_causes_leaves_it_without_a_score(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     [found] = judge_all(pytest.fail, [attempted("odd", stumbling(monkeypatch, error))])
     assert found == Unscored(f"the judge failed: {type(error).__name__}: {error}")

@@ -204,3 +204,12 @@ def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> Non
 
 def test_another_fault_of_the_disk_is_told_as_it_comes(tmp_path: Path) -> None:
     assert refused("SQLITE_IOERR_READ", tmp_path / "s.db").endswith("failed: unable")
+
+
+def test_a_limit_that_is_far_away_is_not_blamed(pool: Pool) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, before[1]))
+    try:
+        assert refused("SQLITE_IOERR_WRITE", pool.path).endswith("failed: unable")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
