@@ -212,6 +212,9 @@ def test_a_skill_alone_races_its_controls(place: Place, workspace: Workspace) ->
     assert ([row.arm for row in found.rows], found.leader, found.rewrite_id) == (["no skill"], None, None)
     assert found.rows[0].dropped
     assert found.next_step == "The live skill holds its own beside the controls."
+    use(workspace, Scripted(lambda _: "no", name="never"))
+    tie = race_candidates(workspace, ["ledger-clerk"], RaceRule(max_laps=4), controls=["none"])
+    assert tie.next_step.startswith("No difference was found: on these tasks the live skill does no better")
     with pytest.raises(BadInput, match="alone is no race"):
         race_candidates(workspace, ["ledger-clerk"])
 

@@ -26,6 +26,7 @@ _MOST = 1 << 63
 _NO_CAP = "no cap on tokens or money can hold: "
 _ADVICE = {
     "claude-code": "write max_usd=N in its spec for a cap on money, or cap the calls (--max-calls)",
+    "scripted": "cap the calls (--max-calls)",
     "codex": "cap the calls (--max-calls) or the minutes (--max-minutes)",
 }
 

@@ -165,4 +165,6 @@ def _next_step(entry: Entry, found: _Outcome, ahead: str | None) -> str:
         return f"Call evaluate_candidate with candidate_id {ahead}: only a promotion test accepts.{warning}"
     if entry.candidates:
         return f"None of them gains anything: propose other edits.{warning}"
-    return warning.strip() or "The live skill holds its own beside the controls."
+    if any(at.dropped or at.gain < 0 for at in found.standings):
+        return warning.strip() or "The live skill holds its own beside the controls."
+    return warning.strip() or "No difference was found: on these tasks the live skill does no better than the controls."
