@@ -54,6 +54,14 @@ def check_replaceable(folder: Path, before: SkillFiles, after: SkillFiles) -> No
             _status(parent, folder / file.path)
 
 
+def find_file(folder: Path, path: str) -> SkillFile | None:
+    """Return what is at the path of a skill's file, no link followed; None where no regular file is."""
+    with suppress(Refused), _opened(folder, path) as parent:
+        found = _read(parent, Path(path).name)
+        return SkillFile(path, *found) if found else None
+    return None
+
+
 def sweep(folder: Path, versions: Sequence[SkillFiles]) -> None:
     """Remove temporary files that a killed process left beside the files of these versions, and of no other skill's.
 

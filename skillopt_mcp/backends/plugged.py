@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillopt_mcp.backends.base import Backend, slots_of, worst_case
 from skillopt_mcp.backends.given import checked
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.environments.entries import made, names
+from skillopt_mcp.environments.entries import made
 from skillopt_mcp.environments.foreign import SHOWN, foreign
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.records.calls import Call, Reply, Usage
@@ -21,7 +21,8 @@ class Plugged:
 
     def __init__(self, backend: Backend, model: str) -> None:
         self.name = f"{PREFIX}{model}"
-        self.fingerprint = f"{PREFIX}{model.partition(':')[0]}@{backend.fingerprint}"
+        # The options may be what tells two apart; a simulation is known by what a fingerprint begins with.
+        self.fingerprint = f"{backend.fingerprint}@{self.name}"
         self.n_slots = slots_of(backend)
         self._backend = backend
 
@@ -32,11 +33,6 @@ class Plugged:
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that one attempt can use, None where there is no limit or the backend does not say."""
         return worst_case(self._backend, call)
-
-
-def plugin_names() -> list[str]:
-    """Return the names under which backends are registered, sorted."""
-    return names(GROUP)
 
 
 def open_plugged(model: str) -> Backend:

@@ -10,17 +10,20 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import asked_for, is_real
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.preparing import Prepared
+from skillopt_mcp.cli.resuming import check_changed
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.consolidating import (
+    WAY_ON,
     Consolidated,
     Document,
     Documents,
     Training,
     consolidate,
     documents,
+    taken_up,
 )
 from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.spending.forecasting import forecast
@@ -49,6 +52,9 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
         raise BadInput("--memory takes the stored tasks and writes no files: leave out --env and --out")
     both = documents(workspace, asked.skill, asked.memory, asked.document)
     label = _label(workspace)
+    if asked.resume:
+        for beside, run in taken_up(workspace, both, Training(ready.config, ready.prompts)):
+            check_changed(beside, run, WAY_ON, allowed=asked.allow_changed, silent=asked.options.json)
     if not _agreed(workspace, both, asked, ready):
         terminal.note("Nothing was spent.")
         return EXPECTED

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import is_real
 from skillopt_mcp.cli.capping import foreseen, told_caps
-from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.answering import ALLOWED, backends_of, changed_since, run_backends, told_changed
+from skillopt_mcp.operations.answering import (
+    answering,
+    backends_of,
+    changed_since,
+    check_unchanged,
+    run_backends,
+    told_unknown,
+)
 from skillopt_mcp.operations.runs.estimating import estimate_rest
 from skillopt_mcp.operations.runs.replaying import caps_of
 from skillopt_mcp.operations.spending.budgeting import is_used_up
@@ -18,16 +22,23 @@ from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
 
 
-def check_changed(workspace: Workspace, run: Run, skill: str, *, allowed: bool, silent: bool) -> None:
-    """Raise Refused when others would answer in a run than so far, unless the person has allowed that."""
-    others = changed_since(run, backends_of(workspace, run))
-    if others and not allowed:
-        raise Refused(
-            f"{told_changed(run, others)}: begin anew with the command that began it, or go on all the same, with its "
-            f"current and its best version measured anew: skillopt-mcp replay {shlex.quote(skill)} --resume {ALLOWED}"
-        )
-    for each in () if silent else others:
-        terminal.note(f"note: {each}; the current and the best version are measured anew")
+def check_changed(workspace: Workspace, run: Run, way: str, *, allowed: bool, silent: bool) -> None:
+    """Raise Refused when others would answer in a run than so far, unless the person has allowed that, in this way."""
+    backends = backends_of(workspace, run)
+    if not allowed:
+        check_unchanged(workspace, run, backends, way)
+    if silent:
+        return
+    is_over = run.status == "finished"
+    if is_over and not run.answering:
+        terminal.note(f"note: {told_unknown(run)}")
+    then = (
+        f"the outcome of run {run.id} is taken as it is"
+        if is_over
+        else "the current and the best version are measured anew"
+    )
+    for each in changed_since(workspace, run, answering(backends)):
+        terminal.note(f"note: {each}; {then}")
 
 
 def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, silent: bool) -> bool:

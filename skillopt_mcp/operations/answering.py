@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -60,9 +61,17 @@ def changes(before: Answering, now: Answering) -> list[Changed]:
     return [each for each in told if each.before != each.now]
 
 
-def changed_since(run: Run, backends: Mapping[Role, Backend]) -> list[Changed]:
-    """Return the roles that others answer for than in the run so far; none where that is not known."""
-    return changes(run.answering[-1], answering(backends)) if run.answering else []
+def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Changed]:
+    """Return the roles that others answer for now than in the run so far; none where that is not known.
+
+    Whoever answered before the last change is no other until a step was finished after it: nothing of it stays.
+    """
+    if not run.answering:
+        return []
+    others = changes(run.answering[-1], now)
+    if not others or run.status == "finished":
+        return others
+    return others if changes(_lasting(workspace, run)[-1], now) else []
 
 
 def told_changes(run: Run) -> list[str]:
@@ -74,21 +83,30 @@ def told_changes(run: Run) -> list[str]:
     ]
 
 
-def check_unchanged(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> None:
-    """Raise Refused when others answer than the run was answered by last; where nobody knows, they are noted now."""
-    others = changed_since(run, backends)
+def check_unchanged(
+    workspace: Workspace,
+    run: Run,
+    backends: Mapping[Role, Backend],
+    way: str = f"the same command with --resume {ALLOWED}",
+) -> None:
+    """Raise Refused when others answer than the run was answered by so far; `way` is how a person allows that."""
+    others = changed_since(workspace, run, answering(backends))
     if others:
-        raise Refused(
-            f"{told_changed(run, others)}: begin anew (the same command without --resume), or go on all the same "
-            f"(with --resume {ALLOWED})"
-        )
-    if not run.answering:
-        _note(workspace, run, backends)
+        on = (
+            "take its outcome as it is" if run.status == "finished"
+            else "go on all the same, with its current and its best version measured anew"
+        )  # fmt: skip
+        raise Refused(f"{told_changed(run, others)}: begin anew with the command that began it, or {on}: {way}")
 
 
 def told_changed(run: Run, others: Iterable[Changed]) -> str:
     """Return that others answer now than in the run so far."""
     return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
+
+
+def told_unknown(run: Run) -> str:
+    """Return that a finished run is taken as it is, though nobody knows who answered in it."""
+    return f"run '{run.id}' was finished before it was kept who answers; its outcome is taken as it is"
 
 
 def lock_of(workspace: Workspace, run: Run) -> Lock:
@@ -101,24 +119,25 @@ def lock_of(workspace: Workspace, run: Run) -> Lock:
     return lock
 
 
-def allow_others(workspace: Workspace, run: Run) -> None:
-    """Note that a run goes on with whoever answers now, as a person wants it. Raises Busy when it is under way.
+def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Run:
+    """Return a run once it is noted who answers from now on, where these are others, or nobody knows; its lock is held.
 
-    Nothing that was answered by another serves then: the current and the best version are measured anew.
+    Nothing that was answered by another serves then: the current and the best version are measured anew. Of others that
+    came and went without a finished step nothing is kept.
     """
-    lock = lock_of(workspace, run)
-    try:
-        run = workspace.store.runs.get_run(run.id)
-        backends = backends_of(workspace, run)
-        if changed_since(run, backends):
-            _note(workspace, run, backends)
-    finally:
-        lock.release()
-
-
-def _note(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> None:
     runs = workspace.store.runs
-    runs.set_answering(run.id, (*run.answering, answering(backends, len(runs.list_steps(run.id)))))
+    lasting = _lasting(workspace, run)
+    now = answering(backends, len(runs.list_steps(run.id)))
+    noted = lasting if lasting and not changes(lasting[-1], now) else (*lasting, now)
+    if noted != run.answering:
+        runs.set_answering(run.id, noted)
+    return replace(run, answering=noted)
+
+
+def _lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
+    """Return who answered in finished steps of a run, after whoever was the first, the latest last."""
+    n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
+    return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)
 
 
 def _told(who: Answering, role: str) -> str:

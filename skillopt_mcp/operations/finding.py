@@ -132,10 +132,13 @@ def told_locked(path: str) -> str:
 
 
 def called(store: Store, skill: Skill) -> str:
-    """Return what to call a skill by in a command: its name, or its path where another one is listed by that name."""
+    """Return what to call a skill by in a command: its name, or its path where the name is no good.
+
+    Another one may be listed by that name, or it would be taken for an option.
+    """
     forgotten = store.skills.find_forgotten_paths(skill.name)
     others = [path for path in store.skills.find_paths(skill.name) if path not in (skill.path, *forgotten)]
-    return shlex.quote(skill.path if others else skill.name)
+    return shlex.quote(skill.path if others or skill.name.startswith("-") else skill.name)
 
 
 def find_tracked(store: Store, name_or_path: str) -> Skill | None:

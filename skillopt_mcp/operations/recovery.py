@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadSkill, Refused, StoreError
 from skillopt_mcp.folders import files_folder, read_skill
-from skillopt_mcp.livefiles import replace_files, sweep
+from skillopt_mcp.livefiles import find_file, replace_files, sweep
 from skillopt_mcp.records.candidates import Promotion
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
@@ -81,12 +82,21 @@ def take_back(store: Store, promotion: Promotion) -> None:
 def _write_back(store: Store, promotion: Promotion) -> None:
     place, old, new = _sides(store, promotion)
     live = _read(place, old, new)
-    written = {file.path for file in live.files if file == new.get(file.path) != old.get(file.path)}
+    written = {file.path: file for file in _written(files_folder(place), old, new)}
     removed = {file.path for file in old.files if live.get(file.path) is None and new.get(file.path) is None}
     kept = [file for file in live.files if file.path not in written]
-    back = [file for file in old.files if file.path in written | removed]
-    replace_files(files_folder(place), live, SkillFiles((*kept, *back)))
+    back = [file for file in old.files if file.path in {*written, *removed}]
+    replace_files(files_folder(place), SkillFiles((*kept, *written.values())), SkillFiles((*kept, *back)))
     store.promotions.undo(promotion)
+
+
+def _written(folder: Path, old: SkillFiles, new: SkillFiles) -> Iterator[SkillFile]:
+    """Yield what a change has written, as it is now: its disk may keep other run bits, and list it by another name."""
+    for file in new.files:
+        was = old.get(file.path)
+        found = find_file(folder, file.path) if file != was else None
+        if found and found.content == file.content and found != was:
+            yield found
 
 
 def _read(place: Path, old: SkillFiles, new: SkillFiles) -> SkillFiles:

@@ -97,7 +97,16 @@ class Approval:
     @property
     def findings_digest(self) -> str:
         """Return the sha256 (hex) over what the guard found."""
-        return hashlib.sha256("\0".join(self.findings).encode("utf-8", "surrogatepass")).hexdigest()
+        return _sha256("\0".join(self.findings))
+
+    @property
+    def finding_digests(self) -> frozenset[str]:
+        """Return the sha256 (hex) of each thing that the guard found."""
+        return frozenset(map(_sha256, self.findings))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:

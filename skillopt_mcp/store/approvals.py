@@ -38,20 +38,22 @@ class Approvals:
             cursor = connection.execute(
                 "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, given_by)"
                 " values (?, ?, ?, ?, ?, ?, ?)",
-                [*_change(new), new.findings_digest, new.evidence, new.given_by],
+                [*_change(new), _shown(new), new.evidence, new.given_by],
             )
             approval_id = int(cursor.lastrowid or 0)
             append(connection, "approval_given", approval_id, skill=new.skill_id, what=new.kind)
         return approval_id
 
     def find_unused(self, wanted: Approval) -> tuple[int, str] | None:
-        """Return the id and the giver of an unused approval of exactly this change, or None."""
-        row = self._pool.row(
-            f"select id, given_by from approval where {_CHANGE} and findings = ? and evidence = ? and {_UNUSED}"
-            " order by id limit 1",
-            [*_change(wanted), wanted.findings_digest, wanted.evidence],
+        """Return the id and the giver of an unused approval of this change, or None.
+
+        It may have been shown with more findings, as what is known to be a secret differs by process; never with fewer.
+        """
+        rows = self._pool.rows(
+            f"select id, given_by, findings from approval where {_CHANGE} and evidence = ? and {_UNUSED} order by id",
+            [*_change(wanted), wanted.evidence],
         )
-        return (cast(int, row[0]), str(row[1])) if row else None
+        return next(((cast(int, id), str(by)) for id, by, shown in rows if _covers(str(shown), wanted)), None)
 
     def list_unused(self, skill_id: int) -> list[UnusedApproval]:
         """Return the unused approvals of a skill, the oldest first."""
@@ -95,6 +97,16 @@ def _remove_unused(connection: Connection, skill_id: int, condition: str, values
     for [approval_id] in taken:
         append(connection, "approval_withdrawn", approval_id, skill=skill_id)
     return len(taken)
+
+
+def _shown(approval: Approval) -> str:
+    """Return the digest of all findings together, which is what older releases kept alone, and of each."""
+    return " ".join(dict.fromkeys([approval.findings_digest, *sorted(approval.finding_digests)]))
+
+
+def _covers(shown: str, wanted: Approval) -> bool:
+    digests = set(shown.split())
+    return wanted.findings_digest in digests or wanted.finding_digests <= digests
 
 
 def _change(approval: Approval) -> list[Value]:

@@ -47,6 +47,15 @@ class Candidates:
         )
         return [_candidate(row) for row in rows]
 
+    def list_twins(self, candidate: Candidate) -> list[Candidate]:
+        """Return the candidates of other listed skills that are the same change of the same version, newest first."""
+        rows = self._pool.rows(
+            f"{_CANDIDATE} where base_version = ? and version_id = ? and skill_id <> ?"
+            " and skill_id not in (select skill_id from forgotten) order by rowid desc",
+            [candidate.base_version, candidate.version_id, candidate.skill_id],
+        )
+        return [_candidate(row) for row in rows]
+
     def list_edits(self, candidate_id: str) -> list[tuple[Edit, EditReport]]:
         """Return the edits of a candidate with what became of each."""
         rows = self._pool.rows(

@@ -30,6 +30,11 @@ _RUN = (
     " judge, kind, answering, max_calls, max_tokens, max_usd, max_minutes"
     " from run"
 )
+_ALIKE = (
+    "select id from run where skill_id = ?1 and (status = 'finished') = ?2 and kind = ?3 and base_version = ?4"
+    " and config = ?5 and target = ?6 and optimizer = ?7 and judge = ?8 and sessions = ?9"
+    " and (?10 is null or tasks = ?10) and prompts = ?11 order by rowid desc"
+)
 _CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
     "select s.n, s.epoch, s.verdict, e.op, e.path, e.target, e.content, e.sources,"
@@ -70,6 +75,29 @@ class Runs:
     def list_runs(self, skill_id: int) -> list[Run]:
         """Return the runs of a skill, oldest first."""
         return [_run(row) for row in self._pool.rows(f"{_RUN} where skill_id = ? order by rowid", [skill_id])]
+
+    def count_runs(self, skill_id: int) -> int:
+        """Return how many runs a skill has, proposals too."""
+        row = self._pool.row("select count(*) from run where skill_id = ?", [skill_id])
+        return cast(int, row[0]) if row else 0
+
+    def find_unfinished(self, skill_id: int) -> Run | None:
+        """Return the newest run of a skill that has not finished, None when all have. Proposals are none."""
+        unfinished = "skill_id = ? and kind = 'replay' and status <> 'finished' order by rowid desc limit 1"
+        row = self._pool.row(f"{_RUN} where {unfinished}", [skill_id])
+        return _run(row) if row else None
+
+    def list_alike(self, run: Run, *, is_finished: bool, by_tasks: bool = True) -> list[str]:
+        """Return the ids of the runs that are frozen to what this one is, newest first: of the finished, or the others.
+
+        Who answered in them may differ, and, without `by_tasks`, their tasks.
+        """
+        rows = self._pool.rows(
+            _ALIKE,
+            [run.skill_id, is_finished, run.kind, run.base_version, run.config, run.target, run.optimizer, run.judge,
+             json.dumps(run.sessions), json.dumps(run.tasks) if by_tasks else None, run.prompts],
+        )  # fmt: skip
+        return [str(row[0]) for row in rows]
 
     def list_proposals_under_way(self, skill_id: int) -> list[Run]:
         """Return the proposals of a skill that have not come to an end, oldest first.

@@ -18,6 +18,7 @@ from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
+_VERSION = "select id, skill_id, parent_id, origin, created_at from version"
 _COMPRESS_FROM = 1024
 
 
@@ -167,8 +168,7 @@ class Skills:
     def get_version(self, skill_id: int, version_id: str) -> Version:
         """Return a version by its id or by an unambiguous beginning of it (8 characters or more)."""
         rows = self._pool.rows(
-            "select id, skill_id, parent_id, origin, created_at from version"
-            " where skill_id = ? and id >= ? and id < ? limit 2",
+            f"{_VERSION} where skill_id = ? and id >= ? and id < ? limit 2",
             [skill_id, version_id, version_id + "g"],
         )
         if len(rows) != 1 or len(version_id) < 8:
@@ -178,8 +178,12 @@ class Skills:
                 f"the skill has no single version '{version_id}'{short}: skillopt-mcp history {called} and "
                 f"skillopt-mcp show {called} tell of its versions"
             )
-        version, skill, parent, origin, created = rows[0]
-        return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
+        return _version(rows[0])
+
+    def find_parent(self, version: Version) -> Version | None:
+        """Return the version of the same skill that one follows from, None where there is none, or another skill's."""
+        row = self._pool.row(f"{_VERSION} where skill_id = ? and id = ?", [version.skill_id, version.parent_id])
+        return _version(row) if row else None
 
     def get_files(self, skill_id: int, version_id: str) -> SkillFiles:
         """Return the files of a version, byte for byte.
@@ -302,6 +306,11 @@ def _revoke(connection: Connection, skill_id: int) -> None:
 def _skill(row: Row) -> Skill:
     skill_id, name, path, live, best = row
     return Skill(cast(int, skill_id), str(name), str(path), str(live), cast(str | None, best))
+
+
+def _version(row: Row) -> Version:
+    version, skill, parent, origin, created = row
+    return Version(str(version), cast(int, skill), cast(str | None, parent), cast(Origin, origin), str(created))
 
 
 def _file(row: Row) -> SkillFile:

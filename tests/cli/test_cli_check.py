@@ -276,7 +276,7 @@ def test_a_hidden_file_that_git_keeps_or_ignores_is_none_that_is_shared(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / ".gitignore").write_text(".env\n.venv/\n")
-    for path in (".env", ".venv/lib/key.py"):
+    for path in (".env", ".venv/lib/key.py", ".cache/inner/.git/config"):
         place = repository / "skills" / "first" / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"key = '{TOKEN}'\n")
@@ -288,12 +288,13 @@ def test_hidden_files_that_are_not_read_are_told(here: Path, capsys: pytest.Capt
     (skill / ".blob").write_bytes(b"x" * (limits.FILE_BYTES + 1))
     code, lines = checked(capsys, "large")
     assert (code, lines[-1]) == (0, "1 skill: 0 errors, 1 advice.")
-    assert lines[0].startswith('large: advice: ".blob" and hidden files after it were not looked at for secrets')
+    assert lines[0].startswith('large: advice: not all hidden files were looked at for secrets, ".blob" for one')
     many = write(here / "many")
     (many / ".cache").mkdir()
     for n in range(limits.SKILL_FILES + 2):
         (many / ".cache" / f"{n:04}").touch()
-    assert checked(capsys, "many")[1][0].startswith('many: advice: ".cache/0200" and hidden files after it')
+    told = 'many: advice: not all hidden files were looked at for secrets, ".cache/0200" for one'
+    assert checked(capsys, "many")[1][0].startswith(told)
 
 
 def test_a_file_inside_a_skill_means_that_skill_and_each_is_told_of_once(
@@ -343,10 +344,62 @@ def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
 ) -> None:
     for base in ("nope", "--upload-pack=touch"):
         assert main(["check", f"--changed={base}"]) == 1
-        assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert f'what has changed since "{base}" (' in told
+        assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in told
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--changed", "main"]) == 1
     assert "not a git repository" in capsys.readouterr().err
+
+
+def test_a_base_that_is_empty_passes_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "skills" / "first" / "SKILL.md").write_text("broken\n")
+    for base in ("", " "):
+        assert main(["check", "--changed", base]) == 1
+        assert "no base is given to compare with (a variable that is not set?)" in capsys.readouterr().err
+
+
+def test_memory_files_that_changed_are_checked(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "docs").mkdir()
+    (repository / "docs" / "AGENTS.md").write_text("# Docs\n\nBe brief.\n")
+    commit(repository)
+    git(repository, "branch", "-f", "main")
+    (repository / "docs" / "AGENTS.md").unlink()
+    (repository / "CLAUDE.md").write_text(f"# Here\n\nUse {TOKEN}.\n")
+    code, lines = checked(capsys, "--changed", "main")
+    assert (code, lines[-2:]) == (1, ["docs/AGENTS.md: deleted, nothing to check", "1 skill: 1 error, 0 advice."])
+    assert lines[0].startswith("./CLAUDE.md: error: ")
+    (repository / "CLAUDE.md").unlink()
+    (repository / "AGENTS.md").write_text("# Here\n\nBe brief.\n")
+    (repository / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert checked(capsys, "--changed", "main")[1][-1] == "1 skill: nothing is wrong."
+
+
+def test_the_skills_of_a_submodule_that_changed_are_checked(
+    repository: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    write(shared / "near")
+    write(shared / "deep" / "down", body=f"Use {TOKEN}.")
+    git(shared, "init", "-q")
+    commit(shared)
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(shared), "vendor")
+    commit(repository)
+    code, lines = checked(capsys, "--changed", "main")
+    assert (code, lines[-1]) == (1, "2 skills: 1 error, 0 advice.")
+    assert lines[0].startswith("vendor/deep/down: error: ")
+    git(repository, "submodule", "deinit", "-q", "-f", "vendor")
+    code, lines = checked(capsys, "--changed", "main")
+    assert (code, lines[-1]) == (0, "0 skills: 0 errors, 1 advice.")
+    assert lines[0].startswith("./vendor: advice: it has changed, and was not looked at, for nothing of it is there")
+
+
+def test_a_skill_that_changed_is_here_where_the_terminal_is_in_it(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "skills" / "first" / "SKILL.md").write_text("broken\n")
+    monkeypatch.chdir(repository / "skills" / "first")
+    assert checked(capsys, "--changed", "main")[1][0].startswith(".: error: ")
 
 
 def test_a_check_needs_skills_or_a_base_and_not_both(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

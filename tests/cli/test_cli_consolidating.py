@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from console import BACKENDS, TARGET, Cli, Place, parsed
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands import replay
+from skillopt_mcp.errors import Refused
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import Rubric
 from skillopt_mcp.records.tasks import SPLITS, NewTask
@@ -113,6 +115,29 @@ def test_the_judge_is_in_what_both_documents_may_ask(make_place, monkeypatch: py
     told = capsys.readouterr().err
     assert f"At most {n_target} target calls and about " in told
     assert f" optimizer calls, and {2 * n_target} calls of the judge; caps are those of each run." in told
+
+
+def test_what_another_model_answered_is_told_before_anybody_is_asked_to_spend(
+    place: Place, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = memory.with_name("script.json")
+    script.write_text('{"rollout": ["I do not know."]}')
+    asked: list[str] = []
+    monkeypatch.setattr(terminal, "agreed", lambda question, **_: not asked.append(question))
+    options = replay.Options(
+        store=str(place.store_path), skill=str(place.skill_path), memory=str(memory), target=f"scripted:{script}",
+        optimizer=TARGET, given={"epochs": 1, "max_pairs": 4, "batch": 30},
+    )  # fmt: skip
+    assert replay.run(options) == 0
+    before = len(asked)
+    script.write_text('{"rollout": ["No idea."]}')
+    resumed = dataclasses.replace(options, resume=True)
+    with pytest.raises(Refused, match=r"and is 'scripted:\w{16}.* take its outcome as it is: the same command with"):
+        replay.run(resumed)
+    assert len(asked) == before
+    capsys.readouterr()
+    assert replay.run(dataclasses.replace(resumed, allow_changed=True)) == 0
+    assert capsys.readouterr().err.count(" is taken as it is\n") == 2
 
 
 def test_paths_in_the_wrong_order_end_with_one_line(cli: Cli, place: Place, memory: Path) -> None:

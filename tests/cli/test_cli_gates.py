@@ -162,6 +162,9 @@ def test_a_test_claims_tasks_like_these_where_that_is_asked_for(cli: Cli, make_p
     assert "on tasks like these, if the 30 test tasks are a fair sample of them" in told.stdout
     other = cli("evaluate", proposed(place, "- Two."), "--target", TARGET, "--max-pairs", "8", store=place.store_path)
     assert "on these 30 held-out tasks" in other.stdout
+    [step] = [line for line in other.stdout.splitlines() if line.startswith("Next: ")]
+    assert f" --target {TARGET}" in step
+    assert "BACKEND:MODEL" not in step
 
 
 def test_another_gate_is_asked_about_a_run_that_is_over(cli: Cli, make_place) -> None:

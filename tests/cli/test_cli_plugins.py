@@ -67,7 +67,7 @@ def test_a_run_with_a_registered_backend_goes_on_by_the_commands_that_it_names(
     assert f"evaluate {found['candidate_id']}" in str(found["next_step"])
     evaluated = parsed(run(place, "evaluate", found["candidate_id"], "--target", spec, "--yes", "--json"))
     assert evaluated["verdict"] == "accept"
-    assert evaluated["backend"] == "plugin:mine@mine Answer with care."
+    assert evaluated["backend"] == "mine Answer with care.@plugin:mine:Answer with care."
 
 
 @pytest.mark.parametrize(

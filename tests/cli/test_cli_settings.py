@@ -108,6 +108,21 @@ def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:
     assert refused.stderr.startswith(f"error: '{out}' holds run '{result['run_id']}'")
 
 
+def test_a_run_that_cannot_be_written_as_files_has_its_outcome_told(cli, make_place, tmp_path: Path) -> None:
+    place = make_place()
+    (tmp_path / "file").touch()
+    arguments = ("replay", "ledger-clerk", *BACKENDS, "--epochs", "1", *QUIET, "--out", tmp_path / "file" / "out")
+    stopped = cli(*arguments, "--max-calls", "30", "--yes", "--json", store=place.store_path)
+    assert stopped.returncode == 1
+    assert "--resume --max-calls" in json.loads(stopped.stdout)["next_step"]
+    done = cli("replay", "ledger-clerk", "--resume", *arguments[-2:], "--max-calls", "5000", store=place.store_path)
+    assert done.returncode == 0, done.stderr
+    assert "Verdict: UNDECIDED" in done.stdout
+    for each in (stopped, done):
+        told = f"warning: the run is kept, but was not written as files: '{tmp_path / 'file' / 'out'}' cannot be "
+        assert told in each.stderr
+
+
 def test_prompts_of_ones_own_are_frozen_into_the_run(cli, make_place, tmp_path: Path) -> None:
     place = make_place()
     (tmp_path / "prompts").mkdir()

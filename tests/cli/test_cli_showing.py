@@ -87,6 +87,10 @@ def test_a_skill_without_tasks_is_told_to_be_given_some(make_place, capfd: pytes
     step = f"{place.program} tasks add ledger-clerk FILE"
     [row] = told(place, capfd, "skills")["skills"]
     assert (row["next_step"], told(place, capfd, "show", "ledger-clerk")["next_step"]) == (step, step)
+    dashed = place.skill_path.rename(place.skill_path.with_name("-dash"))
+    told(place, capfd, "skills", "track", str(dashed))
+    steps = {row["name"]: row["next_step"] for row in told(place, capfd, "skills")["skills"]}
+    assert steps["-dash"] == f"{place.program} tasks add {dashed} FILE"
 
 
 @pytest.mark.parametrize("verb", ["promote", "rollback"])

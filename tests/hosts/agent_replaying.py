@@ -15,7 +15,8 @@ from scripted_model import ToolCall, Turn
 from skillopt_mcp.backends.api.messages import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay
+from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run
+from skillopt_mcp.operations.runs.unfinished import furthest
 from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -95,7 +96,8 @@ def workspace(folder: Path, spec: str) -> Iterator[Workspace]:
 def replayed(folder: Path, spec: str) -> Replayed:
     """Return the outcome of the run in a folder, gone on with where it stopped."""
     with workspace(folder, spec) as made:
-        return replay(made, go_on_or_start(made, str(folder / "skills" / NAME), CONFIG))
+        asked = (made, str(folder / "skills" / NAME), CONFIG)
+        return replay(made, furthest(made, new_run(*asked), allow_changed=False) or start_run(*asked))
 
 
 def decided(result: Replayed) -> dict[str, object]:

@@ -26,6 +26,7 @@ from skillopt_mcp.store import migrating
 from skillopt_mcp.store.driver import connect, sqlite
 from skillopt_mcp.store.opening import Store
 
+SECRET = "blue-Gecko7-harbour"
 ROLLED_BACK = "a person rolled it back, and nobody but a person puts it back"
 
 
@@ -107,6 +108,30 @@ def test_a_second_approval_serves_when_the_first_is_gone(
     begins = iter([lambda *_: None, begin])
     monkeypatch.setattr(workspace.store.promotions, "begin", lambda *arguments: next(begins)(*arguments))
     assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
+
+
+def test_an_approval_that_was_shown_with_a_secret_serves_whoever_does_not_know_it(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(workspace, as_if_real())
+    candidate = place.accepted(workspace, f"{LESSONS}\n- Log in with {SECRET}.")
+    monkeypatch.setenv("DB_PASSWORD", SECRET)
+    terminal = place.open()
+    shown = lacking(terminal, candidate)
+    assert isinstance(shown, Lacking)
+    assert (shown.answer.status, len(shown.approval.findings)) == ("held", 1)
+    approve(terminal, candidate)
+    assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
+
+
+def test_an_approval_that_was_given_without_a_finding_covers_none(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(workspace, as_if_real())
+    candidate = place.accepted(workspace, f"{LESSONS}\n- Log in with {SECRET}.")
+    approve(workspace, candidate)
+    monkeypatch.setenv("DB_PASSWORD", SECRET)
+    assert promote_skill(place.open(), candidate, Consent.APPROVED).status == "held"
 
 
 def test_what_a_person_rolled_back_no_tool_puts_back(place: Place, workspace: Workspace, candidate: str) -> None:

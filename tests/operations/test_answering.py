@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 from test_replaying import change_run
-from workshop import SEED, SIMULATION, Place, use
+from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, __version__, parse_judge, train
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.errors import Busy, CapReached, NotFound, Refused
-from skillopt_mcp.operations.answering import allow_others, lock_of, told_changes
+from skillopt_mcp.errors import BadInput, Busy, CapReached, NotFound, Refused
+from skillopt_mcp.operations.answering import lock_of, told_changes
 from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run
-from skillopt_mcp.operations.runs.consolidating import Training, consolidate, documents
-from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run, unfinished_run
-from skillopt_mcp.operations.runs.unfinished import left_changed
+from skillopt_mcp.operations.runs.consolidating import Training, consolidate, documents, taken_up
+from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.unfinished import furthest, left_changed
 from skillopt_mcp.operations.spending.listing_runs import list_runs
 from skillopt_mcp.operations.stores.exporting import export_run
 from skillopt_mcp.operations.workspace import Workspace
@@ -92,9 +92,7 @@ def test_a_run_that_may_go_on_with_another_model_measures_anew_and_says_so(works
     run, store, updated = stopped(workspace), workspace.store, Updated()
     [step] = store.runs.list_steps(run.id)
     use(workspace, updated)
-    allow_others(workspace, run)
-    allow_others(workspace, run)
-    result = replay(workspace, run)
+    result = replay(workspace, run, allow_changed=True)
 
     change = f"after step 1, the target changed from '{BEFORE}' to '{BEFORE},version=2'"
     assert result.changes == told_changes(store.runs.get_run(run.id)) == [change]
@@ -106,11 +104,42 @@ def test_a_run_that_may_go_on_with_another_model_measures_anew_and_says_so(works
     assert len({call.request.task.id for call in measured}) == 30  # type: ignore[union-attr]
 
 
+def test_who_comes_and_goes_without_a_finished_step_is_no_change(workspace: Workspace) -> None:
+    run, store, original = stopped(workspace), workspace.store, workspace.backend("target")
+    workspace.caps = Caps(calls=store.budgets.get_spent(run.id).calls)
+    for version in (2, 3):
+        updated = Updated()
+        updated.fingerprint = f"{BEFORE},version={version}"
+        use(workspace, updated)
+        with pytest.raises(CapReached):
+            replay(workspace, run, allow_changed=True)
+        assert updated.heard == []
+    assert len(told_changes(store.runs.get_run(run.id))) == 1, "of the two that did nothing the last alone is told"
+    with pytest.raises(CapReached):
+        replay(workspace, run)
+    use(workspace, original)
+    workspace.caps = Caps(calls=10_000)
+    new = new_run(workspace, "ledger-clerk", CONFIG)
+    assert left_changed(workspace, new) is None
+    assert furthest(workspace, new, allow_changed=False) == store.runs.get_run(run.id)
+    assert replay(workspace, run).changes == []
+    assert len(store.runs.get_run(run.id).answering) == 1
+
+
+def test_nobody_else_is_noted_under_caps_that_cannot_hold(workspace: Workspace) -> None:
+    run = stopped(workspace)
+    use(workspace, Updated())
+    workspace.caps = Caps(calls=0)
+    with pytest.raises(BadInput):
+        replay(workspace, run, allow_changed=True)
+    assert workspace.store.runs.get_run(run.id).answering == run.answering
+
+
 def test_a_run_under_way_takes_nobody_else(workspace: Workspace) -> None:
     run = stopped(workspace)
     lock = lock_of(workspace, run)
     with pytest.raises(Busy):
-        allow_others(workspace, run)
+        replay(workspace, run, allow_changed=True)
     lock.release()
 
 
@@ -189,6 +218,27 @@ def test_training_of_two_documents_goes_on_with_another_model_only_where_that_is
     done = consolidate(workspace, both, Training(CONFIG, resume=True, allow_changed=True))
     assert done.skill
     assert len(done.skill.changes) == 1
+
+
+def test_a_finished_half_that_others_answered_is_taken_only_where_that_is_allowed(
+    place: Place, workspace: Workspace
+) -> None:
+    memory = place.folder / "CLAUDE.md"
+    memory.write_text("# Project\n")
+    both = documents(workspace, str(place.skill), str(memory), "both")
+    original, resumed = workspace.backend("target"), Training(CONFIG, resume=True)
+    first = consolidate(workspace, both, Training(CONFIG))
+
+    use(workspace, Updated())
+    told = r"' now: begin anew .*, or take its outcome as it is: the same command with --allow-changed$"
+    with pytest.raises(Refused, match=told):
+        consolidate(workspace, both, resumed)
+    assert [run.status for _, run in taken_up(workspace, both, resumed)] == ["finished", "finished"]
+    assert consolidate(workspace, both, Training(CONFIG, resume=True, allow_changed=True)) == first
+    second = consolidate(workspace, both, Training(CONFIG))
+    assert consolidate(workspace, both, resumed) == second
+    use(workspace, original)
+    assert consolidate(workspace, both, resumed) == first, "the newest is another one's"
 
 
 def test_a_simulation_gives_no_false_alarm(place: Place, workspace: Workspace) -> None:

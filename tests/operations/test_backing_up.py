@@ -58,6 +58,7 @@ def test_skills_of_one_name_are_told_apart_by_their_paths(place: Place, workspac
     back_up(place.store_path, tmp_path / "copy.db")
     found = review_backup(place.store_path, tmp_path / "copy.db")
     assert sorted(found.skills) == sorted(f"ledger-clerk ('{path}')" for path in (twin, place.skill))
+    assert found.skills == [f"ledger-clerk ('{path}')" for path in found.skill_paths]
     assert f"promotions of ledger-clerk ('{twin}') without asking" in found.permits
 
 

@@ -3,14 +3,15 @@
 from typing import get_args
 
 import pytest
-from workshop import SIMULATION, Place, use
+from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp.backends.api.openai import open_openai
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.simulated import open_simulated
 from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.runs.estimating import estimate_rest, estimate_run
-from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import replay, start_run, unfinished_run
 from skillopt_mcp.operations.spending.budgeting import check_caps, is_used_up
 from skillopt_mcp.operations.spending.forecasting import Forecast, forecast
 from skillopt_mcp.operations.spending.listing_runs import list_runs
@@ -103,6 +104,32 @@ def test_what_is_left_of_a_run_never_falls_below_what_it_goes_on_to_ask(
     _, last = lefts[-1]
     assert last["optimizer"] == 0, "it was not stopped in its promotion test: choose another step"
     assert last["target"] <= 2 * CONFIG.max_pairs < estimate.target_calls
+
+
+@pytest.mark.parametrize("n_before", [60, 200, 350, 380])
+def test_what_is_left_of_a_run_that_others_go_on_with_is_never_below_what_they_are_asked(
+    place: Place, workspace: Workspace, n_before: int
+) -> None:
+    run, store = start_run(workspace, "ledger-clerk", CONFIG), workspace.store
+    workspace.caps = Caps(calls=n_before)
+    with pytest.raises(CapReached):
+        replay(workspace, run)
+    other = open_simulated(f"honest,seed={SEED}")
+    other.fingerprint = f"{other.fingerprint},version=2"
+    use(workspace, other)
+    lefts = []
+    for n in range(n_before, 10_000, 60):
+        workspace.caps = Caps(calls=n)
+        run = store.runs.get_run(run.id)
+        lefts.append((store.budgets.get_spent(run.id).calls, estimate_rest(workspace, run)))
+        try:
+            replay(workspace, run, allow_changed=True)
+            break
+        except CapReached:
+            pass
+    n_calls = store.budgets.get_spent(run.id).calls
+    assert [left for n_spent, left in lefts if sum(left.values()) < n_calls - n_spent] == []
+    assert sum(lefts[0][1].values()) <= sum(estimate_run(workspace, "ledger-clerk", CONFIG).calls.values()) + 30
 
 
 def test_a_budget_is_used_up_when_not_even_a_small_call_can_be_sent() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from workshop import SEED, Place, use
+from workshop import SEED, Place, go_on_or_start, use
 
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
@@ -15,7 +15,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.operations.results import Rejected
 from skillopt_mcp.operations.runs.estimating import estimate_run
-from skillopt_mcp.operations.runs.replaying import go_on_or_start, start_run
+from skillopt_mcp.operations.runs.replaying import start_run
 from skillopt_mcp.operations.tasks.adding import add_data_set, add_environment, add_tasks
 from skillopt_mcp.operations.tasks.retiring import retire_tasks
 from skillopt_mcp.operations.testing.choosing import chosen_tasks

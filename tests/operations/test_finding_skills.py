@@ -23,7 +23,7 @@ from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.runs.replaying import start_run, unfinished_run
 from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
-from skillopt_mcp.operations.spending.listing_runs import told_elsewhere
+from skillopt_mcp.operations.spending.listing_runs import told_elsewhere, way_on
 from skillopt_mcp.operations.tasks.checking import check_stored
 from skillopt_mcp.operations.tasks.rotating import review_rotation, rotate_worn_tasks
 from skillopt_mcp.operations.testing.calibrating import calibrate
@@ -133,8 +133,21 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
     copy = workspace.skill(str(copied(place, place.folder / "second")))
     assert called(workspace.store, copy) == copy.path
     assert history(workspace, str(place.skill)).next_step.endswith(f"rollback {place.skill}")
+    assert review_rollback(workspace, str(place.skill)).called == str(place.skill)
+    run = start_run(workspace, str(place.skill), Config(epochs=1))
+    assert way_on(workspace, run).startswith(f"skillopt-mcp replay {place.skill} --resume")
+    (place.folder / "third").mkdir()
+    third = Path(copy.path).rename(place.folder / "third" / NAME)
+    assert move_skill(workspace, copy.path, str(third)).next_step.endswith(f"skillopt-mcp show {third}")
     workspace.store.skills.forget(copy.id)
     assert called(workspace.store, skill) == NAME
+
+
+def test_advice_calls_a_skill_by_its_path_where_its_name_looks_like_an_option(
+    place: Place, workspace: Workspace
+) -> None:
+    dashed = shutil.copytree(place.skill, place.folder / "-dash")
+    assert called(workspace.store, workspace.skill(str(dashed))) == str(dashed)
 
 
 def test_a_point_is_the_path_of_the_folder_that_one_is_in(

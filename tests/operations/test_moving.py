@@ -16,6 +16,7 @@ from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.errors import BadInput, BadSkill, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
@@ -190,6 +191,44 @@ def test_attempts_and_tasks_of_the_new_folder_go_with_a_move(place: Place, works
     new.rename(place.skill)
     assert move_skill(workspace, "bookkeeper", str(place.skill)).joined == ""
     assert rows(workspace).keys() == {"ledger-clerk"}
+    assert_sound(place)
+
+
+def test_a_candidate_of_the_new_folder_is_known_by_its_old_id_after_a_move(place: Place, workspace: Workspace) -> None:
+    new, other = renamed(place), place.open()
+    proposed = propose_edits(other, str(new), [{"op": "append", "content": PLACEBO}])
+    old_id = str(proposed.candidate_id)
+    moved = move_skill(workspace, "ledger-clerk", "bookkeeper")
+    [made] = workspace.store.candidates.list_candidates(workspace.skill("bookkeeper").id)
+    assert moved.candidates == {old_id: made.id}
+    assert f" {old_id} is {made.id} now. " in moved.next_step
+    for use_it in (evaluate_candidate, rebase_candidate):
+        with pytest.raises(BadSkill) as told:
+            use_it(workspace, old_id)
+        assert str(told.value) == (
+            f'"{place.skill}", the folder of {old_id}, is gone, and the same change is a candidate of a skill that is '
+            f'there: use {made.id}, of "{new}"'
+        )
+    with pytest.raises(BadSkill, match=f"use {made.id}, of "):
+        promote_skill(workspace, old_id, Consent.PERSON)
+    shutil.rmtree(new)
+    with pytest.raises(BadSkill, match="does not exist any more; if it was renamed or moved"):
+        evaluate_candidate(workspace, old_id)
+
+
+def test_a_skill_whose_predecessor_is_forgotten_is_listed_and_shown(place: Place, workspace: Workspace) -> None:
+    before = workspace.skill("ledger-clerk").live_version
+    main = renamed(place) / "SKILL.md"
+    main.write_text(f"{main.read_text()}\nMore.\n")
+    skill = workspace.skill(str(main.parent))
+    assert workspace.store.skills.get_version(skill.id, skill.live_version).parent_id == before
+    candidate = propose_edits(workspace, str(main.parent), [{"op": "append", "content": PLACEBO}]).candidate_id
+    main.write_text(f"{main.read_text()}\nBy hand.\n")
+    forget_skill(workspace, "ledger-clerk")
+    assert rows(workspace)["bookkeeper"].next_step.startswith(f"{candidate} is stale, as the file has changed since: ")
+    shown = inspect(workspace, f"bookkeeper@{skill.live_version}")
+    assert "of 'bookkeeper' (recorded " in shown.text
+    assert ", parent none)" in shown.text
     assert_sound(place)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import threading
 from importlib.metadata import EntryPoint
@@ -41,6 +42,8 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.environments import entries, registry
 from skillopt_mcp.operations.runs.demo import prepare_demo, run_demo
 from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store.opening import Store
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=3, slow_update=False, meta_skill=False)
 LESSON = "Greet in Latin."
@@ -131,6 +134,21 @@ def test_ctrl_c_under_asyncio_run_stops_the_training_and_the_same_call_goes_on(p
     assert found.status == "finished"
     n_sent = target.n + len(optimizer.calls)
     assert found.n_answered <= n_sent <= found.n_answered + 2, "only what was under way is sent again"
+
+
+def test_ctrl_c_stops_a_training_in_a_task_beside_the_main_one(place: Place, store: Path) -> None:
+    target = Mine(5, interrupt)
+
+    async def cell() -> None:
+        trained(place, store, target)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cell())
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert target.n < 16, "it stopped at once"
 
 
 def test_a_program_stops_a_training_in_a_thread_of_its_own(place: Place, store: Path) -> None:
@@ -235,6 +253,18 @@ def test_candidates_race_and_are_taken_apart_and_tasks_are_calibrated(place: Pla
     assert (noise.n_pairs, noise.flip_rate, noise.failure_rate) == (8, 0.0, 1.0)
 
 
+def test_a_race_tells_its_result_though_another_skill_has_the_name(place: Place, store: Path) -> None:
+    target = Mine()
+    found = train(place.skill, Guests(), CONFIG, target=target, optimizer=OPTIMIZER, store=store)
+    with Workspace(store) as workspace:
+        workspace.skill(str(shutil.copytree(place.skill, place.folder / "other" / place.skill.name)))
+    ahead = race([str(place.skill)], target=target, laps=2, controls=["none"], store=store)
+    assert [row.arm for row in ahead.rows] == ["no skill"]
+    assert found.candidate_id
+    ahead = race([found.candidate_id], target=target, laps=2, store=store)
+    assert [(row.arm, row.gain) for row in ahead.rows] == [(found.candidate_id, 1.0)]
+
+
 def test_the_outcome_and_its_files_have_the_score_that_training_began_with(place: Place, store: Path) -> None:
     heard: list[Progress] = []
     config = CONFIG.model_copy(update={"metric": "soft"})
@@ -302,6 +332,80 @@ def test_a_finished_run_is_returned_where_that_will_do_and_begun_anew_where_not(
     assert again(reuse=True).run_id != first.run_id
 
 
+def test_of_several_finished_runs_that_of_the_same_backends_is_returned(place: Place, store: Path) -> None:
+    target = Mine()
+    target.fingerprint = "one"
+    first = trained(place, store, target)
+    target.fingerprint = "another"
+    trained(place, store, target)
+    target.fingerprint = "one"
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Stopped):
+        trained(place, store, target, stop)
+    n = target.n
+    again = train(place.skill, Guests(), CONFIG, target=target, optimizer=OPTIMIZER, store=store, reuse=True)
+    assert (again, target.n) == (first, n)
+
+
+def test_a_run_of_which_nobody_knows_who_answered_is_returned_with_a_warning(place: Place, store: Path) -> None:
+    target = Mine()
+    first = trained(place, store, target)
+    with Store(store) as kept:
+        kept.runs.set_answering(first.run_id, ())
+    target.fingerprint = "another"
+    with pytest.warns(UserWarning, match=f"run '{first.run_id}' was finished before it was kept who answers") as told:
+        again = train(place.skill, Guests(), CONFIG, target=target, optimizer=OPTIMIZER, store=store, reuse=True)
+    assert again == first
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_a_warning_tells_the_line_of_the_call_within_a_running_loop_too(place: Place, store: Path) -> None:
+    def capped(target: Mine) -> None:
+        train(
+            place.skill, Guests(), CONFIG, target=target, optimizer=OPTIMIZER, store=store, caps=Caps(calls=3),
+        )  # fmt: skip
+
+    async def cell() -> None:
+        capped(other)
+
+    other = Mine()
+    other.fingerprint = "another"
+    with pytest.raises(skillopt_mcp.CapReached):
+        capped(Mine())
+    with pytest.raises(skillopt_mcp.CapReached), pytest.warns(UserWarning, match="this call begins anew") as told:
+        asyncio.run(cell())
+    assert [(each.filename, each.lineno) for each in told] == [(__file__, capped.__code__.co_firstlineno + 1)]
+
+
+def test_a_folder_that_fails_on_the_way_hides_neither_the_stop_nor_the_outcome(place: Place, store: Path) -> None:
+    out, stop = place.folder / "out", threading.Event()
+
+    def in_the_way() -> None:
+        out.write_text("a file")
+        stop.set()
+
+    def in_use(_: Progress) -> None:
+        out.mkdir()
+        out.joinpath("theirs").touch()
+
+    def written(target: Mine, stop: threading.Event | None = None) -> Trained:
+        return train(
+            place.skill, Guests(), CONFIG, target=target, optimizer=OPTIMIZER, store=store, out=out, stop=stop,
+            n_slots=2, callbacks={"baseline": in_use} if stop is None else {},
+        )  # fmt: skip
+
+    with (
+        pytest.warns(UserWarning, match="was not written as files"),
+        pytest.raises(Stopped, match="interrupted") as why,
+    ):
+        written(Mine(5, in_the_way), stop)
+    assert [note for note in why.value.__notes__ if " under way: " in note]
+    out.unlink()
+    with pytest.warns(UserWarning, match=r"was not written as files: .* is in use"):
+        assert written(Mine()).status == "finished"
+
+
 def test_prompts_of_ones_own_are_those_of_the_run(place: Place, store: Path) -> None:
     asked: list[Call] = []
     folder = place.folder / "prompts"
@@ -325,3 +429,5 @@ def test_a_folder_in_use_is_refused_before_anything_is_sent(place: Place, store:
     with pytest.raises(BadInput, match="is in use: name an empty folder"):
         train(place.skill, Guests(), CONFIG, target=target, optimizer=OPTIMIZER, store=store, out=place.skill)
     assert target.n == 0
+    with Store(store) as kept:
+        assert kept.runs.list_runs(1) == []

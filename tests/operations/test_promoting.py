@@ -234,6 +234,30 @@ def test_rollback_needs_consent_too(place: Place, workspace: Workspace) -> None:
     assert rollback_skill(workspace, "ledger-clerk", None, Consent.STANDING).status == "rolled_back"
 
 
+def test_a_tool_goes_back_to_nothing_where_nothing_was_promoted(place: Place, workspace: Workspace) -> None:
+    first = workspace.skill("ledger-clerk").live_version
+    place.main.write_text("# Mine\n")
+    result = rollback_skill(workspace, "ledger-clerk", first, Consent.STANDING)
+    assert (result.status, result.reason, result.next_step) == (
+        "stale",
+        "nothing was ever promoted here: every version is somebody's own work",
+        f"To go back all the same, a person types at a terminal: skillopt-mcp rollback ledger-clerk {result.version}",
+    )
+    assert place.main.read_text() == "# Mine\n"
+
+
+def test_of_two_skills_of_a_name_the_way_back_names_the_one_that_was_changed(
+    place: Place, workspace: Workspace
+) -> None:
+    other = place.folder / "elsewhere" / place.skill.name
+    other.mkdir(parents=True)
+    other.joinpath("SKILL.md").write_text("# Another\n")
+    candidate_id = place.accepted(workspace)
+    workspace.skill(str(other))
+    done = promote_skill(workspace, candidate_id, PERSON)
+    assert done.next_step == f"It is live. To undo it: rollback_skill with skill {place.skill}."
+
+
 def test_rollback_keeps_an_edit_that_a_person_made_since(place: Place, workspace: Workspace, before: bytes) -> None:
     promote_skill(workspace, place.accepted(workspace), PERSON)
     place.main.write_text("# Mine\n")

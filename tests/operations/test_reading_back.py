@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,12 @@ from workshop import LESSONS, SEED, Place
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.folders import read_skill
+from skillopt_mcp.operations import recovery
+from skillopt_mcp.operations import workspace as workspaces
 from skillopt_mcp.operations.changes import promoting
+from skillopt_mcp.operations.changes.advising import next_step
 from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
@@ -65,10 +70,10 @@ def test_what_reads_otherwise_than_it_was_written_is_taken_back(
     place: Place, workspace: Workspace, before: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidate = place.accepted(workspace)
-    replace = promoting.replace_files
+    written = promoting.replace_files
 
     def on_another_disk(folder: Path, old: SkillFiles, new: SkillFiles) -> None:
-        replace(folder, old, new)
+        written(folder, old, new)
         place.main.chmod(0o755)
 
     with monkeypatch.context() as disk:
@@ -79,6 +84,73 @@ def test_what_reads_otherwise_than_it_was_written_is_taken_back(
     place.main.write_bytes(before)
     place.main.chmod(0o644)
     assert promote_skill(workspace, candidate, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def test_a_disk_that_keeps_no_run_bits_is_left_as_it_was(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.main.chmod(0o755)
+    before = read_skill(place.skill)
+    main = SkillFile("SKILL.md", taught().main, executable=True)
+    candidate = accepted_as(place, workspace, before.replaced(main, SkillFile("references/more.md", b"More.")))
+    kept = os.fchmod
+    monkeypatch.setattr(os, "fchmod", lambda descriptor, mode: kept(descriptor, mode | 0o111))
+    with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written: .* is taken back$'):
+        promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    assert read_skill(place.skill) == before
+    assert workspace.store.promotions.list_pending() == []
+    made = workspace.store.candidates.get_candidate(candidate)
+    advice = f"Call promote_skill with candidate_id {candidate}."
+    assert next_step(workspace, made, Consent.PERSON_SIMULATED) == advice
+
+
+def test_a_disk_that_lists_a_new_file_by_another_name_is_left_as_it_was(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_skill(place.skill)
+    candidate = accepted_as(place, workspace, taught(SkillFile("references/more.md", b"More.")))
+
+    def listed_otherwise(folder: Path) -> SkillFiles:
+        files = read_skill(folder).files
+        return SkillFiles(tuple(replace(file, path=file.path.replace("more", "MORE")) for file in files))
+
+    with monkeypatch.context() as disk:
+        for module in (recovery, workspaces):
+            disk.setattr(module, "read_skill", listed_otherwise)
+        with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written'):
+            promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    assert read_skill(place.skill) == before
+
+
+def test_what_a_person_wrote_over_a_new_file_is_not_taken_back(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_skill(place.skill)
+    candidate = accepted_as(place, workspace, taught(SkillFile("references/more.md", b"More.")))
+    written, mine = promoting.replace_files, SkillFile("references/more.md", b"Mine.")
+
+    def edited_since(folder: Path, old: SkillFiles, new: SkillFiles) -> None:
+        written(folder, old, new)
+        (folder / mine.path).write_bytes(mine.content)
+
+    monkeypatch.setattr(promoting, "replace_files", edited_since)
+    with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written'):
+        promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
+    assert read_skill(place.skill) == before.replaced(mine)
+
+
+def test_a_rollback_to_what_cannot_be_read_back_is_told_what_fits_a_rollback(
+    place: Place, workspace: Workspace
+) -> None:
+    tracked = workspace.skill(str(place.skill))
+    earlier = taught(SkillFile("references/__pycache__/x.md", b"x"))
+    for files in (earlier, read_skill(place.skill)):
+        workspace.store.skills.track(tracked.name, tracked.path, files)
+    result = rollback_skill(workspace, "ledger-clerk", earlier.digest, Consent.PERSON)
+    assert (result.status, result.next_step) == (
+        "refused",
+        "Name another version: skillopt-mcp show ledger-clerk and skillopt-mcp history ledger-clerk tell of them.",
+    )
 
 
 def test_what_stands_in_the_way_of_a_new_file_uses_up_no_approval(place: Place, workspace: Workspace) -> None:

@@ -20,7 +20,8 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.looks.inspecting_runs import describe_run
-from skillopt_mcp.operations.runs.replaying import replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.unfinished import furthest
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -332,3 +333,27 @@ def test_a_mean_over_no_attempts_is_no_number(place: Place, workspace: Workspace
     assert {row.train_hard for row in result.steps if row.kind == "meta"} == {None}
     lines = [line.split() for line in describe_run(workspace, result.run_id).splitlines() if "meta note" in line]
     assert {line[4] for line in lines} == {"-"}
+
+
+def test_a_new_run_reads_no_other_than_those_that_it_may_go_on_with(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = workspace.store.runs
+    config = Config(epochs=1, batch=10)
+    first = start_run(workspace, "ledger-clerk", config)
+    for seed in range(3):
+        start_run(workspace, "ledger-clerk", config.model_copy(update={"seed": seed}))
+    runs.set_status(start_run(workspace, "ledger-clerk", config).id, "finished", "{}")
+    read: list[str] = []
+
+    def get_run(run_id: str) -> Run:
+        read.append(run_id)
+        return found(run_id)
+
+    found = runs.get_run
+    monkeypatch.setattr(runs, "get_run", get_run)
+    monkeypatch.setattr(runs, "list_runs", None)
+    new = new_run(workspace, "ledger-clerk", config)
+    assert furthest(workspace, new, allow_changed=False) == first
+    assert read == [first.id]
+    assert unfinished_run(workspace, "ledger-clerk").id not in (first.id, new.id)

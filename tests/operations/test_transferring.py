@@ -144,6 +144,14 @@ def secret_task(secret: str, **fields: object) -> dict[str, object]:
     return {"id": "q1", "prompt": f"Log in with {secret} and say hi", "judge": judge, "split": "val", **fields}
 
 
+def test_the_export_tells_no_secret_that_is_the_name_of_a_task(
+    place: Place, workspace: Workspace, tmp_path: Path
+) -> None:
+    add_tasks(workspace, str(place.skill), [secret_task("a token", id=f"key-{KEY}")])
+    [name] = export_history(workspace, str(place.skill), tmp_path / "clerk.history").redacted
+    assert name.startswith("key-[redacted:anthropic-key:")
+
+
 def test_a_task_with_a_secret_is_known_where_it_came_from_and_told_by_the_export(
     place: Place, workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -11,9 +11,13 @@ from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.runs.replaying import new_run, start_run
+from skillopt_mcp.operations.runs.unfinished import furthest
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call, Role, Rollout
+from skillopt_mcp.records.runs import Run
 from skillopt_mcp.splits import EQUAL_SHARES
 
 SEED = 3
@@ -86,3 +90,9 @@ def right_when_taught(call: Call) -> str:
     assert isinstance(call.request, Rollout)
     judge = call.request.task.judge.model_dump()
     return str(judge["expected"]) if all(topic.lesson in call.request.files.text for topic in TOPICS) else "no"
+
+
+def go_on_or_start(workspace: Workspace, skill: str, config: Config, *, allow_changed: bool = False) -> Run:
+    """Return the run that a new one would go on with, or the new one."""
+    new = new_run(workspace, skill, config)
+    return furthest(workspace, new, allow_changed=allow_changed) or start_run(workspace, skill, config)

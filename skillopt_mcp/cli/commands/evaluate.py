@@ -79,11 +79,12 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     except (KeyboardInterrupt, Stopped) as stop:
         return _broken_off(workspace, options, stop if isinstance(stop, Stopped) else None)
     result = advised(workspace, candidate.skill_id, result)
-    result = result.model_copy(update={"next_step": by_a_person(workspace, result.next_step)})
+    step = terminal.advice(by_a_person(workspace, result.next_step), options, options.target, options.judge)
+    result = result.model_copy(update={"next_step": step})
     if options.json:
-        terminal.emit(result, options)
+        terminal.emit(result)
     else:
-        _say(result, options)
+        _say(result)
     return 0
 
 
@@ -104,7 +105,7 @@ def _broken_off(workspace: Workspace, options: Options, stopped: Stopped | None)
     return INTERRUPTED
 
 
-def _say(result: Evaluated, options: Options) -> None:
+def _say(result: Evaluated) -> None:
     verdict = (result.verdict or result.status).upper()
     more = (
         f", about {result.pairs_expected} more expected"
@@ -115,7 +116,7 @@ def _say(result: Evaluated, options: Options) -> None:
         f"Verdict: {verdict}. Live {_mean(result.base)}, candidate {_mean(result.candidate)} "
         f"after {counted(result.pairs_done, 'pair')}{more}, {result.claim}; {result.reason.rstrip('.')}."
     )
-    terminal.say(f"Next: {terminal.advice(result.next_step, options)}")
+    terminal.say(f"Next: {result.next_step}")
 
 
 def _mean(arm: Arm) -> str:

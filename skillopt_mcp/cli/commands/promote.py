@@ -39,7 +39,7 @@ def run(options: Options) -> int:
             terminal.note("Nothing was changed.")
             return 1
         result = promote_skill(workspace, options.candidate, consent)
-    return say_outcome(result, options)
+    return say_outcome(result, review.called, options)
 
 
 def _consent(options: Options) -> Consent:
@@ -83,8 +83,8 @@ def show_review(review: Review, candidate_id: str) -> None:
         terminal.say(f"Evidence: {review.evidence}")
 
 
-def say_outcome(result: Promoted, options: Invocation) -> int:
-    """Print what became of a promotion or rollback; return 0 when the file changed, else 1."""
+def say_outcome(result: Promoted, called: str, options: Invocation) -> int:
+    """Print what became of a promotion or rollback of a skill `called` so in commands; 0 when it changed."""
     changed = result.status in ("promoted", "rolled_back")
     if options.json:
         error = {} if changed else {"error": f"{result.status}: {result.reason}"}
@@ -93,7 +93,7 @@ def say_outcome(result: Promoted, options: Invocation) -> int:
         done = "Promoted" if result.status == "promoted" else "Rolled back"
         terminal.say(f"{done}: {result.skill_path} is now version {result.version} (was {result.previous_version}).")
         version = "" if result.status == "promoted" else f" {result.previous_version}"
-        terminal.say_command(options.on_store(f"Undo: skillopt-mcp rollback {result.skill}{version}"))
+        terminal.say_command(options.on_store(f"Undo: skillopt-mcp rollback {called}{version}"))
     if not changed:
         advice = f" {terminal.advice(result.next_step, options)}" if result.next_step else ""
         terminal.note(f"error: {result.status}: {result.reason}.{advice}")

@@ -14,7 +14,7 @@ from skillopt_mcp.operations.runs.estimating import estimate_race
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.testing.controls import Control
 from skillopt_mcp.operations.testing.evaluating import is_simulated
-from skillopt_mcp.operations.testing.racing import race_candidates
+from skillopt_mcp.operations.testing.racing import entered, race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -37,6 +37,8 @@ def run(options: Options) -> int:
         options.store_path, target=options.target, optimizer=options.optimizer, judge=options.judge, caps=options.caps
     ) as workspace:
         simulated = is_simulated(workspace.backend("target").fingerprint)
+        # By its id, for another skill may have its name.
+        skill_id = entered(workspace, options.candidates, options.control).skill.id
         calls = estimate_race(workspace, options.candidates, rule, options.control)
         if not may_spend(workspace, calls, options):
             terminal.note("Nothing was spent.")
@@ -44,7 +46,7 @@ def run(options: Options) -> int:
         with Watch("SIMULATION" if simulated else "", silent=options.json) as watch:
             workspace.on_reply = watch.on_reply
             result = race_candidates(workspace, options.candidates, rule, controls=options.control, notify=watch.notify)
-        result = advised(workspace, workspace.skill(result.skill).id, result)
+        result = advised(workspace, skill_id, result)
     step = terminal.advice(result.next_step, options, options.target, options.judge)
     if options.json:
         terminal.emit(result.model_copy(update={"next_step": step}))

@@ -18,8 +18,8 @@ from skillopt_mcp.cli.resuming import asked_roles, check_changed, may_go_on
 from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, Stopped, StoreError
-from skillopt_mcp.operations.answering import allow_others, run_backends
+from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, SkillOptError, Stopped, StoreError
+from skillopt_mcp.operations.answering import ALLOWED, run_backends
 from skillopt_mcp.operations.runs.consolidating import Document
 from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.runs.policies import replay_policy
@@ -135,12 +135,11 @@ def _resumed(options: Options) -> int:
     if out:
         check_folder(out, begun.id)
     with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
-        check_changed(workspace, begun, options.skill, allowed=options.allow_changed, silent=options.json)
+        way = f"skillopt-mcp replay {shlex.quote(options.skill)} --resume {ALLOWED}"
+        check_changed(workspace, begun, way, allowed=options.allow_changed, silent=options.json)
         if not may_go_on(workspace, begun, options.slots, yes=options.yes, silent=options.json):
             terminal.note("Nothing more was spent.")
             return EXPECTED
-        if options.allow_changed:
-            allow_others(workspace, begun)
         return _replay(workspace, begun, options, _Way(options.slots, out))
 
 
@@ -232,7 +231,9 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
         terminal.note(f"Run {begun.id} {'goes on' if options.resume else 'begins'}. {label}".rstrip())
     try:
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
-            result = replay(workspace, begun, watch.notify, watch.on_reply, way.slots)
+            result = replay(
+                workspace, begun, watch.notify, watch.on_reply, way.slots, allow_changed=options.allow_changed
+            )
     except StoreError as error:
         return _broken_off(workspace, begun, options, way, error)
     except (KeyboardInterrupt, Stopped) as stop:
@@ -254,8 +255,14 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
 
 
 def _export(workspace: Workspace, begun: Run, way: _Way) -> None:
-    if way.out:
+    """Write the run to its folder; where that fails, what became of the run is told all the same."""
+    if not way.out:
+        return
+    try:
         done = export_run(workspace, begun.id, way.out)
+    except SkillOptError as error:
+        terminal.note(f"warning: the run is kept, but was not written as files: {error}.")
+    else:
         terminal.note(f"{counted(done.n_files, 'file')} in {done.folder}; best_skill.md is the best version.")
 
 

@@ -34,7 +34,7 @@ def run(options: Options) -> int:
         consent = _consent(review, options)
         standing = check_rollback(workspace, options.skill, review.to_version, consent, review.from_version)
         if isinstance(standing, Promoted):
-            return say_outcome(standing, options)
+            return say_outcome(standing, review.called, options)
         if not options.json:
             _show(review)
         terminal.require_person("rollback")
@@ -42,7 +42,7 @@ def run(options: Options) -> int:
             terminal.note("Nothing was changed.")
             return 1
         result = rollback_skill(workspace, options.skill, review.to_version, consent, review.from_version)
-    return say_outcome(result, options)
+    return say_outcome(result, review.called, options)
 
 
 def _consent(review: Review, options: Options) -> Consent:
@@ -60,7 +60,7 @@ def _show(review: Review) -> None:
         edited = short(review.from_version)
         terminal.say(
             f"OVER AN EDIT: what is live is somebody's own work. It is kept as version {edited}; "
-            f"to bring it back: skillopt-mcp rollback {review.skill} {edited}",
+            f"to bring it back: skillopt-mcp rollback {review.called} {edited}",
             style="bold red",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
@@ -124,8 +125,9 @@ def _list(workspace: Workspace, options: Options) -> None:
     while page.cursor:
         page = list_skills(workspace, page.cursor)
         rows += page.skills
-    names = [row.name for row in rows]
-    told = [_told(workspace, row, options, row.name if names.count(row.name) == 1 else row.path) for row in rows]
+    n_of = Counter(row.name for row in rows)
+    spoken = [row.path if n_of[row.name] > 1 or row.name.startswith("-") else row.name for row in rows]
+    told = [_told(workspace, row, options, each) for row, each in zip(rows, spoken, strict=True)]
     if options.json:
         terminal.emit({"skills": [row.model_dump(mode="json") for row in told]})
         return

@@ -10,6 +10,7 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import carried
 from skillopt_mcp.limits import PATCH_EDITS
 from skillopt_mcp.operations.candidates.proposing import kept, proposed
+from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.workspace import Workspace
@@ -27,7 +28,7 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     """
     store = workspace.store
     old = store.candidates.get_candidate(known(id))
-    skill = workspace.again(store.skills.get_skill(old.skill_id))
+    skill = skill_of(workspace, old)
     if skill.live_version == old.base_version:
         raise Refused(f"'{id}' is made for what is live of '{skill.name}': nothing has to be rebased")
     if skill.live_version == old.version_id:

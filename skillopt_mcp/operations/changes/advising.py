@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready
 from skillopt_mcp.operations.changes.promoting import NO_GAIN, check_promotion, is_edited
 from skillopt_mcp.operations.finding import called
@@ -50,7 +51,7 @@ def told_was_live(workspace: Workspace, skill: Skill, version: str) -> str:
 
 def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
     store = workspace.store
-    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    skill = skill_of(workspace, candidate)
     changes = store.promotions.list_promotions(skill.id)
     was_live = any(each.to_version == candidate.version_id for each in changes)
     if skill.live_version == candidate.version_id:

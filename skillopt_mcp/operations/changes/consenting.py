@@ -67,7 +67,9 @@ def with_consent(workspace: Workspace, change: Change, consent: Consent) -> Stan
         )  # fmt: skip
     if fault := unreadable(workspace.store.skills.get_files(change.skill.id, change.to_version)):
         why = f"a folder cannot hold this version so that it is read back as it is: {fault}"
-        return answer(workspace, change, "refused", why, "Propose other edits.")
+        name = called(workspace.store, change.skill)
+        other = f"Name another version: skillopt-mcp show {name} and skillopt-mcp history {name} tell of them."
+        return answer(workspace, change, "refused", why, "Propose other edits." if change.candidate else other)
     if consent in BY_A_TOOL:
         return _by_a_tool(workspace, change, consent)
     if change.simulated and change.verdict != UNPROVEN and consent not in _SIMULATED:

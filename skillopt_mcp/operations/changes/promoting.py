@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
@@ -11,9 +10,11 @@ from skillopt_mcp.errors import BadInput, Busy, Refused, Stale
 from skillopt_mcp.folders import files_folder
 from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.livefiles import check_replaceable, replace_files
+from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.changes.consenting import BY_A_TOOL, Consent, Lacking, Ready, Standing, with_consent
 from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, Status, answer, stale
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import lock_name, settle, take_back
 from skillopt_mcp.operations.results import Promoted
@@ -50,7 +51,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     """Return whether a promotion may happen, lacks a person, or what it answers instead; nothing is written."""
     store = workspace.store
     candidate = guarded(workspace, store.candidates.get_candidate(known(candidate_id)))
-    skill = workspace.again(store.skills.get_skill(candidate.skill_id))
+    skill = skill_of(workspace, candidate)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
     test = next((test for test in tests if decision and test.id == decision.scope), None)
@@ -99,7 +100,11 @@ def check_rollback(
     edited, over_edit = is_edited(workspace, tracked), consent is Consent.PERSON_OVER_EDIT and seen is not None
     # Where nothing was ever promoted, every version is somebody's work: a person alone goes back to one.
     all_theirs = consent in BY_A_TOOL and not workspace.store.promotions.list_promotions(tracked.id)
-    if all_theirs or (edited and not over_edit) or seen not in (None, tracked.live_version):
+    if all_theirs:
+        why = "nothing was ever promoted here: every version is somebody's own work"
+        back = f"To go back all the same, a person types at a terminal: skillopt-mcp {change.command(workspace.store)}"
+        return answer(workspace, change, "stale", why, back)
+    if (edited and not over_edit) or seen not in (None, tracked.live_version):
         return stale(workspace, change)
     # Nobody agreed to more than was asked of them: where nothing was edited, no edit is lost.
     asked = Consent.PERSON if consent is Consent.PERSON_OVER_EDIT and not edited else consent
@@ -139,7 +144,7 @@ def _instead(store: Store, skill: Skill, version: str) -> str:
     """Return what to do with a version that was never live here, for another store's history may have brought it."""
     if any(each.version_id == version for each in store.candidates.list_candidates(skill.id)):
         return "promote its candidate instead"
-    shown = shlex.quote(f"{skill.name}@{short(version)}")
+    shown = f"{called(store, skill)}@{short(version)}"
     return (
         "it is no candidate either (an imported history brings such versions). To have it back, take its files from "
         f"your version control, or write them out, look at them and put them in place: skillopt-mcp show {shown} --out "
@@ -191,7 +196,7 @@ def _check_written(live: SkillFiles, before: SkillFiles, after: SkillFiles) -> N
     if other:
         raise Refused(
             f"{quoted(other)} does not read as it was written: somebody changed it meanwhile, or its disk keeps other "
-            "names or run bits; all else that was written is taken back"
+            "names or run bits; what was written is taken back"
         )
 
 
@@ -213,6 +218,7 @@ def _begun(workspace: Workspace, change: Change, consent: Consent) -> Promotion 
 
 def _answer_done(workspace: Workspace, change: Change, before: SkillFiles) -> Promoted:
     # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
-    undo = f"skill {change.skill.name}" + (f" and version {short(before.digest)}" if change.kind == "rollback" else "")
+    skill = called(workspace.store, change.skill)
+    undo = f"skill {skill}" + (f" and version {short(before.digest)}" if change.kind == "rollback" else "")
     done: Status = "promoted" if change.kind == "promote" else "rolled_back"
     return answer(workspace, change, done, "", f"It is live. To undo it: rollback_skill with {undo}.", before)

@@ -9,6 +9,7 @@ from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.promoting import is_edited, rollback_target
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
@@ -24,12 +25,13 @@ class Review(BaseModel):
 
     `evidence` is what the verdict rests on: how many pairs, on how many tasks, and the mean scores. `broken` is what
     the Agent Skills specification has against the new version, and had not against the old one; `over_edit` tells that
-    somebody has edited the files since the last change, which a rollback would undo.
+    somebody has edited the files since the last change, which a rollback would undo; `called` is the skill in commands.
     """
 
     model_config = ConfigDict(frozen=True)
     skill: str
     skill_path: str
+    called: str
     from_version: str
     to_version: str
     diff: str
@@ -56,6 +58,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     return Review(
         skill=skill.name,
         skill_path=skill.path,
+        called=called(store, skill),
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         diff=unified_diff(base, new, skill.name),
@@ -79,6 +82,7 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
     return Review(
         skill=tracked.name,
         skill_path=tracked.path,
+        called=called(store, tracked),
         from_version=tracked.live_version,
         to_version=target,
         diff=unified_diff(live, old, tracked.name),

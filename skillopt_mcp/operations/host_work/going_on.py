@@ -9,7 +9,7 @@ from skillopt_mcp.operations.spending.listing_runs import way_on
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
-from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.records.skills import Skill, Version
 
 
 def open_work(workspace: Workspace, skill: Skill, undecided: Sequence[Candidate]) -> str:
@@ -30,11 +30,11 @@ def left_behind(workspace: Workspace, skill: Skill, candidates: Sequence[Candida
     """Return how to go on with the newest candidate that an edit of the file by hand made stale; empty without one."""
     store = workspace.store
     changed = {change.to_version for change in store.promotions.list_promotions(skill.id)}
-    edited, version = set[str](), skill.live_version
-    while version not in edited:
-        edited.add(version)
-        parent = None if version in changed else store.skills.get_version(skill.id, version).parent_id
-        version = parent or version
+    edited = set[str]()
+    version: Version | None = store.skills.get_version(skill.id, skill.live_version)
+    while version and version.id not in edited:
+        edited.add(version.id)
+        version = None if version.id in changed else store.skills.find_parent(version)
     for each in reversed(candidates):
         if each.base_version in edited and each.origin != "step" and each.version_id not in {*changed, *edited}:
             decision = store.decisions.latest(skill.id, GATE, each.base_version, each.version_id)

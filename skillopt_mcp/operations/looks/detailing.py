@@ -115,11 +115,12 @@ def trajectory_detail(workspace: Workspace, skill_id: int, attempt: Trajectory) 
 def version_detail(workspace: Workspace, skill: Skill, found: Version) -> VersionDetail:
     """Return a version of a skill, with the sizes of its files."""
     files = workspace.store.skills.get_files(skill.id, found.id).files
+    parent = workspace.store.skills.find_parent(found)
     return VersionDetail(
         skill=skill.name,
         version=short(found.id),
         sha256=found.id,
-        parent=short(found.parent_id) if found.parent_id else None,
+        parent=short(parent.id) if parent else None,
         origin=found.origin,
         at=found.created_at,
         live=found.id == skill.live_version,

@@ -200,7 +200,8 @@ def _work(workspace: Workspace, id: str) -> str:
 def _version(workspace: Workspace, name: str, version: str) -> str:
     skill, found = _version_named(workspace, name, version)
     files = workspace.store.skills.get_files(skill.id, found.id)
-    parent = short(found.parent_id) if found.parent_id else "none"
+    before = workspace.store.skills.find_parent(found)
+    parent = short(before.id) if before else "none"
     label = _unproven(workspace, skill.id, found.id)
     head = f"version {found.id} of '{skill.name}' ({found.origin} {found.created_at}, parent {parent}{label})"
     return f"{head}\n\n{files.text}"

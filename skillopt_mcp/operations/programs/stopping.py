@@ -69,7 +69,7 @@ def carried_out(work: Callable[[], T], stop: Stop, *, apart: bool = False) -> T:
         with ThreadPoolExecutor(1, thread_name_prefix="skillopt") as thread:
             working = thread.submit(copy_context().run, work)
             try:
-                is_cancelled = _waited(working, stop, task if isinstance(task, asyncio.Task) else None)
+                is_cancelled = _waited(working, stop, task)
             except BaseException as error:
                 # Ctrl-C comes to this thread alone: the one that works is stopped, and waited for.
                 stop.set()
@@ -90,15 +90,25 @@ def _task() -> asyncio.Task[object] | asyncio.AbstractEventLoop | None:
         return None
 
 
-def _waited(working: Future[T], stop: Stop, task: asyncio.Task[object] | None) -> bool:
-    """Wait for work to end; return whether it was stopped because the task is being cancelled."""
-    before = task.cancelling() if task else 0
+def _waited(working: Future[T], stop: Stop, task: asyncio.Task[object] | asyncio.AbstractEventLoop | None) -> bool:
+    """Wait for work to end; return whether it was stopped because a task of its loop is being cancelled.
+
+    No other task of the loop runs meanwhile: whoever cancels one now does so from outside, as Ctrl-C does, which asks
+    for the main task's end, whichever one waits here.
+    """
+    loop = task.get_loop() if isinstance(task, asyncio.Task) else task
+    before = _cancelling(loop)
     is_cancelled = False
     while not wait([working], SLICE_S).done:
-        if task and task.cancelling() > before:
+        if not is_cancelled and _cancelling(loop) > before:
             is_cancelled = True
             stop.set()
     return is_cancelled
+
+
+def _cancelling(loop: asyncio.AbstractEventLoop | None) -> int:
+    """Return how often the end of a loop's tasks was asked for."""
+    return sum(task.cancelling() for task in asyncio.all_tasks(loop)) if loop else 0
 
 
 def _note(error: BaseException, working: Future[T]) -> None:

@@ -26,7 +26,7 @@ from skillopt_mcp.operations.testing.calibrating import calibrate as calibrate_s
 from skillopt_mcp.operations.testing.controls import Control
 from skillopt_mcp.operations.testing.crediting import Credited, credit_candidate, rescue_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated
-from skillopt_mcp.operations.testing.racing import Raced, race_candidates
+from skillopt_mcp.operations.testing.racing import Raced, entered, race_candidates
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.evidence import Claim
 
@@ -101,8 +101,10 @@ def race(
 
     def work() -> Raced:
         with given.workspace() as workspace:
+            # By its id, for another skill may have its name.
+            skill_id = entered(workspace, names, controls).skill.id
             found = race_candidates(workspace, names, RaceRule(max_laps=laps), controls=controls, notify=notify)
-            return given.told(workspace, workspace.skill(found.skill).id, found)
+            return given.told(workspace, skill_id, found)
 
     return carried_out(work, given.stop)
 

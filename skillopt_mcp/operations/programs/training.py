@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +14,14 @@ from pydantic import Field
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.errors import BadInput, Stopped
-from skillopt_mcp.operations.answering import allow_others, changed_since, run_backends, told_changed
+from skillopt_mcp.operations.answering import told_changed, told_unknown
 from skillopt_mcp.operations.programs.hearing import Callback, StageName, by_stage
 from skillopt_mcp.operations.programs.opening import Given
 from skillopt_mcp.operations.programs.stopping import Stop, carried_out
+from skillopt_mcp.operations.programs.warning import Caller
 from skillopt_mcp.operations.results import Accounted, Replayed
-from skillopt_mcp.operations.runs.replaying import check_able, go_on_or_start, replay
-from skillopt_mcp.operations.runs.unfinished import left_behind, left_changed
+from skillopt_mcp.operations.runs.replaying import begin, check_able, new_run, replay
+from skillopt_mcp.operations.runs.unfinished import furthest, last_finished, left_behind, left_changed
 from skillopt_mcp.operations.spending.charging import account, told_under_way
 from skillopt_mcp.operations.stores.exporting import check_folder, export_run
 from skillopt_mcp.operations.tasks.adding import add_environment
@@ -46,7 +46,7 @@ class Trained(Replayed, Accounted):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is trained, and how; `reuse` says whether a finished run will do."""
+    """What is trained, and how; `reuse` says whether a finished run will do, and `caller` is warned."""
 
     skill: str
     config: Config
@@ -55,6 +55,7 @@ class _Asked:
     notify: Notify
     reuse: bool
     allow_changed: bool
+    caller: Caller
 
 
 def train(
@@ -83,10 +84,10 @@ def train(
     hears of its stage each time that it begins ("baseline", "rollout", "reflect", "aggregate", "select", "evaluate",
     "rescue", "slow", "meta", "confirm"; "step" at the end of each); what it raises stops the run. A dict as config has
     the names of settings files ("epochs", "train.num_epochs"). `prompts` is a folder with prompts of one's own
-    (NAME.md), `out` one that is written with the run as files. `caps` bound what the run may use, over all calls that
-    go on with it; `n_slots` calls are under way at once. Nothing is written to the skill's folder: that takes a
-    promotion. What the outcome counts is that of the run: what it sent, over all calls that went on with it, and of a
-    promotion test that several runs share, the pairs that it asked for.
+    (NAME.md), `out` one that is written with the run as files; where that fails, it warns. `caps` bound what the run
+    may use, over all calls that go on with it; `n_slots` calls are under way at once. Nothing is written to the skill's
+    folder: that takes a promotion. What the outcome counts is that of the run: what it sent, over all calls that went
+    on with it, and of a promotion test that several runs share, the pairs that it asked for.
 
     Raises Stopped where the run stops before its end: CapReached at a cap, Outage where a backend fails, TurnedDown
     where it wants no such call. A call with the same arguments (but for higher caps) goes on with it, and pays for
@@ -95,9 +96,10 @@ def train(
     tell that. Raises BadInput, NotFound, Refused, Busy and BackendError for what cannot be trained, and StoreError.
 
     The same call after the run has finished is another run, with draws and a price of its own; with `reuse` it returns
-    that one's outcome, and sends nothing. A result comes about again in a fresh store, by the same sequence of calls
-    with the same skill, tasks, config (its seed among it), prompts and backends' names, where what backends answer
-    depends on `call.request` and `call.draw` alone.
+    the outcome of the newest one that these backends answered by then, and sends nothing; where nobody knows who
+    answered, since it finished before that was kept, it is returned with a warning. A result comes about again in a
+    fresh store, by the same sequence of calls with the same skill, tasks, config (its seed among it), prompts and
+    backends' names, where what backends answer depends on `call.request` and `call.draw` alone.
 
     It blocks until it is done; within a running event loop it works in a thread, which Ctrl-C, or the cancellation of
     the task, stops at its next reply. Ctrl-C tells, in a note of KeyboardInterrupt (or of the CancelledError behind
@@ -109,6 +111,7 @@ def train(
         skill if isinstance(skill, str) else os.path.abspath(skill), _config(config),
         load_prompts(Path(prompts).expanduser()) if prompts is not None else None,
         Path(out).expanduser() if out is not None else None, by_stage(callbacks or {}), reuse, allow_changed,
+        Caller(),
     )  # fmt: skip
     given = Given(
         environment, {"target": target, "optimizer": optimizer, "judge": judge}, store, caps, n_slots, Stop(stop)
@@ -124,10 +127,11 @@ def _train(asked: _Asked, given: Given) -> Trained:
         tracked = find(asked.skill)
         only = add_environment(workspace, tracked.path, given.opened).digests if given.opened is not None else None
         run = _begun(workspace, tracked, asked, given.opened, only)
-        if asked.out:
-            check_folder(asked.out, run.id)
         try:
-            result = replay(workspace, run, given.stop.before(asked.notify), given.stop.on_reply, n_slots=given.n_slots)
+            result = replay(
+                workspace, run, given.stop.before(asked.notify), given.stop.on_reply, given.n_slots,
+                allow_changed=asked.allow_changed,
+            )  # fmt: skip
         except (KeyboardInterrupt, Stopped) as error:
             under_way = told_under_way(workspace.store, run.id)
             if under_way and (isinstance(error, KeyboardInterrupt) or given.stop.is_set):
@@ -151,51 +155,51 @@ def _begun(
     workspace: Workspace, skill: Skill, asked: _Asked, environment: Environment | None, only: Collection[str] | None
 ) -> Run:
     """Return the run that this call goes on with, or a new one; a finished one where that will do."""
-    known = {run.id for run in workspace.store.runs.list_runs(skill.id)}
-    find = partial(
-        go_on_or_start, workspace, skill.path, asked.config, asked.prompts, only, allow_changed=asked.allow_changed
-    )
-    if asked.reuse:
-        found = find(finished=True)
-        if found.status == "finished" and not changed_since(found, run_backends(workspace, found)):
-            return found
-    run = find()
-    if run.id not in known:
-        if environment is not None and not rolls_out(environment):
-            _tell_of_left(workspace, run, skill, environment.name)
-        _tell_of_changed(workspace, run)
-    if asked.allow_changed:
-        allow_others(workspace, run)
-    return run
+    new = new_run(workspace, skill.path, asked.config, asked.prompts, only)
+    found = last_finished(workspace, new) if asked.reuse else None
+    if found and not found.answering:
+        asked.caller.warn(told_unknown(found))
+    found = found or furthest(workspace, new, allow_changed=asked.allow_changed)
+    if asked.out:
+        check_folder(asked.out, (found or new).id)
+    if found:
+        return found
+    begin(workspace, new)
+    if environment is not None and not rolls_out(environment):
+        _tell_of_left(workspace, new, skill, environment.name, asked.caller)
+    _tell_of_changed(workspace, new, asked.caller)
+    return new
 
 
 def _export(workspace: Workspace, run: Run, asked: _Asked) -> None:
+    """Write a run as files; where that fails, it warns: what the run came to, or why it stopped, counts more."""
     if asked.out:
-        export_run(workspace, run.id, asked.out)
+        try:
+            export_run(workspace, run.id, asked.out)
+        except BadInput as error:
+            asked.caller.warn(f"run '{run.id}' was not written as files: {error}")
 
 
-def _tell_of_left(workspace: Workspace, new: Run, skill: Skill, name: str) -> None:
+def _tell_of_left(workspace: Workspace, new: Run, skill: Skill, name: str, caller: Caller) -> None:
     """Warn of a run that this call would have gone on with when all tasks of the skill were still a run's own."""
     left = left_behind(workspace, new)
     if left:
-        warnings.warn(
+        caller.warn(
             f"run '{left.id}' with these settings lies unfinished: it takes {len(left.tasks):,} tasks of the skill, "
             f"this call the {len(new.tasks):,} of the environment '{name}' alone, and begins anew. To go on with that "
             "run, call 'train' without the environment, or, once no newer one is unfinished: skillopt-mcp replay "
-            f"{skill.name} --resume",
-            stacklevel=2,
+            f"{skill.name} --resume"
         )
 
 
-def _tell_of_changed(workspace: Workspace, new: Run) -> None:
+def _tell_of_changed(workspace: Workspace, new: Run, caller: Caller) -> None:
     """Warn of a run that this call would have gone on with, were it answered as that one was."""
     left = left_changed(workspace, new)
     if left:
         old, others = left
-        warnings.warn(
+        caller.warn(
             f"{told_changed(old, others)}; this call begins anew. To go on with that run all the same: "
-            "train(..., allow_changed=True)",
-            stacklevel=2,
+            "train(..., allow_changed=True)"
         )
 
 

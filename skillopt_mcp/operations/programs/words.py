@@ -13,16 +13,29 @@ _WORDS = (
     (re.compile(r"--max-(\w+) (\S+) (?=lets |is of )"), r"Caps(\1=\2) "),
     (re.compile(r"--max-(\w+)"), r"Caps(\1=N)"),
     (re.compile(r"--(target|optimizer|judge) (BACKEND:MODEL|claude-code:haiku)"), r"\1='\2'"),
-    (re.compile(r"(?<!skillopt-mcp )--store\b"), "store=PATH"),
+    (re.compile(r"--store\b"), "store=PATH"),
 )
-_TEST = re.compile(r"(?:([Cc]all )?evaluate_candidate (?:with candidate_id )?|skillopt-mcp evaluate )(c-\w+)")
+_TEST = re.compile(
+    r"(?:([Cc]all )?evaluate_candidate (?:with candidate_id )?|skillopt-mcp evaluate )(c-\w+)"
+    r"(?: --target BACKEND:MODEL)?"
+)
+# A command that somebody is to type, up to the end of the words that can be its own.
+_COMMAND = re.compile(r"""(skillopt-mcp(?: (?:'[^']*'|[^\s'"`,;()]*[^\s'"`,;().:]))+)""")
 
 
 def in_words(text: str) -> str:
-    """Return a text with the arguments of functions in the places of the options that these are."""
+    """Return a text with the arguments of functions in the places of the options that these are.
+
+    A whole command is one to type, and stays as it is.
+    """
+    parts = _COMMAND.split(text)
+    return "".join(part if n % 2 else _as_arguments(part) for n, part in enumerate(parts))
+
+
+def _as_arguments(prose: str) -> str:
     for option, argument in _WORDS:
-        text = option.sub(argument, text)
-    return text
+        prose = option.sub(argument, prose)
+    return prose
 
 
 def advice(text: str, test: Callable[[str], str]) -> str:

@@ -15,18 +15,21 @@ from typing import Literal, get_args
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.answering import allow_others
+from skillopt_mcp.operations.answering import ALLOWED, check_unchanged, run_backends
 from skillopt_mcp.operations.results import Replayed, Result
-from skillopt_mcp.operations.runs.replaying import go_on_or_start, replay, start_run
+from skillopt_mcp.operations.runs.replaying import begin, new_run, replay
+from skillopt_mcp.operations.runs.unfinished import finished_by_others, furthest, last_finished
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.prompts.loading import Prompts
+from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, is_memory
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
 
 Document = Literal["skill", "memory", "both"]
+WAY_ON = f"the same command with {ALLOWED}"
 DOCUMENTS: tuple[Document, ...] = get_args(Document)
 
 
@@ -48,7 +51,7 @@ class Documents:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How both are trained; `resume` goes on with what the same training has left unfinished.
+    """How both are trained; `resume` takes what the same training has finished, and goes on with what it has not.
 
     With `allow_changed` it does so even where others answer now.
     """
@@ -89,17 +92,36 @@ def consolidate(workspace: Workspace, both: Documents, training: Training) -> Co
     The memory is trained beside the skill's best version where its promotion test accepted that, or else the live one.
     """
     skill, memory = both.skill, both.memory
-    trained, kept, remembered = None, skill.live_version, None
+    trained, remembered = None, None
     if both.trained != "memory":
         with accompanied(workspace, memory, memory.live_version) as beside:
             trained = _trained(beside, skill, memory, training)
-    if trained and trained.verdict == "accept" and trained.candidate_id:
-        kept = workspace.store.candidates.get_candidate(trained.candidate_id).version_id
     if both.trained != "skill":
-        with accompanied(workspace, skill, kept) as beside:
+        with accompanied(workspace, skill, _kept(workspace, skill, trained)) as beside:
             remembered = _trained(beside, memory, skill, training)
     steps = [outcome.next_step for outcome in (trained, remembered) if outcome]
     return Consolidated(skill=trained, memory=remembered, next_step=" ".join(dict.fromkeys(steps)))
+
+
+def taken_up(workspace: Workspace, both: Documents, training: Training) -> Iterator[tuple[Workspace, Run]]:
+    """Yield the runs that a resumed training takes or goes on with, each with the workspace that it is answered in.
+
+    What the memory is trained beside is known once the skill's run has finished.
+    """
+    skill, memory, trained = both.skill, both.memory, None
+    if both.trained != "memory":
+        with accompanied(workspace, memory, memory.live_version) as beside:
+            found = _taken_up(beside, _new(beside, skill, training))
+            if found:
+                yield beside, found
+        if found is None or not found.result:
+            return
+        trained = Replayed.model_validate_json(found.result)
+    if both.trained != "skill":
+        with accompanied(workspace, skill, _kept(workspace, skill, trained)) as beside:
+            found = _taken_up(beside, _new(beside, memory, training))
+            if found:
+                yield beside, found
 
 
 @contextmanager
@@ -111,11 +133,37 @@ def accompanied(workspace: Workspace, beside: Skill, version: str) -> Iterator[W
 
 
 def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Training) -> Replayed:
-    given = (workspace, document.path, training.config, training.prompts)
-    begun = go_on_or_start(*given, finished=True) if training.resume else start_run(*given)
-    if training.allow_changed and begun.status != "finished":
-        allow_others(workspace, begun)
-    outcome = replay(workspace, begun, training.notify, training.on_reply, training.n_slots)
+    new = _new(workspace, document, training)
+    found = _taken_up(workspace, new) if training.resume else None
+    if found is None:
+        begin(workspace, new)
+    elif not training.allow_changed:
+        check_unchanged(workspace, found, run_backends(workspace, found), WAY_ON)
+    outcome = replay(
+        workspace, found or new, training.notify, training.on_reply, training.n_slots,
+        allow_changed=training.allow_changed,
+    )  # fmt: skip
     if outcome.verdict != "undecided":
         return outcome
     return outcome.model_copy(update={"next_step": f"{outcome.next_step} --beside {shlex.quote(beside.path)}"})
+
+
+def _new(workspace: Workspace, document: Skill, training: Training) -> Run:
+    return new_run(workspace, document.path, training.config, training.prompts)
+
+
+def _taken_up(workspace: Workspace, new: Run) -> Run | None:
+    """Return the run that a resumed one is; one that others answered only where there is no other."""
+    return (
+        last_finished(workspace, new)
+        or furthest(workspace, new, allow_changed=False)
+        or finished_by_others(workspace, new)
+        or furthest(workspace, new, allow_changed=True)
+    )
+
+
+def _kept(workspace: Workspace, skill: Skill, trained: Replayed | None) -> str:
+    """Return the version of the skill that the memory is trained beside."""
+    if trained and trained.verdict == "accept" and trained.candidate_id:
+        return workspace.store.candidates.get_candidate(trained.candidate_id).version_id
+    return skill.live_version

@@ -10,8 +10,10 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.gates.racing import RaceRule
+from skillopt_mcp.operations.answering import answering, changed_since, run_backends
 from skillopt_mcp.operations.judging import n_votes, origins
 from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.runs.replaying import planned
 from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
 from skillopt_mcp.operations.testing.choosing import chosen_tasks, target_tasks, tasks_to_test
 from skillopt_mcp.operations.testing.comparing import promotion_tasks, search_tasks
@@ -20,7 +22,7 @@ from skillopt_mcp.operations.testing.crediting import taken_apart
 from skillopt_mcp.operations.testing.racing import entered
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.plan import epoch_batches
+from skillopt_mcp.optimizer.plan import epoch_batches, steps
 from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.prompts.asking import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
@@ -77,7 +79,10 @@ def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collect
 
 
 def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
-    """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered."""
+    """Return what an unfinished run may still ask of each role at most: its estimate, less what was answered.
+
+    Where others came to answer in it, what was answered serves its finished steps alone: it is what is left of these.
+    """
     store = workspace.store
     chosen = set(run.tasks)
     tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in chosen]
@@ -85,6 +90,8 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
     in_use = [task for task in tasks if task.id not in retired]
     ending = _ending(workspace, run.base_version, run.skill_id, in_use, config)
     begun = dict(store.runs.list_finishes(run.id))
+    if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
+        return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
     if begun:
         # Its training is over.
         rows = {row.id: row for row in store.decisions.list_tests(run.skill_id)}
@@ -99,6 +106,35 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
     in_test: dict[Role, int] = {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * whole.pair_judge_calls}
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
+
+
+class _Training(NamedTuple):
+    """What a training consists of: how many rollouts each step takes, and what else it does.
+
+    `n_epochs` of them take every task once, in as many rollouts as it has repeats; `n_measured` versions are there.
+    """
+
+    sizes: list[int]
+    n_slow: int
+    n_meta: int
+    n_measured: int = 1
+    n_epochs: int = 0
+
+
+def _whole(n_train: int, config: Config) -> _Training:
+    batched = epoch_batches(n_train, config, 1) if n_train else []
+    sizes = config.epochs * [sum(map(len, batches)) * config.repeats for batches in batched]
+    n_later = config.epochs - 1
+    return _Training(sizes, n_later * config.slow_update, n_later * config.meta_skill, n_epochs=config.epochs)
+
+
+def _rest(workspace: Workspace, run: Run) -> _Training:
+    """Return what is left of a run's training once its current and its best version are measured anew."""
+    plan = planned(workspace, run)
+    left = list(steps(plan, after=len(workspace.store.runs.list_steps(run.id))))
+    kinds = Counter(step.kind for step in left)
+    sizes = [len(step.tasks) * plan.config.repeats for step in left if step.kind == "step"]
+    return _Training(sizes, kinds["slow"], kinds["meta"], n_measured=2)
 
 
 class _Ending(NamedTuple):
@@ -128,28 +164,28 @@ def _pair_votes(workspace: Workspace, skill_id: int, held: Sequence[Task], rows:
     return 2 * max(map(n_votes, (*held, *others)), default=0)
 
 
-def _estimate(tasks: list[Task], n_sessions: int, config: Config, ending: _Ending) -> Estimate:
+def _estimate(
+    tasks: list[Task], n_sessions: int, config: Config, ending: _Ending, training: _Training | None = None
+) -> Estimate:
+    """Return what a training asks at most, the whole one if none is given, and the test that it ends with."""
     counts = Counter(task.split for task in tasks)
     votes = Counter({split: sum(n_votes(task) for task in tasks if task.split == split) for split in SPLITS})
-    n_train, n_val, n_slow = counts["train"], counts["val"], (config.epochs - 1) * config.slow_update
-    steps = epoch_batches(n_train, config, 1) if n_train else []
-    sizes = [sum(map(len, batches)) * config.repeats for batches in steps]
-    n_steps = config.epochs * len(sizes)
+    n_train, n_val = counts["train"], counts["val"]
+    sizes, n_slow, n_meta, n_measured, n_epochs = training or _whole(n_train, config)
     n_compared = 2 * n_slow * (n_train if config.slow_pairs == "changed" else min(config.slow_samples, n_train))
-    n_planned, n_evaluated = config.epochs * n_train * config.repeats, 1 + _evaluations(n_steps, n_slow, config)
-    train_rollouts = config.epochs * sum(sizes) + n_compared
+    n_planned = n_epochs * n_train * config.repeats
+    n_evaluated = n_measured + _evaluations(len(sizes), n_slow, config)
+    train_rollouts = sum(sizes) + n_compared
     most_votes = max((n_votes(task) for task in tasks if task.split == "train"), default=0)
     return Estimate(
-        n_steps=n_steps,
+        n_steps=len(sizes),
         n_train=n_train,
         n_val=n_val,
         train_rollouts=train_rollouts,
         val_rollouts=n_evaluated * n_val,
-        optimizer_calls=config.epochs * sum(_reasoning(size + n_sessions, config) for size in sizes)
-        + n_slow
-        + (config.epochs - 1) * config.meta_skill,
+        optimizer_calls=sum(_reasoning(size + n_sessions, config) for size in sizes) + n_slow + n_meta,
         promotion_pairs=ending.n_pairs,
-        judge_calls=config.epochs * config.repeats * votes["train"]
+        judge_calls=n_epochs * config.repeats * votes["train"]
         + (train_rollouts - n_planned) * most_votes
         + n_evaluated * votes["val"]
         + ending.n_pairs * ending.votes,

@@ -16,16 +16,10 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BackendError, NotFound, Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.shapes import is_form_alone
-from skillopt_mcp.operations.answering import (
-    answering,
-    backends_of,
-    check_unchanged,
-    lock_of,
-)
+from skillopt_mcp.operations.answering import answering, backends_of, check_unchanged, lock_of, note_answering
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import replayed, why_none
-from skillopt_mcp.operations.runs.unfinished import alike, furthest
 from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.testing.calibrating import prospect
@@ -62,29 +56,19 @@ def start_run(
 
     It takes the tasks of these digests `only`, or all that are stored.
     """
-    run = _new_run(workspace, skill, config, prompts, only)
-    _check(workspace, run)
-    workspace.store.runs.add_run(run)
+    run = new_run(workspace, skill, config, prompts, only)
+    begin(workspace, run)
     return run
 
 
-def go_on_or_start(
-    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
-    only: Collection[str] | None = None, *, finished: bool = False,
-    allow_changed: bool = False,
-) -> Run:  # fmt: skip
-    """Return the unfinished run of a skill that is frozen to these very things, and answered as ever; or a new one.
-
-    With `allow_changed`, one that was answered otherwise will do, and `replay` refuses it until that was allowed. With
-    `finished`, the newest one that was frozen to these things will do, whatever has become of it.
-    """
-    new = _new_run(workspace, skill, config, prompts, only)
-    found = next(alike(workspace, new), None) if finished else furthest(workspace, new, allow_changed=allow_changed)
-    if found:
-        return found
-    _check(workspace, new)
+def begin(workspace: Workspace, new: Run) -> None:
+    """Store a new run. Raises BadInput when it cannot be trained on, Refused when its test could accept nothing."""
+    config = planned(workspace, new).config
+    chosen = set(new.tasks)
+    tasks = [task for task in workspace.store.tasks.list_tasks(new.skill_id) if task.id in chosen]
+    evidence = evidence_of(workspace.backends_for(tasks))
+    check_claim(workspace.store, new.skill_id, tasks, evidence, config.promotion_rule)
     workspace.store.runs.add_run(new)
-    return new
 
 
 def check_able(workspace: Workspace) -> None:
@@ -92,18 +76,11 @@ def check_able(workspace: Workspace) -> None:
     check_caps(workspace.caps, {"target": workspace.backend("target"), "optimizer": workspace.backend("optimizer")})
 
 
-def _check(workspace: Workspace, run: Run) -> None:
-    """Raise BadInput when a new run cannot be trained on, Refused when its promotion test could accept nothing."""
-    config = planned(workspace, run).config
-    chosen = set(run.tasks)
-    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in chosen]
-    evidence = evidence_of(workspace.backends_for(tasks))
-    check_claim(workspace.store, run.skill_id, tasks, evidence, config.promotion_rule)
-
-
-def _new_run(
-    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None, only: Collection[str] | None
-) -> Run:
+def new_run(
+    workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
+    only: Collection[str] | None = None,
+) -> Run:  # fmt: skip
+    """Return a new run of a skill as `start_run` does, not yet stored."""
     store = workspace.store
     tracked = workspace.recorded(skill)
     tasks = chosen_tasks(workspace, tracked, config, only)
@@ -127,7 +104,7 @@ def _new_run(
         caps=workspace.caps,
         answering=(answering(backends),),
     )
-    ordinal = len(store.runs.list_runs(tracked.id))
+    ordinal = store.runs.count_runs(tracked.id)
     return replace(draft, id="r-" + hashlib.sha256(f"{ordinal} {draft}".encode()).hexdigest()[:12])
 
 
@@ -139,20 +116,20 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
             raise NotFound(f"'{run.id}' is no run that is unfinished: look at it with 'skillopt-mcp show {run.id}'")
         return run
     tracked = workspace.recorded(skill)
-    for run in reversed(workspace.store.runs.list_runs(tracked.id)):
-        if run.kind == "replay" and run.status != "finished":
-            return run
+    if found := workspace.store.runs.find_unfinished(tracked.id):
+        return found
     raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with 'skillopt-mcp replay {tracked.name}'")
 
 
 def replay(
     workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
-    n_slots: int | None = None,
+    n_slots: int | None = None, *, allow_changed: bool = False,
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
     It goes on under the caps that it was given last, those of the workspace in their places, and keeps them. Raises
-    Busy when somebody else is advancing it, Refused when it was frozen with other backends. When interrupted, or
+    Busy when somebody else is advancing it, Refused when it was frozen with other backends, or others answer by their
+    names now, which `allow_changed` lets them: then both versions are measured anew. When interrupted, or
     stopped at a cap or by an outage (Stopped), what was finished is kept, and the run is stopped. Batches that are at a
     vendor then go on there, and are collected when the run goes on.
     """
@@ -169,8 +146,10 @@ def replay(
         if run.result:
             status = "finished"
             return Replayed.model_validate_json(run.result)
-        check_unchanged(workspace, run, backends)
+        if not allow_changed:
+            check_unchanged(workspace, run, backends)
         caps = _kept_caps(workspace, run, backends)
+        run = note_answering(workspace, run, backends)
         store.runs.set_status(run.id, "running")
         plan = planned(workspace, run)
         way = Way(workspace, Budget(run.id, caps), notify, on_reply, n_slots)

@@ -9,20 +9,25 @@ from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.skills.nesting import nested_roots
-from skillopt_mcp.records.skills import MAIN_FILE, is_memory
+from skillopt_mcp.operations.skills.nesting import skills_below
+from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, is_memory
 
-# A look takes no lock of the checkout's index, and starts no program that its configuration names.
+# A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
+# run all the same: to tell which files differ, git has to read them as it would commit them.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 _SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """The folders of the skills, and the memory files, that differ from a base: those there, and those no more."""
+    """The folders of the skills, and the memory files, that differ from a base: those there, and those no more.
+
+    `unseen` are the checkouts inside this one (submodules) that differ, and of which nothing is there.
+    """
 
     changed: list[Path]
     deleted: list[Path]
+    unseen: list[Path]
 
 
 def differing_skills(project: Path, base: str) -> Differing:
@@ -40,18 +45,26 @@ def differing_skills(project: Path, base: str) -> Differing:
     told += _asked(top, base, "ls-files", "--others", "--exclude-standard", "-z")
     paths = [top / name for name in told.split("\0") if name]
     around = [(path, skill_around(path, top)) for path in paths]
-    memory = {path for path in paths if is_memory(str(path))}
+    # What a link leads to differs by itself.
+    memory = {path for path, folder in around if folder is None and is_memory(str(path)) and not path.is_symlink()}
     there = {path for path in memory if path.is_file()}
-    inside = {skill for path in paths if path.is_dir() and not path.is_symlink() for skill in _skills_below(path)}
+    checkouts = [path for path, folder in around if folder is None and path.is_dir() and not path.is_symlink()]
+    inside = {found for checkout in checkouts for found in _inside(checkout)}
     changed = sorted({folder for _, folder in around if folder} | there | inside)
     gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE}
-    return Differing(changed, sorted(gone | (memory - there)))
+    return Differing(changed, sorted(gone | (memory - there)), sorted(filter(_is_empty, checkouts)))
 
 
-def _skills_below(checkout: Path) -> set[Path]:
-    """Return the skills that lie in a folder, at whatever depth."""
-    right_inside = {path for path in checkout.iterdir() if main_names(path)}
-    return right_inside.union(*nested_roots(checkout).values())
+def _inside(checkout: Path) -> list[Path]:
+    """Return the skills in a checkout, at whatever depth, and its memory files."""
+    return [*skills_below(checkout), *(path for name in MEMORY_FILES if (path := checkout / name).is_file())]
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return True
 
 
 def skill_around(path: Path, top: Path | None = None) -> Path | None:
@@ -92,8 +105,9 @@ def _asked(folder: Path, base: str, *arguments: str) -> str:
     if done.returncode:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
         raise BadInput(
-            f"git cannot tell what has changed since {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): name "
-            "a branch or commit that this checkout has, with its history (a CI job: actions/checkout with fetch-depth: 0)"
+            f"git cannot tell what has changed since {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
+            "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
+            "fetch-depth: 0)"
         )
     return os.fsdecode(done.stdout)
 

@@ -29,6 +29,8 @@ def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
         n_bytes += len(content or b"")
         if content is None or n_bytes > SKILL_BYTES:
             unread.append(inner)
+            if n_bytes > SKILL_BYTES:
+                break
         else:
             read.append(SkillFile(inner, content, False))
     return SkillFiles(tuple(read)), unread
@@ -38,13 +40,16 @@ def _hidden(folder: Path) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         inside = Path(at).relative_to(folder)
         is_hidden = any(part.startswith(".") for part in inside.parts)
-        folders[:] = sorted(name for name in folders if is_hidden or not _is_unshared(Path(at, name)))
+        folders[:] = sorted(name for name in folders if not _is_unshared(Path(at, name), is_hidden=is_hidden))
         paths = (Path(at, name) for name in sorted(names) if (is_hidden or name.startswith(".")) and name != _OF_GIT)
         yield from (path for path in paths if _is_file(path))
 
 
-def _is_unshared(folder: Path) -> bool:
-    return folder.name.startswith(".") and (folder.name == _OF_GIT or is_ignored(folder))
+def _is_unshared(folder: Path, *, is_hidden: bool) -> bool:
+    if folder.name == _OF_GIT:
+        return True
+    # Below a dot folder that is shared, one question each would take long.
+    return not is_hidden and folder.name.startswith(".") and is_ignored(folder)
 
 
 def _is_file(path: Path) -> bool:

@@ -98,7 +98,17 @@ def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
     """
     found = differing_skills(Path.cwd(), base)
     linted = lint_skills(workspace, [_near(folder) for folder in found.changed])
-    return LintedChanged(**dict(linted), deleted=[os.path.relpath(folder) for folder in found.deleted])
+    unseen = [_not_there(folder) for folder in found.unseen]
+    return LintedChanged(
+        skills=[*linted.skills, *unseen], errors=linted.errors, advice=linted.advice + len(unseen),
+        deleted=[os.path.relpath(folder) for folder in found.deleted],
+    )  # fmt: skip
+
+
+def _not_there(checkout: Path) -> LintedFolder:
+    text = "it has changed, and was not looked at, for nothing of it is there: git submodule update --init"
+    finding = Finding(severity="advice", text=text)
+    return LintedFolder(skill=_near(checkout), skill_path=str(checkout), findings=[finding])
 
 
 def folder_of(given: str, *, bare: bool = True) -> Path | None:
@@ -155,7 +165,8 @@ def _around(given: str) -> str | None:
 
 def _near(folder: Path) -> str:
     """Return the path of a folder from here; never what could be taken for a name."""
-    return os.path.join(".", near) if os.sep not in (near := os.path.relpath(folder)) else near
+    near = os.path.relpath(folder)
+    return near if near == "." or os.sep in near else os.path.join(".", near)
 
 
 def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder]:
@@ -266,7 +277,7 @@ def _hidden(folder: Path) -> Iterator[Finding]:
             yield from found
     if unread:
         text = (
-            f"{quoted(unread[0])} and hidden files after it were not looked at for secrets: too many, large or closed"
+            f"not all hidden files were looked at for secrets, {quoted(unread[0])} for one: too many, large or closed"
         )
         yield Finding(severity="advice", text=text)
 

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
+
+from pydantic import Field
 
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.folders import read_skill, skill_folder, skill_name
-from skillopt_mcp.operations.finding import find_tracked, is_gone, main_path
+from skillopt_mcp.operations.finding import called, find_tracked, is_gone, main_path
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.recovery import lock_name
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.candidates import candidate_id
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.store.skills import told
+
+_IDS_SHOWN = 10
 
 
 class Moved(Result):
     """A skill that is at another path now; `edited` tells that its files are not those that were seen last.
 
-    `joined` says what had been recorded of the new folder already, and joined it.
+    `joined` says what had been recorded of the new folder already, and joined it; `candidates` has the new id of each
+    candidate of that folder by its old one.
     """
 
     skill: str
@@ -31,6 +39,7 @@ class Moved(Result):
     version: str
     edited: bool
     joined: str = ""
+    candidates: dict[str, str] = Field(default_factory=dict)
 
 
 class Forgotten(Result):
@@ -61,24 +70,34 @@ def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     if lock is None:
         raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
     try:
+        candidates = _new_ids(workspace, skill, place)
         joined = told(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
     finally:
         lock.release()
         workspace.forget(skill)
     moved = workspace.again(workspace.store.skills.get_skill(skill.id))
     edited = files.digest != skill.live_version
+    said = _told_joined(joined, candidates)
+    if edited:
+        said.append(f"Its files are not those seen last ({short(skill.live_version)}): that is an edit of yours now.")
+    look = "tasks check" if "tasks" in joined else "show"
+    said.append(f"Look at it with: skillopt-mcp {look} {called(workspace.store, moved)}")
+    return Moved(
+        skill=moved.name, path=moved.path, before=skill.path, version=short(moved.live_version), edited=edited,
+        joined=joined, candidates=candidates, next_step=" ".join(said),
+    )  # fmt: skip
+
+
+def _told_joined(joined: str, candidates: Mapping[str, str]) -> list[str]:
     said = ["Tasks, attempts and history went with it."]
     if joined:
         ids = ", the candidates under new ids" if "candidates" in joined else ""
         said.append(f"Of the new folder, {joined} joined them{ids}.")
-    if edited:
-        said.append(f"Its files are not those seen last ({short(skill.live_version)}): that is an edit of yours now.")
-    look = "tasks check" if "tasks" in joined else "show"
-    said.append(f"Look at it with: skillopt-mcp {look} {shlex.quote(moved.name)}")
-    return Moved(
-        skill=moved.name, path=moved.path, before=skill.path, version=short(moved.live_version), edited=edited,
-        joined=joined, next_step=" ".join(said),
-    )  # fmt: skip
+    if candidates:
+        pairs = ", ".join(f"{old} is {new} now" for old, new in islice(candidates.items(), _IDS_SHOWN))
+        n_more = len(candidates) - _IDS_SHOWN
+        said.append(f"{pairs}{f', and {n_more} more (--json tells all)' if n_more > 0 else ''}.")
+    return said
 
 
 def forget_skill(workspace: Workspace, name: str) -> Forgotten:
@@ -111,6 +130,14 @@ def _tracked(workspace: Workspace, name: str) -> Skill:
     if found is None:
         raise NotFound(f"no skill {quoted(name)} is tracked: see 'skillopt-mcp skills'")
     return found
+
+
+def _new_ids(workspace: Workspace, skill: Skill, place: Path) -> dict[str, str]:
+    """Return which ids the candidates of a new folder will have as those of the skill that is moved there."""
+    store = workspace.store
+    other = store.skills.find_at(str(place))
+    there = store.candidates.list_candidates(other.id, steps=True) if other and other.id != skill.id else []
+    return {each.id: candidate_id(skill.id, each.base_version, each.version_id) for each in there}
 
 
 def _main_file(path: str) -> str:

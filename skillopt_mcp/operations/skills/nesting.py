@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from skillopt_mcp.records.skills import MAIN_FILE
@@ -15,12 +16,20 @@ _MOST_FOLDERS = 5_000
 
 
 def nested_roots(folder: Path) -> dict[Path, list[Path]]:
-    """Return the folders below one that hold skills right inside, each with these skills; `folder` itself is none.
+    """Return the folders below one that hold skills right inside, each with these skills; `folder` itself is none."""
+    roots: dict[Path, list[Path]] = {}
+    for skill in skills_below(folder):
+        if skill.parent != folder:
+            roots.setdefault(skill.parent, []).append(skill)
+    return roots
+
+
+def skills_below(folder: Path) -> Iterator[Path]:
+    """Yield the skills in a folder, at whatever depth; `folder` itself is none, and a skill holds no other.
 
     Hidden folders but the hosts' own, links and what package managers unpack are passed over, and so is all that lies
     very deep or behind thousands of folders.
     """
-    roots: dict[Path, list[Path]] = {}
     waiting = deque([(folder, 0)])
     for _ in range(_MOST_FOLDERS):
         if not waiting:
@@ -28,11 +37,9 @@ def nested_roots(folder: Path) -> dict[Path, list[Path]]:
         inside, depth = waiting.popleft()
         names, below = _listed(inside)
         if depth and MAIN_FILE.lower() in names:
-            if inside.parent != folder:
-                roots.setdefault(inside.parent, []).append(inside)
+            yield inside
         elif depth < _DEEPEST:
             waiting.extend((inside / name, depth + 1) for name in below)
-    return roots
 
 
 def _listed(folder: Path) -> tuple[set[str], list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -14,6 +13,7 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.registry import environment_names
 from skillopt_mcp.operations.answering import told_changes
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.leasing import told_leases
 from skillopt_mcp.operations.results import Accounted, Replayed, Result
 from skillopt_mcp.operations.spending.charging import account, rows_of, shares, together, told_price
@@ -155,8 +155,8 @@ def way_on(workspace: Workspace, run: Run) -> str:
         if own := told_own(run):
             return own
         need = workspace.store.budgets.get_spent(run.id).plus(*Cost())
-        name = shlex.quote(skill.name)
-        return f"skillopt-mcp replay {name} --resume {run.caps.raised_for(need).options}".rstrip()
+        named = called(workspace.store, skill)
+        return f"skillopt-mcp replay {named} --resume {run.caps.raised_for(need).options}".rstrip()
     if run.status != "running" or run.base_version != skill.live_version:
         return ""
     if not any(map(is_host, (run.target, run.optimizer, run.judge))):

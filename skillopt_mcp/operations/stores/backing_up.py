@@ -36,11 +36,13 @@ class BackedUp(Result):
 class Backup(Result):
     """What a backup would bring back; `permits` are the standing permissions, commands and skill roots in it.
 
+    `skills` are the names, with the path where two share one; `skill_paths` are their paths, in the same order.
     `missing` names the folders of its skills that are not on this machine.
     """
 
     file: str
     skills: list[str]
+    skill_paths: list[str]
     missing: list[str]
     permits: list[str]
     n_events: int
@@ -147,6 +149,7 @@ def _described(copy: Path, file: Path, found: Verified) -> Backup:
     return Backup(
         file=str(file),
         skills=list(named.values()),
+        skill_paths=[each.path for each in skills],
         missing=missing,
         permits=permits,
         n_events=found.n_events,

@@ -121,7 +121,7 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str], redacted: li
         plain = task_line(task, gone.reason if gone else None)
         line = redacted_line(redactor, plain)
         if line is not plain:
-            redacted.append(task.name)
+            redacted.append(redactor.text(task.name))
         yield line
     n_attempts = 0
     for attempt in store.room(Histories).walk_trajectories(skill.id):

@@ -170,7 +170,9 @@ def _misleading(workspace: Workspace, skill: str, good: Sequence[tuple[int, NewT
     """Return what a check says of the tasks that were given, among all in use; and whose history the skill may lack."""
     tracked, digests = workspace.skill(skill), {task.digest for _, task in good}
     tasks = workspace.store.tasks.list_in_use(tracked.id)
-    found = told_problems(tracked.name, tasks, {task.name for task in tasks if task.digest in digests})
+    found = told_problems(
+        called(workspace.store, tracked), tasks, {task.name for task in tasks if task.digest in digests}
+    )
     return [*filter(None, [told_likeness(workspace, tracked.path)]), *found]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from skillopt_mcp.documents.characters import quoted
@@ -45,12 +44,12 @@ def free_problems(tasks: Sequence[Task], names: Collection[str]) -> Iterator[tup
     yield from _unknown_environments(task for task in tasks if task.name in names)
 
 
-def told_problems(skill: str, tasks: Sequence[Task], names: Collection[str]) -> list[str]:
+def told_problems(called: str, tasks: Sequence[Task], names: Collection[str]) -> list[str]:
     """Return the warnings for tasks that have just been added: the first few problems, and how to see them all.
 
-    So many that whoever adds them would wait are left to the check.
+    So many that whoever adds them would wait are left to the check; `called` is the skill, as a command names it.
     """
-    check = f"skillopt-mcp tasks check {shlex.quote(skill)}"
+    check = f"skillopt-mcp tasks check {called}"
     if len(names) > CHECKED_AT_ONCE:
         return [f"so many tasks were not checked as they were added: {check}"]
     problems = list(free_problems(tasks, names))
@@ -60,7 +59,7 @@ def told_problems(skill: str, tasks: Sequence[Task], names: Collection[str]) -> 
     told = [shortened(f"task '{name}': {text}", _SHOWN_BYTES) for name, text in found[:_SHOWN]]
     if told:
         more = f"{len(found) - _SHOWN:,} more such problems" if len(found) > _SHOWN else "such problems of all tasks"
-        retire = f"skillopt-mcp tasks retire {shlex.quote(skill)} ID"
+        retire = f"skillopt-mcp tasks retire {called} ID"
         told.append(f"{more}: {check}; to take a task out of use, a person types: {retire}")
     return told
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from skillopt_mcp.errors import BadInput, Refused
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.results import Result, SplitCounts
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import Skill
@@ -86,6 +87,6 @@ def _worn(workspace: Workspace, skill: Skill, looks: Mapping[int, int], n_looks:
     if worn and unfinished:
         raise Refused(
             f"run '{unfinished[-1]}' of '{skill.name}' is unfinished and its tasks are frozen: finish it with "
-            f"'skillopt-mcp replay {skill.name} --resume', then rotate"
+            f"'skillopt-mcp replay {called(workspace.store, skill)} --resume', then rotate"
         )
     return worn

@@ -16,6 +16,7 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed
+from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room, expectation, hand_out, withdraw
 from skillopt_mcp.operations.judging import evidence_of, origins, shown_origin
 from skillopt_mcp.operations.leasing import n_elsewhere
@@ -60,15 +61,14 @@ def evaluate_candidate(
     is set.
     """
     candidate = workspace.store.candidates.get_candidate(known(candidate_id))
-    skill = workspace.store.skills.get_skill(candidate.skill_id)
-    tracked = workspace.again(skill)
-    if tracked.live_version == candidate.version_id:
+    skill = skill_of(workspace, candidate)
+    if skill.live_version == candidate.version_id:
         raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
-    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, tracked.live_version):
+    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
         raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
-    if tracked.live_version != candidate.base_version:
+    if skill.live_version != candidate.base_version:
         raise Refused(
-            f"the live file of '{skill.name}' is version {short(tracked.live_version)}, the candidate was made from "
+            f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
         )
     rule = rule or default_rule(workspace)

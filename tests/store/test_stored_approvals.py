@@ -1,0 +1,41 @@
+"""Approvals at rest: one covers what a person was shown or less of it, and never more."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from children import SKILL
+
+from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.store.driver import connect
+from skillopt_mcp.store.opening import Store
+
+SHOWN = [each for n in range(4) for each in itertools.combinations(("a secret", "a host", "a script"), n)]
+
+
+def given(skill: Skill, *findings: str) -> Approval:
+    return Approval(skill.id, "promote", SKILL.digest, SKILL.digest, findings, "t-1", "me")
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=", ".join)
+def test_an_approval_covers_what_it_was_shown_with_and_less(store: Store, skill: Skill, shown: tuple[str, ...]) -> None:
+    added = store.approvals.add_approval(given(skill, *shown))
+    for found in SHOWN:
+        covered = store.approvals.find_unused(given(skill, *found)) == (added, "me")
+        assert covered is (set(found) <= set(shown))
+    assert store.approvals.find_unused(replace(given(skill), evidence="t-2")) is None
+
+
+def test_an_approval_of_an_older_release_covers_what_it_was_shown_with(store: Store, skill: Skill) -> None:
+    shown = ("a secret", "a host")
+    added = store.approvals.add_approval(given(skill, *shown))
+    connection = connect(store.path)
+    connection.execute("update approval set findings = ?", [given(skill, *shown).findings_digest])
+    connection.commit()
+    connection.close()
+    assert store.approvals.find_unused(given(skill, *shown)) == (added, "me")
+    assert store.approvals.find_unused(given(skill, "a secret")) is None
+    assert store.approvals.find_unused(given(skill, *shown, "a script")) is None
