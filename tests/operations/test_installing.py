@@ -358,6 +358,14 @@ def on_path(around: Surroundings, folder: Path) -> Surroundings:
     return replace(around, environ={**around.environ, "PATH": f"{folder}:/usr/bin:/bin"})
 
 
+def test_a_program_that_is_not_there_yet_goes_by_its_path_though_another_of_its_name_is_found(
+    around: Surroundings, tmp_path: Path
+) -> None:
+    request = asked("claude-code", scope="project", command="/moved/bin/skillopt-mcp")
+    plan = plan_install(request, on_path(around, tmp_path / "bin"))
+    assert '"/moved/bin/skillopt-mcp"' in "".join((change.after or b"").decode() for change in plan.changes)
+
+
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 def test_what_goes_with_a_project_names_the_program_as_everybody_finds_it(
     host: str, around: Surroundings, tmp_path: Path

@@ -164,7 +164,7 @@ def _command_in(file: Path, request: Request, around: Surroundings) -> str:
         return request.command
     bare = Path(request.command).name
     found = shutil.which(bare, path=host_environment(request.host, around).get("PATH", ""))
-    return bare if found and os.path.samefile(found, request.command) else request.command
+    return bare if found and os.path.realpath(found) == os.path.realpath(request.command) else request.command
 
 
 def _shared(file: Path, request: Request, around: Surroundings) -> list[str]:
