@@ -62,9 +62,9 @@ def test_what_interrupts_with_json_prints_one_object(make_place, number: signal.
     while not list(locks.glob("r-*.run")):
         assert process.poll() is None, process.communicate()
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=30)
     told = json.loads(out)
-    assert process.returncode == 130
+    assert process.returncode == 130, (out, err)
     assert (told["status"], told["n_steps"]) == ("stopped", 0)
 
 
