@@ -89,7 +89,11 @@ class Asker:
             for key, call in unanswered.items():
                 if key not in deferred:
                     lanes[call.role].fresh.append(Open(key, call))
-            self._runner.run(self._ask(list(lanes.values()), replies), context=copy_context())
+            try:
+                self._runner.run(self._ask(list(lanes.values()), replies), context=copy_context())
+            except asyncio.CancelledError:
+                # A Ctrl-C that comes just as the runner begins to listen for it is taken for no Ctrl-C.
+                raise KeyboardInterrupt from None
         if deferred:
             self._leave_open(deferred)
             raise Waiting(len(deferred))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -23,7 +22,6 @@ class Sightings:
 
     def __init__(self) -> None:
         self._seen: dict[str, object] = {}
-        self._lock = threading.Lock()
 
     def look(self, store: Store, folder: Path) -> Skill:
         """Return the skill in a folder as it is now, tracked. Raises BadSkill, which says what to do about it."""
@@ -34,13 +32,11 @@ class Sightings:
 
     def forget(self, path: str) -> None:
         """Read the folder again the next time."""
-        with self._lock:
-            self._seen.pop(path, None)
+        self._seen.pop(path, None)
 
     def _look(self, store: Store, folder: Path) -> Skill:
         key, now = str(folder), stamp_of(folder)
-        with self._lock:
-            seen = self._seen.get(key)
+        seen = self._seen.get(key)
         # Another process may have moved a skill to this path, or hidden the one that is here.
         if seen == now and (listed := store.skills.find_listed(key)):
             return listed
@@ -56,8 +52,7 @@ class Sightings:
         # While a change is made, or cannot be settled, what was read may be half of it: the store knows better.
         is_whole = skill.live_version == files.digest
         if is_whole and all(changed_ns < clock_ns - TICK_NS for _, _, _, changed_ns, *_ in now):
-            with self._lock:
-                self._seen[key] = now
+            self._seen[key] = now
         return skill
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from skillopt_mcp.errors import StoreError
@@ -23,8 +22,8 @@ class Pool:
     def __init__(self, path: Path) -> None:
         """Open the store at `path`, made and migrated when needed. Raises StoreError and its kinds."""
         self.path = path
+        # Taken from and given back to without a lock: a Ctrl-C just as one is taken would leave it held for good.
         self._idle: list[Connection] = []
-        self._lock = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
         driver.refuse_network_file_system(path)
@@ -43,9 +42,9 @@ class Pool:
         """Lend a connection; whatever fails of the storage comes out as `driver.storage_errors` tells it."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is None:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
             connection = driver.connect(self.path)
             connection.execute("pragma foreign_keys = on")
         try:
@@ -53,18 +52,17 @@ class Pool:
         except driver.failures() as error:
             raise driver.explained(error, self.path) from error
         finally:
-            with self._lock:
-                if self._closed:
-                    connection.close()
-                else:
-                    self._idle.append(connection)
+            self._idle.append(connection)
+            if self._closed:
+                self._close_idle()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised."""
         with self._lent() as connection:
-            connection.execute("begin immediate")
             try:
+                # Within: a Ctrl-C during it is raised once it is through, and would leave the transaction open.
+                connection.execute("begin immediate")
                 yield connection
                 connection.execute("commit")
             except BaseException:
@@ -88,11 +86,13 @@ class Pool:
         """Close every idle connection; the lent ones are closed when they come back. A forked child leaves them be."""
         if os.getpid() != self._pid:
             return
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
 def _make_private(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Asking: once per call, in order, a few at a time, and nothing is said to be answered before it is stored."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 
 import pytest
@@ -204,3 +205,16 @@ def test_a_call_keeps_what_its_evidence_was_made_of(store: Store) -> None:
         ("r-1", "optimizer", "reflect", "r-1/e1s1/reflect", "trial:1 trajectory:2")
     ]
     pool.close()
+
+
+def test_a_ctrl_c_that_the_loop_takes_for_a_cancellation_is_a_ctrl_c(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(work: Coroutine[object, object, None], **_: object) -> None:
+        work.close()
+        raise asyncio.CancelledError
+
+    with Asker(store, {"target": Scripted(answer)}, "r-1") as ask:
+        monkeypatch.setattr(ask._runner, "run", run)
+        with pytest.raises(KeyboardInterrupt):
+            ask(rollouts(1))

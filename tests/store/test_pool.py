@@ -6,6 +6,7 @@ import pytest
 from children import SKILL, count, fork
 
 from skillopt_mcp.errors import StoreError
+from skillopt_mcp.store.driver import Connection, sqlite
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, together
@@ -89,6 +90,9 @@ def test_a_connection_that_is_lent_while_the_pool_closes_can_still_commit(pool: 
     with pool.write() as connection:
         pool.close()
         connection.execute("insert into skill_root(path) values ('last')")
+    assert pool._idle == []
+    with pytest.raises(sqlite().ProgrammingError, match="closed"):
+        connection.execute("select 1")
     again = Pool(pool.path)
     assert again.rows("select path from skill_root") == [("last",)]
     again.close()
@@ -97,3 +101,30 @@ def test_a_connection_that_is_lent_while_the_pool_closes_can_still_commit(pool: 
 def test_a_forked_child_is_refused_and_harms_nothing(pool: Pool, spawn: Spawn) -> None:
     assert together([spawn(fork, pool.path)]) == [[(0, [("after",), ("before",)])]]
     assert pool.row("pragma integrity_check") == ("ok",)
+
+
+class Interrupted:
+    """A connection during whose first statement of this kind somebody types Ctrl-C."""
+
+    def __init__(self, connection: Connection, statement: str) -> None:
+        self._connection, self._statement = connection, statement
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, *values: object) -> object:
+        cursor = self._connection.execute(sql, *values)
+        if sql == self._statement:
+            self._statement = ""
+            raise KeyboardInterrupt
+        return cursor
+
+
+@pytest.mark.parametrize("statement", ["begin immediate", "select 1", "commit"])
+def test_after_a_ctrl_c_during_any_statement_the_next_transaction_begins_as_ever(pool: Pool, statement: str) -> None:
+    pool._idle = [Interrupted(connection, statement) for connection in pool._idle]
+    with pytest.raises(KeyboardInterrupt), pool.write() as connection:
+        connection.execute("select 1")
+    with pool.write() as connection:
+        assert connection.execute("select 2").fetchone() == (2,)
+    assert len(pool._idle) == 1
