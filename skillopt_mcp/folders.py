@@ -19,7 +19,6 @@ from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles, is_mem
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_PROMOTABLE_NAME = re.compile(r"[a-z0-9-]{1,64}")
 # Where skills lie in a folder that is none: those of its hosts, and a folder of skills.
 _PLACES = (".claude/skills", ".agents/skills", ".codex/skills", "skills", "")
 _INSIDE_SHOWN = 3
@@ -58,11 +57,6 @@ def skill_name(path: Path) -> str:
     if not name:
         raise BadSkill(f"{quoted(str(path))} is not a skill folder; give the folder that holds {MAIN_FILE}")
     return name
-
-
-def is_promotable_name(name: str) -> bool:
-    """Return whether hosts accept `name`: 1 to 64 of a-z, 0-9 and hyphen."""
-    return _PROMOTABLE_NAME.fullmatch(name) is not None
 
 
 def read_skill(path: Path) -> SkillFiles:

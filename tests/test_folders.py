@@ -12,7 +12,6 @@ from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.folders import (
     default_roots,
     find_skill_folders,
-    is_promotable_name,
     project_folders,
     read_skill,
     skill_folder,
@@ -269,8 +268,3 @@ def test_skills_are_found_right_inside_the_roots_and_once(folder: Path, tmp_path
     (two / "linked").symlink_to(one / "a")
     (two / "outside").symlink_to(folder)
     assert find_skill_folders([one, tmp_path / "absent", two]) == [one / "a", one / "b", two / "outside"]
-
-
-def test_only_plain_names_may_be_promoted() -> None:
-    assert is_promotable_name("pdf-forms-2")
-    assert not any(is_promotable_name(name) for name in ("", "Pdf", "a b", "a" * 65, "é", "a\n"))

@@ -221,11 +221,6 @@ class Leases:
             connection.execute("update lease set state = 'withdrawn' where scope = ? and state = 'out'", [scope])
             return [str(row[0]) for row in connection.execute("select id from lease where scope = ?", [scope])]
 
-    def is_answered(self, scope: str) -> bool:
-        """Return whether a host answered any call of a scope."""
-        row = self._pool.row("select 1 from lease where scope = ? and state = 'answered' limit 1", [scope])
-        return row is not None
-
 
 _LEASE = (
     "select l.id, l.call_id, l.scope, l.task_id, l.session, l.taken_at, l.expires_at, l.state, c.role"

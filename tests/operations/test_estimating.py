@@ -25,7 +25,7 @@ from skillopt_mcp.operations.runs.estimating import (
     estimate_run,
 )
 from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.spending.listing_runs import scopes_of
+from skillopt_mcp.operations.spending import listing_runs
 from skillopt_mcp.operations.testing.calibrating import calibrate
 from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.testing.controls import CONTROLS, Control
@@ -57,7 +57,7 @@ def _asked(workspace: Workspace, config: Config) -> _Asked:
     told = estimate_run(workspace, "ledger-clerk", config)
     run = start_run(workspace, "ledger-clerk", config)
     replay(workspace, run)
-    return _Asked(told, _made(workspace, run.id), _made(workspace, *scopes_of(workspace, run)[1:]))
+    return _Asked(told, _made(workspace, run.id), _made(workspace, *listing_runs.tests_of(workspace, run)))
 
 
 def _made(workspace: Workspace, *scopes: str) -> Counter[Role]:

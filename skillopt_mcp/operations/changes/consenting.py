@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, answer
@@ -91,27 +92,30 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
         look = f"A person has to look at it at a terminal: {_approve_or(store, change)}"
         return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
     permission = store.skills.get_permission(change.skill.id) if permits else None
-    why = _beyond_permission(workspace, change, permission) if permits else "each change needs an approval here"
+    ungiven, beyond = _not_given(change, permission), _beyond_any_permission(workspace, change) if permits else ""
+    why = ungiven or beyond if permits else "each change needs an approval here"
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
         why, permits = "a person rolled it back, and nobody but a person puts it back", False
     if not why:
         return Ready(change, consent, consent.value, permission=permission)
     flag = " --simulated" if change.simulated else ""
     # A permission that there is, or that would not do, is no way on.
-    permits = permits and (permission is None or (change.simulated and not permission.simulated))
-    permits = permits and not _beyond_permission(workspace, change, Permission("", simulated=change.simulated))
-    permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if permits else ""
+    is_way = permits and ungiven and not beyond
+    permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if is_way else ""
     ask = f"Ask the person to run: {_approve_or(store, change)}{permit}"
     return Lacking(change.approval, answer(workspace, change, "needs_approval", why, ask))
 
 
-def _beyond_permission(workspace: Workspace, change: Change, permission: Permission | None) -> str:
-    """Return why the standing permission of a skill does not cover a change, or an empty string when it does."""
-    store, skill = workspace.store, change.skill
+def _not_given(change: Change, permission: Permission | None) -> str:
+    """Return what a skill's standing permission lacks for a change on such evidence, or an empty string."""
     if permission is None:
         return "no person has agreed to this change"
-    if change.simulated and not permission.simulated:
-        return "the evidence is from a simulation"
+    return "the evidence is from a simulation" if change.simulated and not permission.simulated else ""
+
+
+def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
+    """Return why no standing permission covers a change, or an empty string when one does."""
+    store, skill = workspace.store, change.skill
     files = (store.skills.get_files(skill.id, change.from_version), store.skills.get_files(skill.id, change.to_version))
     if change.kind == "rollback":
         last = next(iter(store.promotions.list_promotions(skill.id)), None)
@@ -121,8 +125,8 @@ def _beyond_permission(workspace: Workspace, change: Change, permission: Permiss
         if back := findings(*files, workspace.known):
             return f"it brings back what a person should see first: {'; '.join(back)}"
     if change.test and len(change.test.tasks) < FEWEST_TASKS:
-        n = len(change.test.tasks)
-        return f"it was tested on {n} held-out task{'s'[: n - 1]}, and a standing permission asks for {FEWEST_TASKS}"
+        tested = counted(len(change.test.tasks), "held-out task")
+        return f"it was tested on {tested}, and a standing permission asks for {FEWEST_TASKS}"
     return beyond_small_edit(*files)
 
 

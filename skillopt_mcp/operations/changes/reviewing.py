@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.recompute import ConfirmInputs
@@ -94,8 +95,7 @@ def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
     """Return what a verdict rests on, in words."""
     n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
     scored = [pair for pair in store.decisions.list_pairs(test.id)[:n] if not pair.missing]
-    on = "1 held-out task alone" if len(test.tasks) == 1 else f"{len(test.tasks)} held-out tasks"
-    told = f"{n} {'pair' if n == 1 else 'pairs'} of attempts at {on}"
+    told = f"{counted(n, 'pair')} of attempts at {counted(len(test.tasks), 'held-out task')}"
     if not scored:
         return told
     was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_scores, scored), strict=True))

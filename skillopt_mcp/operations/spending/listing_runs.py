@@ -201,11 +201,6 @@ def tests_of(workspace: Workspace, run: Run) -> list[str]:
     return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
 
 
-def scopes_of(workspace: Workspace, run: Run) -> list[str]:
-    """Return what the calls of a run are kept under: the run, and the promotion test that it came to."""
-    return [run.id, *tests_of(workspace, run)]
-
-
 def used_by(workspace: Workspace, name: str) -> Used:
     """Return what the contest (or promotion test) of this name has used so far."""
     return _used(name, workspace.store.ledger.list_rows(name))
