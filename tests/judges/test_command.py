@@ -510,3 +510,17 @@ def test_a_program_at_rest_is_hashed_once_and_a_swapped_one_is_noticed(
     program.write_text("#!/bin/sh\nexit 1\n")  # as long as before, and as old as before to who asks for mtime alone
     os.utime(program, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert command.program_sha256([str(program)]) != first
+
+
+def test_a_program_that_has_just_changed_is_hashed_at_each_look(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = open_folder / "check.sh"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    now = os.stat(program).st_ctime_ns + command._SETTLED_NS // 2
+    monkeypatch.setattr(command.time, "time_ns", lambda: now)
+    hashed: list[str] = []
+    real = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1])
+    assert command.program_sha256([str(program)]) == command.program_sha256([str(program)])
+    assert hashed == [str(program), str(program)]

@@ -14,6 +14,7 @@ from workshop import LESSONS, Place, right_when_taught, use
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.racing import RaceRule
@@ -21,15 +22,25 @@ from skillopt_mcp.operations.looks.inspecting_runs import describe_run, steps_of
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import on_store
 from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.spending.charging import Account, Part, shares, told_price, told_sends, told_under_way
+from skillopt_mcp.operations.spending.charging import (
+    Account,
+    Part,
+    shares,
+    together,
+    told_price,
+    told_sends,
+    told_under_way,
+)
 from skillopt_mcp.operations.spending.listing_runs import RunRow, list_runs, told_own, way_on
 from skillopt_mcp.operations.testing.crediting import credit_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.progress import Progress
 from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.store.ledger import LedgerRow
 from skillopt_mcp.store.locations import store_path
 
 SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False, max_pairs=2)
@@ -97,6 +108,28 @@ def test_pairs_that_were_asked_for_by_hand_are_beside_the_runs_that_share_their_
     assert sum(row.n_calls for row in listed.runs) + 6 == n_all
 
 
+def test_a_run_waits_for_a_turn_of_its_test_that_is_drawn_elsewhere_and_draws_none_of_its_own(
+    place: Place, workspace: Workspace
+) -> None:
+    taught(workspace)
+    first = trained(workspace)
+    [(test_id, _)] = workspace.store.runs.list_finishes(first.run_id)
+    other, told = place.open(), list[Progress]()
+    taught(other)
+    elsewhere = lock_run(workspace.store.locks_path, test_id)
+    assert elsewhere
+
+    def hear(progress: Progress) -> None:
+        if progress.stage == "confirm" and not told:
+            told.append(progress)
+            elsewhere.release()
+            assert evaluate_candidate(other, str(first.candidate_id), rule=ConfirmRule(max_pairs=2)).pairs_done == 4
+
+    second = replay(workspace, start_run(workspace, "ledger-clerk", SMALL.model_copy(update={"seed": 2})), hear)
+    assert [(each.n_done, each.n_total) for each in told] == [(2, 2)]
+    assert (second.verdict, second.n_pairs) == ("undecided", 4)
+
+
 def test_no_pair_is_in_the_parts_of_two_runs_whichever_of_them_ends_first(workspace: Workspace) -> None:
     taught(workspace)
     first, second = trained(workspace), trained(workspace, seed=2)
@@ -115,6 +148,12 @@ def test_no_pair_is_in_the_parts_of_two_runs_whichever_of_them_ends_first(worksp
     assert (done.pairs_before, done.n_pairs) == (4, 6)
     parts = shares(workspace.store, test_id)
     assert (parts[third.id], parts[fourth.id]) == (Part(test_id, 4, 6), Part(test_id, 6, None))
+
+
+def test_checks_by_commands_are_no_calls() -> None:
+    asked = LedgerRow("target", "rollout", 8, 1, 0, 400, 80, 2.0, 900.0)
+    checked = LedgerRow("judge", "check", 7, 0, 0, 0, 0, 0.0, 30.0)
+    assert together([asked, checked]) == replace(asked, role="", stage="")
 
 
 def test_one_failed_attempt_of_unknown_price_leaves_the_others_told(workspace: Workspace) -> None:

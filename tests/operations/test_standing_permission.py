@@ -6,7 +6,7 @@ import pytest
 from workshop import LESSONS, SEED, Place
 
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.operations.changes.consenting import FEWEST_TASKS, Consent
+from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.changes.reviewing import review_candidate
@@ -56,18 +56,18 @@ def test_it_covers_going_back_no_further_than_the_last_change(place: Place, perm
 def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
     with place.open(store="few.db") as workspace:
         tracked = workspace.skill(str(place.skill))
-        tasks = [replace(task, split="test") for task in make_tasks(FEWEST_TASKS - 1, SEED)]
+        tasks = [replace(task, split="test") for task in make_tasks(5, SEED)]
         workspace.store.tasks.add_tasks(tracked.id, tasks, EQUAL_SHARES)
         workspace.store.skills.add_root(str(place.root))
         permit(workspace, "ledger-clerk", simulated=True)
         candidate, before = place.accepted(workspace), place.main.read_bytes()
         result = promote_skill(workspace, candidate, STANDING)
         assert (result.status, place.main.read_bytes()) == ("needs_approval", before)
-        assert f"tested on {FEWEST_TASKS - 1} held-out tasks" in result.reason
+        assert "tested on 5 held-out tasks" in result.reason
         assert "skills permit" not in result.next_step
         evaluated = evaluate_candidate(workspace, candidate)
         evidence = (
-            f"{evaluated.pairs_done} pairs of attempts at {FEWEST_TASKS - 1} held-out tasks, which scored "
+            f"{evaluated.pairs_done} pairs of attempts at 5 held-out tasks, which scored "
             f"{evaluated.base.mean:.2f} on average before and {evaluated.candidate.mean:.2f} with this change"
         )
         assert review_candidate(workspace, candidate).evidence == evidence
