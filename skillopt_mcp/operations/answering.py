@@ -15,6 +15,7 @@ from skillopt_mcp.operations.judging import judge_named, shown_origin
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Answering, Run
+from skillopt_mcp.records.tasks import Task
 
 ALLOWED = "--allow-changed"
 
@@ -24,10 +25,15 @@ def answering(backends: Mapping[Role, Backend], after: int = 0) -> Answering:
     return Answering(after, {role: backend.fingerprint for role, backend in sorted(backends.items())}, __version__)
 
 
+def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
+    """Return the tasks that a run was frozen with, in the order in which they were added."""
+    frozen = set(run.tasks)
+    return [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in frozen]
+
+
 def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     """Return who would answer in a run, as the backends are named now. Raises BackendError when one is not."""
-    tasks = [task for task in workspace.store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
-    return workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
+    return workspace.backends_for(tasks_of(workspace, run)) | {"optimizer": workspace.backend("optimizer")}
 
 
 def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:

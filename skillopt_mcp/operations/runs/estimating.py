@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.gates.credit import CreditRule
 from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.answering import answering, changed_since, run_backends
+from skillopt_mcp.operations.answering import answering, changed_since, run_backends, tasks_of
 from skillopt_mcp.operations.judging import n_votes, origins
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.runs.replaying import planned
@@ -83,9 +83,7 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
 
     Where others came to answer in it, what was answered serves its finished steps alone: it is what is left of these.
     """
-    store = workspace.store
-    chosen = set(run.tasks)
-    tasks = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in chosen]
+    store, tasks = workspace.store, tasks_of(workspace, run)
     config, retired = Config.of_run(run.config), store.retirements.list_retired(run.skill_id)
     in_use = [task for task in tasks if task.id not in retired]
     ending = _ending(workspace, run.base_version, run.skill_id, in_use, config)

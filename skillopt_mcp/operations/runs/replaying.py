@@ -16,7 +16,7 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BackendError, NotFound, Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.shapes import is_form_alone
-from skillopt_mcp.operations.answering import answering, backends_of, check_unchanged, lock_of, note_answering
+from skillopt_mcp.operations.answering import answering, backends_of, check_unchanged, lock_of, note_answering, tasks_of
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import replayed, why_none
@@ -218,7 +218,7 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
     confirmation: Confirmation | str = why_none(store.runs.list_steps(run.id))
     if state.best != plan.base:
         made = _best_candidate(workspace, run, plan, state)
-        everything = [task for task in store.tasks.list_tasks(run.skill_id) if task.id in set(run.tasks)]
+        everything = tasks_of(workspace, run)
         tasks, held = tasks_to_test(workspace, made, everything)
         if is_form_alone(held) or (held_out(everything) and not held):
             return replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
