@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
-import atexit
+import gc
 import os
-import shutil
 import signal
+import stat
 import sys
 import tempfile
+from itertools import count
 from pathlib import Path
 
+import hypothesis
 import pytest
 
-from skillopt_mcp.store import migrating
-from tests.schemas import lay_down
+from skillopt_mcp.store import pool
+from tests import schemas
 
 # Started behind a shell, a process ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def _kept_bytecode() -> str:
+    """Return a folder among the temporary ones that is ours alone, and the same in every run."""
+    folder = Path(tempfile.gettempdir(), f"skillopt-mcp-bytecode-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return str(folder) if is_ours else tempfile.mkdtemp(prefix="bytecode-")
+
+
 if sys.dont_write_bytecode:
-    # Told to keep nothing that it compiled, each process would compile everything again: it is kept until the end.
+    # Told to keep nothing beside the source, each process would compile everything again, the tests among it.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bytecode-")
-    atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _kept_bytecode()
+
+# A machine that is busy with others says nothing of what is tested.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAPPDATA", "USERPROFILE")
 # What hosts set in the shells of their models, where no person's command runs.
 _AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
+_NUMBERS = count()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and let no collection look again at what was made so far: it stays until the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of all homes: none is looked for a free name in, as there are thousands."""
+    return tmp_path_factory.mktemp("homes")
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the empty folder that is home for this test and for every process that it starts."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = homes / str(next(_NUMBERS))
+    folder.mkdir()
     for name in (*_OWN, *_AGENTS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(folder))
@@ -49,5 +80,11 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lay a new store's schema down at once; tests/store, and all other processes, run the migrations."""
-    monkeypatch.setattr(migrating, "_apply", lay_down)
+    """Make a new store at once; tests/store, and all other processes, run the migrations."""
+    monkeypatch.setattr(pool, "migrate", schemas.migrate)
+
+
+@pytest.fixture(autouse=True)
+def disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no disk, as only a power cut asks for it; tests/store, and all programs that are started, do."""
+    schemas.spare_the_disk(monkeypatch)

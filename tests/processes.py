@@ -21,6 +21,7 @@ _CONTEXT.set_forkserver_preload(
         "skillopt_mcp.backends.simulated",
         "sqlite_utils",
         *(module_name(command) for command in commands()),
+        "tests.frozen",
     ]
 )
 _CAPABILITIES = 0x20080522

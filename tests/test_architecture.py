@@ -2,7 +2,7 @@
 
 import ast
 import graphlib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,16 +82,20 @@ def room_of(path: str) -> str:
     return path.split("/")[0].removesuffix(".py")
 
 
-def imported(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
-    """Yield what a module imports as (module, name): name is None where the module itself is imported."""
+@cache
+def imported(tree: ast.Module) -> list[tuple[str, str | None]]:
+    """Return what a module imports as (module, name): name is None where the module itself is imported."""
+    found = list[tuple[str, str | None]]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
+            found += ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            yield from ((node.module or "", alias.name) for alias in node.names)
+            found += ((node.module or "", alias.name) for alias in node.names)
+    return found
 
 
+@cache
 def inside(tree: ast.Module) -> set[str]:
     """Return the paths of the package's modules that a module imports."""
     found = set()

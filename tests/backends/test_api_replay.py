@@ -8,6 +8,7 @@ from api_calls import ENVIRON
 from clerk import CONFIG, SCRIPT, answer, decided, everything_kept, replayed, stage_of, workspace
 from loopback import KEY, Act, Request, Sent, loopback
 
+from skillopt_mcp.calls import retrying
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.replaying import replay, start_run
@@ -26,6 +27,12 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ENVIRON.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {fault: policy._replace(wait_s=policy.wait_s / 100) for fault, policy in retrying.POLICIES.items()}
+    monkeypatch.setattr(retrying, "POLICIES", quick)
 
 
 def test_the_script_makes_a_replay_in_which_something_is_decided(scripted: Replayed) -> None:

@@ -50,7 +50,7 @@ def test_a_stored_reply_is_returned_whole_and_never_asked_for_again(store: Store
     assert len({each.id for each in first}) == 10
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ANY_TEXT, st.lists(st.tuples(ANY_TEXT, ANY_TEXT, st.none() | ANY_TEXT), max_size=3), st.floats(0, 1e9))
 def test_what_is_returned_first_is_what_the_store_returns_later(
     store: Store, text: str, messages: list[tuple[str, str, str | None]], usd: float

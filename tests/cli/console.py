@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import pytest
+
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.operations.hosts import installing
 from tests.processes import exit_code
+from tests.schemas import spare_the_disk
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 SEED = 3
@@ -65,18 +69,33 @@ def run_script(arguments: Sequence[str], folder: Path) -> subprocess.CompletedPr
     )  # fmt: skip
 
 
-def run_forked(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_forked(
+    arguments: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Return the same, sooner: the script's work in a process that is forked from one with everything imported.
 
     What Python reads when it starts (PYTHON..., LC_...) is not read again: a test about that needs the script itself.
+    The process waits for no disk, and begins with `prepare`, if any.
     """
     with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
         streams = (os.devnull, out.name, err.name)
-        code = exit_code(_as_script, [SCRIPT, *arguments], folder, dict(os.environ), streams, within_s=TIMEOUT_S)
+        argv, environ = [SCRIPT, *arguments], dict(os.environ)
+        code = exit_code(_as_script, argv, folder, environ, streams, prepare, within_s=TIMEOUT_S)
         return subprocess.CompletedProcess([SCRIPT, *arguments], code, out.read(), err.read())
 
 
-def _as_script(argv: list[str], folder: Path, environ: Mapping[str, str], streams: Sequence[str]) -> None:
+def start_no_server() -> None:
+    """Let an installation take it that the server it would start has told its tools."""
+    pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])
+
+
+def _as_script(
+    argv: list[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    streams: Sequence[str],
+    prepare: Callable[[], None] | None,
+) -> None:
     """Do what the console script does, between the streams and the ending that Python gives a program."""
     for number, path in enumerate(streams):
         opened = os.open(path, os.O_WRONLY if number else os.O_RDONLY)
@@ -90,6 +109,9 @@ def _as_script(argv: list[str], folder: Path, environ: Mapping[str, str], stream
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = argv
+    spare_the_disk(pytest.MonkeyPatch())
+    if prepare:
+        prepare()
     try:
         sys.exit(main())
     finally:

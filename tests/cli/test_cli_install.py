@@ -11,37 +11,47 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from console import SCRIPT, Cli, Place, parsed
+from console import SCRIPT, Cli, Place, parsed, run_forked, start_no_server
 
 from skillopt_mcp.cli.main import main
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
 
-def test_install_shows_the_change_and_asks_before_it_writes(cli: Cli, home: Path) -> None:
-    asked = cli("install", "claude-code")
+@pytest.fixture
+def quick(tmp_path: Path) -> Cli:
+    """Return what runs the console script in a folder, and starts none of the servers that it installs."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_forked(arguments, tmp_path, start_no_server)
+
+    return run
+
+
+def test_install_shows_the_change_and_asks_before_it_writes(quick: Cli, home: Path) -> None:
+    asked = quick("install", "claude-code")
     assert asked.returncode == 1
     assert '+    "skillopt": {' in asked.stdout
     assert "there is no terminal to ask at" in asked.stderr
     assert not (home / ".claude.json").exists()
 
 
-def test_what_is_shipped_is_named_with_its_size_and_shown_in_full_by_a_dry_run(cli: Cli, home: Path) -> None:
+def test_what_is_shipped_is_named_with_its_size_and_shown_in_full_by_a_dry_run(quick: Cli, home: Path) -> None:
     skill = home / ".agents/skills/train-a-skill/SKILL.md"
-    shown = cli("install", "codex", "--skill", "--dry-run").stdout
+    shown = quick("install", "codex", "--skill", "--dry-run").stdout
     assert "+name: train-a-skill" in shown
-    done = cli("install", "codex", "--skill", "--yes")
+    done = quick("install", "codex", "--skill", "--yes")
     size = f"{skill.stat().st_size:,} bytes"
     assert '+command = "' in done.stdout
     assert f"To be written: {skill} ({size})" in done.stdout.splitlines()
     assert "+name: train-a-skill" not in done.stdout
     assert "shown in full with --dry-run" in done.stderr
-    gone = cli("uninstall", "codex", "--skill", "--yes").stdout
+    gone = quick("uninstall", "codex", "--skill", "--yes").stdout
     assert f"To be removed: {skill} ({size})" in gone.splitlines()
     assert "-name: train-a-skill" not in gone
 
 
-def test_a_dry_run_shows_the_change_and_succeeds(cli: Cli, home: Path) -> None:
-    shown = parsed(cli("install", "codex", "--hooks", "--dry-run", "--json"))
+def test_a_dry_run_shows_the_change_and_succeeds(quick: Cli, home: Path) -> None:
+    shown = parsed(quick("install", "codex", "--hooks", "--dry-run", "--json"))
     assert shown["status"] == "shown"
     files = shown["files"]
     assert isinstance(files, list)
@@ -78,10 +88,10 @@ def parsed_error(done: subprocess.CompletedProcess[str]) -> str:
     return str(json.loads(done.stdout)["error"])
 
 
-def test_uninstall_says_what_it_removed_and_what_it_wrote(cli: Cli, home: Path) -> None:
+def test_uninstall_says_what_it_removed_and_what_it_wrote(quick: Cli, home: Path) -> None:
     (home / ".claude.json").write_text('{"theme": "dark"}')
-    assert cli("install", "claude-code", "--hooks", "--yes").returncode == 0
-    done = cli("uninstall", "claude-code", "--hooks", "--yes")
+    assert quick("install", "claude-code", "--hooks", "--yes").returncode == 0
+    done = quick("uninstall", "claude-code", "--hooks", "--yes")
     assert f"Written: {home / '.claude.json'} (backup" in done.stdout
     assert f"Removed: {home / '.claude/settings.json'}" in done.stdout.splitlines()
     [left] = home.glob(".claude.json.*")

@@ -147,7 +147,8 @@ def test_serve_and_demo_load_no_vendor_and_serve_no_library_of_the_terminal(tmp_
 def test_a_simulation_of_other_tasks_than_these_is_told_as_the_next_step(
     make_place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calibrate = ["--store", str(make_place().store_path), "calibrate", "ledger-clerk", "--pairs", "2", "--target"]
+    store = ["--store", str(make_place().store_path)]
+    calibrate = [*store, "calibrate", "ledger-clerk", "--pairs", "2", "--gain", "1", "--max-pairs", "1", "--target"]
     assert main([*calibrate, "simulated:honest"]) == 0
     told = "Next: Name a real target, for instance --target claude-code:haiku: 'simulated:honest,seed=0' "
     assert told in capsys.readouterr().out

@@ -53,7 +53,7 @@ def put(folder: Path, files: SkillFiles) -> None:
 
 
 @given(st.lists(paths, max_size=3), st.lists(edit_paths, min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_an_edit_makes_is_written_and_read_back_as_it_is(there: list[str], new: list[str]) -> None:
     before = skill(*(SkillFile(path, b"x\n") for path in sorted(set(there) - {MAIN.path})))
     if unreadable(before):
@@ -70,7 +70,7 @@ def test_what_an_edit_makes_is_written_and_read_back_as_it_is(there: list[str], 
 
 
 @given(paths)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_path_has_no_fault_where_a_file_at_it_is_read(path: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "skill")

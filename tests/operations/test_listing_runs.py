@@ -25,14 +25,14 @@ from skillopt_mcp.records.calls import Call, Reply, Usage
 from skillopt_mcp.store.ledger import LedgerRow
 
 SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)
-OUT = "1 piece of work is out until 2027-01-15 08:15 UTC, and handed out again after that"
+OUT = "1 piece of work is out until 2027-01-15 08:15 UTC, and handed out again after that or once its server ends"
 
 
 def test_what_a_host_drives_goes_on_by_its_work_and_not_by_replay(host: Workspace, proposal: Proposed) -> None:
     listed = list_runs(host)
     [row] = listed.runs
     assert (row.id, row.kind, row.status, row.work) == (proposal.job_id, "proposal", "running", OUT)
-    way = f"{row.id} is in the hands of an agent that the server serves, and goes on there: submit_work with job_id"
+    way = f"{row.id} is under way, for any agent that the server serves: submit_work with job_id"
     assert listed.next_step == f"{way} {row.id}; {OUT}"
     shown = inspect(host, row.id)
     assert OUT in shown.text.splitlines()
@@ -102,7 +102,7 @@ def test_what_was_used_beside_runs_is_told_with_them(place: Place, workspace: Wo
     assert list_runs(workspace).beside == []
     candidate_id = place.propose(workspace)
     evaluate_candidate(workspace, candidate_id, rule=ConfirmRule(max_pairs=8))
-    calibrated = calibrate(workspace, "ledger-clerk", 4)
+    calibrated = calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule(max_pairs=1))
     raced = race_candidates(workspace, [candidate_id], RaceRule(max_laps=4))
     by_kind = {used.contest.partition("-")[0]: used for used in list_runs(workspace, "ledger-clerk").beside}
     assert (by_kind["calibrate"], by_kind["race"]) == (calibrated.used, raced.used)
@@ -148,7 +148,7 @@ def test_a_narrow_terminal_gets_the_tables_of_a_run_without_the_columns_that_can
 def test_work_on_a_promotion_test_is_told_with_the_test_and_its_candidate(place: Place, host: Workspace) -> None:
     candidate = place.propose(host)
     standing = begun(host, candidate)
-    told = f"{len(standing.work)} pieces of work are out until 2027-01-15 08:15 UTC, and handed out again after that"
+    told = f"{len(standing.work)} pieces of work are out until {OUT.partition(' until ')[2]}"
     assert told in inspect(host, standing.job_id).text.splitlines()
     assert (
         f"promotion test {standing.job_id}: test 1 of the skill; {told}" in inspect(host, candidate).text.splitlines()

@@ -156,7 +156,7 @@ REPLY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(replies=st.lists(REPLY.map(json.dumps) | st.text(max_size=30), min_size=1, max_size=6), cut=st.integers(0, 400))
 def test_no_mixture_of_replies_stops_a_run_or_breaks_the_skill(replies: list[str], cut: int) -> None:
     given = [*replies, replies[0][:cut]]
@@ -228,7 +228,7 @@ def test_no_text_for_a_rewrite_a_region_or_a_note_breaks_the_skill(name: str, mo
         assert "\0" not in main.decode()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     replies=st.lists(REPLY.map(json.dumps) | st.text(max_size=30), min_size=1, max_size=6),
     more=st.lists(

@@ -15,6 +15,11 @@ def schema() -> None:
     """Leave the migrations to make a store: they are tested here."""
 
 
+@pytest.fixture(autouse=True)
+def disk() -> None:
+    """Wait for the disk: durability is tested here."""
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "kept" / "skillopt.db"

@@ -15,7 +15,7 @@ NAMES = st.text("abc/é.", min_size=1, max_size=8)
 CONTENTS = st.one_of(st.binary(max_size=200), st.binary(min_size=1, max_size=8).map(lambda seed: seed * 1000))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(NAMES, st.tuples(CONTENTS, st.booleans()), min_size=1, max_size=4))
 def test_files_come_back_byte_for_byte(store: Store, files: dict[str, tuple[bytes, bool]]) -> None:
     given_files = SkillFiles(tuple(SkillFile(path, *rest) for path, rest in files.items()))
