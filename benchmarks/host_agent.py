@@ -27,13 +27,14 @@ class Agent:
         place = Path(folder)
         order = (place / "WORK.md").read_text()
         self.seen.append(order)
-        answer = self._attempt(place, order) if "# Work: do one task" in order else self._answer(place)
+        skill = "\n".join(path.read_text() for path in sorted(place.glob("skill/*/*.md")))
+        answer = self.attempt(order, skill) if "# Work: do one task" in order else self._answer(place)
         (place / "answer.md").write_text(answer)
         return answer
 
-    def _attempt(self, place: Path, order: str) -> str:
+    def attempt(self, order: str, skill: str) -> str:
+        """Return the answer to the task of an order, as whoever has read this text of a skill gives it."""
         prompt = order.partition("## The task\n\n")[2].rstrip("\n")
-        skill = "\n".join(path.read_text() for path in sorted(place.glob("skill/*/*.md")))
         rate = World(seed=self.seed).pass_rate(taught_by(skill), topics_of(prompt))
         return right_answer(self.seed, prompt) if self.chance.random() < rate else "0.00"
 

@@ -13,6 +13,7 @@ from skillopt_mcp import __version__
 from skillopt_mcp.cli.parsing import parse
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.installing.rules import work_rules
 from skillopt_mcp.operations.evidence.hooking import EVENTS
 from skillopt_mcp.packaging.assembling import HERE
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
@@ -21,6 +22,7 @@ from tests.readme import ROOT
 
 SKILL = HERE.parent / "skills/train-a-skill"
 AGENT = HERE.parent / "agents/skillopt-worker.md"
+PLUGIN = "mcp__plugin_skillopt_skillopt__"
 TOOLS = {tool["name"] for tool in json.loads(LISTED_PATH.read_text("utf-8"))["tools"]}
 
 
@@ -68,9 +70,25 @@ def test_the_worker_has_no_tool_that_loads_a_skill_or_starts_another_agent() -> 
     front, _ = parts(AGENT)
     tools = set(front["tools"].split(", "))
     assert front["name"] == AGENT.stem
-    assert {tool.rpartition("__")[2] for tool in tools if "__" in tool} == {"submit_work"}
+    assert {tool.rpartition("__")[2] for tool in tools if "__" in tool} == {"submit_work", "inspect"}
     assert {"Read", "Write"} < tools
     assert tools.isdisjoint({"Skill", "Task", "Agent", "WebFetch", "WebSearch", "*"})
+
+
+def test_the_worker_has_each_tool_of_the_server_by_its_name_as_installed_and_as_a_plugin() -> None:
+    ours = [tool for tool in parts(AGENT)[0]["tools"].split(", ") if "__" in tool]
+    names = {
+        server: {t.removeprefix(server) for t in ours if t.startswith(server)} for server in ("mcp__skillopt__", PLUGIN)
+    }
+    assert names["mcp__skillopt__"] == names[PLUGIN]
+
+
+def test_the_plugins_page_gives_the_rules_that_install_would_write(assembled: Path) -> None:
+    page = (assembled / "plugin/README.md").read_text()
+    [block] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    told = json.loads(block)["permissions"]["allow"]
+    wanted = work_rules(Path("/tmp/skillopt-work-1000"))
+    assert told == [rule.replace("mcp__skillopt__", PLUGIN) for rule in wanted]
 
 
 def test_every_part_has_the_version_of_the_package(assembled: Path) -> None:

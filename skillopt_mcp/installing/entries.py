@@ -115,11 +115,6 @@ def is_server_alone(text: str, places: Places, host: str) -> bool:
     return entry == server and with_server("", places, entry) == text
 
 
-def are_hooks_alone(text: str, seconds: Mapping[str, int]) -> bool:
-    """Return whether a file of hooks is what install writes where there was none. Raises BadInput."""
-    return any(with_hooks("", seconds, line) == text for line in installed_hooks(text).values())
-
-
 def _groups(value: JsonValue, event: str) -> list[JsonValue]:
     groups = _mapping(_mapping(value).get("hooks")).get(event)
     return groups if isinstance(groups, list) else []

@@ -19,6 +19,9 @@ from skillopt_mcp.errors import BadInput, StoreError
 from skillopt_mcp.prompts.rendering import fence
 
 FOLDER_VARIABLE = "SKILLOPT_WORK"
+# Install knows what it allowed in a folder of work by this name.
+_ROOT = "skillopt-"
+_DIGITS = 12
 # The same for every file, so that no time tells which version is the younger one.
 _TIME = 1_000_000_000
 _STALE_S = 86_400.0
@@ -31,9 +34,11 @@ class Workplaces:
 
     def __init__(self, store_path: Path, environ: Mapping[str, str]) -> None:
         base = environ.get(FOLDER_VARIABLE)
-        named = Path(os.path.abspath(os.path.expanduser(base))) if base else None
-        outer = named or Path(tempfile.gettempdir()) / f"skillopt-work-{os.geteuid()}"
-        self.root = outer / hashlib.sha256(os.fsencode(store_path.resolve())).hexdigest()[:12]
+        # Without links: a host holds what it allows in a folder against the path that they lead to, too.
+        named = Path(os.path.realpath(os.path.expanduser(base))) if base else None
+        outer = named or Path(os.path.realpath(tempfile.gettempdir())) / f"skillopt-work-{os.geteuid()}"
+        # The same whenever and by whomever a store is used: what a host allows in its folder was written once.
+        self.root = outer / f"{_ROOT}{hashlib.sha256(os.fsencode(store_path.resolve())).hexdigest()[:_DIGITS]}"
 
     def folder(self, lease_id: str) -> Path:
         """Return the folder of a lease, whether it is there or not."""
@@ -43,9 +48,7 @@ class Workplaces:
         """Return the new folder of a lease with all that belongs to the work. Raises StoreError, BadInput."""
         folder = self.folder(lease_id)
         try:
-            _make_private(self.root.parent)
-            _make_private(self.root)
-            folder.mkdir(mode=0o700)
+            self._make_folder(folder)
             (folder / TASK_FOLDER).mkdir()
             (folder / ORDER).write_bytes(work.order.encode("utf-8", "replace"))
             for file in work.files:
@@ -63,6 +66,19 @@ class Workplaces:
                 f"{FOLDER_VARIABLE}"
             ) from error
         return folder
+
+    def _make_folder(self, folder: Path) -> None:
+        for is_last in (False, False, True):
+            _make_private(self.root.parent)
+            _make_private(self.root)
+            try:
+                folder.mkdir(mode=0o700)
+            except FileNotFoundError:
+                # Whoever removed the last work of this store has taken the folder around it along.
+                if is_last:
+                    raise
+            else:
+                return
 
     def read(self, lease_id: str, name: str) -> str | None:
         """Return a text that was left in a folder, None when there is none. Raises BadInput when it cannot be used."""
@@ -94,17 +110,33 @@ class Workplaces:
         return "\n\n".join(f"## {path.relative_to(folder)}\n\n{fence(_content(path))}" for path in paths)
 
     def remove(self, lease_ids: Iterable[str]) -> None:
-        """Remove the folders of these leases, as far as they are there."""
+        """Remove the folders of these leases, as far as they are there, and the one around them with the last."""
         for lease_id in lease_ids:
             with suppress(OSError):
                 shutil.rmtree(self.folder(lease_id))
+        # Not what is around that: whoever shares the machine could take its place.
+        with suppress(OSError):
+            self.root.rmdir()
 
     def sweep(self) -> None:
-        """Remove what has lain here for a day: a process died before it could."""
-        now = time.time()
-        with suppress(OSError), os.scandir(self.root) as entries:
-            old = [entry.name for entry in entries if now - entry.stat(follow_symlinks=False).st_ctime > _STALE_S]
-            self.remove(old)
+        """Remove what has lain here, or where the work of another store is, for a day: a process died before it could.
+
+        A store that is gone has nobody else who would.
+        """
+        for root in self.root.parent.glob(f"{_ROOT}{'[0-9a-f]' * _DIGITS}"):
+            with suppress(OSError):
+                _sweep(root)
+
+
+def _sweep(root: Path) -> None:
+    stale = time.time() - _STALE_S
+    with os.scandir(root) as entries:
+        work = [entry for entry in entries if entry.name.startswith("w-")]
+        old = [entry.path for entry in work if entry.stat(follow_symlinks=False).st_ctime < stale]
+    for folder in old:
+        with suppress(OSError):
+            shutil.rmtree(folder)
+    root.rmdir()
 
 
 def _content(path: Path) -> str:

@@ -253,6 +253,17 @@ def test_a_program_that_can_pass_nothing_is_registered_with_a_warning(
     assert "passes none of them" in told
 
 
+def test_what_a_trial_said_stands_behind_the_reason_why_it_may_have_failed(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["judges", "add", "x", "--yes", "--", "/bin/sh", "-c", "echo Traceback; exit 1"]
+    assert main(["--store", str(place.store_path), *line]) == 0
+    told = "A trial has none of a task's files. On an empty answer and without them it said:\nTraceback\n"
+    assert told in capsys.readouterr().out
+    assert main(["--store", str(place.store_path), *line[:2], "y", "--yes", "--", "/bin/false"]) == 0
+    assert "it said" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -15,6 +15,7 @@ from fake_openai import Responses
 from scripted_model import Json, Script, Team, serving
 
 TIMEOUT_S = 180
+LOOPBACK_KEY = "sk-ant-loopback-only"
 _PROMPT = "Use the skillopt tools."
 
 
@@ -34,31 +35,28 @@ class Session:
         return api.results(api.__new__(api), request)
 
 
-def run_claude(binary: str, place: Path, server: list[str] | None, script: Script | Team) -> Session:
-    """Run Claude Code in `place`/project with a script as its model, and one MCP server or what is installed."""
-    home, project = _folders(place)
+def run_claude(
+    binary: str, place: Path, server: list[str] | None, script: Script | Team, *, allowed: str = "mcp__skillopt"
+) -> Session:
+    """Run Claude Code in `place`/project with a script as its model, and one MCP server or what is installed.
+
+    Without a person at hand, it uses no tool but what is `allowed` here or in its settings.
+    """
+    home, project = folders(place)
     config = place / "mcp.json"
     if server:
         config.write_text(json.dumps({"mcpServers": {"skillopt": {"command": server[0], "args": server[1:]}}}))
     with serving(Messages, script) as model:
-        settings = {
-            "CLAUDE_CONFIG_DIR": str(home / ".claude"),
-            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}",
-            "ANTHROPIC_API_KEY": "sk-ant-loopback-only",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_TELEMETRY": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        }
-        command = [binary, "-p", _PROMPT, "--model", "claude-sonnet-4-5", "--allowedTools", "mcp__skillopt"]
+        command = [binary, "-p", _PROMPT, "--model", "claude-sonnet-4-5"]
+        command += ["--allowedTools", allowed] if allowed else []
         command += ["--mcp-config", str(config), "--strict-mcp-config"] if server else []
         command += ["--output-format", "stream-json", "--verbose"]
-        return _finished(_run(command, project, home, settings), model.requests)
+        return _finished(_run(command, project, home, claude_settings(home, model.port)), model.requests)
 
 
 def run_codex(binary: str, place: Path, server: list[str], script: Script) -> Session:
     """Run Codex in `place`/project, its sandbox on, with one MCP server and a script as its model."""
-    return run_configured_codex(binary, place, _codex_server(server), script)
+    return run_configured_codex(binary, place, codex_server(server), script)
 
 
 def run_configured_codex(
@@ -68,14 +66,27 @@ def run_configured_codex(
 
     `install` may change the configuration before it is read.
     """
-    home, project = _folders(place)
+    home, project = folders(place)
     with serving(Responses, script) as model:
         (home / ".codex").mkdir(exist_ok=True)
-        (home / ".codex" / "config.toml").write_text(_CODEX_CONFIG.replace("PORT", str(model.port)) + config)
+        (home / ".codex" / "config.toml").write_text(CODEX_CONFIG.replace("PORT", str(model.port)) + config)
         install()
         settings = {"CODEX_HOME": str(home / ".codex"), "LOOPBACK_KEY": "loopback-only"}
         command = [binary, "--strict-config", "exec", "--json", "--skip-git-repo-check", _PROMPT]
         return _finished(_run(command, project, home, settings), model.requests)
+
+
+def claude_settings(home: Path, port: int) -> dict[str, str]:
+    """Return the settings by which Claude Code asks a model on loopback, and nobody else."""
+    return {
+        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+        "ANTHROPIC_API_KEY": LOOPBACK_KEY,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
 
 
 def host_environment(home: Path, settings: dict[str, str]) -> dict[str, str]:
@@ -85,7 +96,8 @@ def host_environment(home: Path, settings: dict[str, str]) -> dict[str, str]:
     return {**plain, "NO_PROXY": "127.0.0.1,localhost", **settings}
 
 
-def _folders(place: Path) -> tuple[Path, Path]:
+def folders(place: Path) -> tuple[Path, Path]:
+    """Return the home and the project in `place`, made when they are not there."""
     home, project = place / "home", place / "project"
     home.mkdir(parents=True, exist_ok=True)
     project.mkdir(exist_ok=True)
@@ -110,7 +122,8 @@ def _finished(done: subprocess.CompletedProcess[str], requests: list[Json]) -> S
     return Session(done.returncode, done.stdout, done.stderr, requests)
 
 
-_CODEX_CONFIG = """\
+# With PORT for where the model listens.
+CODEX_CONFIG = """\
 model = "gpt-5-codex"
 model_provider = "loopback"
 approval_policy = "never"
@@ -131,7 +144,8 @@ stream_max_retries = 0
 """
 
 
-def _codex_server(server: list[str]) -> str:
+def codex_server(server: list[str]) -> str:
+    """Return the part of a configuration that names one MCP server."""
     return f"""\
 [mcp_servers.skillopt]
 command = {json.dumps(server[0])}

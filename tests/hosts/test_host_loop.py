@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,10 @@ pytestmark = pytest.mark.hosts
 MARK = "WORK-ORDER "
 AT_ONCE = 8
 MOST_WAITS = 100
+WRITING = "mcp__skillopt__promote_skill,mcp__skillopt__rollback_skill"
+BREAK = "=====the-skill====="
 TOOLS = ("add_tasks", "propose_edits", "evaluate_candidate", "submit_work", "promote_skill", "rollback_skill")
+Doing = Callable[[list[Json], list[str]], Turn]
 
 
 def opening(place: Path, skill: Path, *, deferred: bool) -> list[ToolCall]:
@@ -37,8 +42,11 @@ def opening(place: Path, skill: Path, *, deferred: bool) -> list[ToolCall]:
     ]
 
 
-def driving(place: Path, skill: Path, do: Script, *, deferred: bool = False) -> Script:
-    """Return the script of a session that trains with nobody but itself; `do` turns an answer's work into calls."""
+def driving(place: Path, skill: Path, do: Doing, *, deferred: bool = False) -> Script:
+    """Return the script of a session that trains with nobody but itself.
+
+    `do` turns work, and what the host's own tools have said since it came, into calls; into none when it is done.
+    """
     first = opening(place, skill, deferred=deferred)
     jobs: list[str] = []
 
@@ -48,13 +56,17 @@ def driving(place: Path, skill: Path, do: Script, *, deferred: bool = False) -> 
         last = results[-1]
         if last.get("job_id"):
             jobs.append(last["job_id"])
-        if last.get("work"):
-            return do(results)
+        came = max((at for at, result in enumerate(results) if "work" in result), default=0)
+        since = [result["text"] for result in results[came + 1 :] if set(result) == {"text"}]
+        if len(since) == len(results) - came - 1 and (turn := do(results[came].get("work") or [], since)):
+            return turn
         evaluated = last.get("evaluated") or {}
         if last.get("status") == "candidate":
             return [ToolCall("evaluate_candidate", {"candidate_id": last["candidate_id"]})]
         if evaluated.get("verdict") == "accept":
             return [ToolCall("promote_skill", {"candidate_id": evaluated["candidate_id"]})]
+        if evaluated.get("verdict") == "reject":
+            return ["done"]
         if last.get("status") == "promoted":
             return [ToolCall("rollback_skill", {"skill": NAME})]
         if last.get("status") in ("rolled_back", "needs_approval", "refused", "stopped", "undecided"):
@@ -68,29 +80,50 @@ def driving(place: Path, skill: Path, do: Script, *, deferred: bool = False) -> 
     return next_turn
 
 
-def replying(results: list[Json]) -> Turn:
-    """Do the work oneself: its answers go with the call."""
-    work = results[-1]["work"]
-    replies = [{"work_id": item["work_id"], "reply": Agent(SEED).do(item["folder"])} for item in work]
-    return [ToolCall("submit_work", {"replies": replies, "max_items": AT_ONCE})]
+def by_oneself(work: list[Json], said: list[str]) -> Turn:
+    """Do the work with the host's own shell, in its sandbox: read all of it, then write every answer, then submit."""
+    folders = [item["folder"] for item in work]
+    if not said:
+        return [shell(f"cd {folder} && cat WORK.md && echo {BREAK} && cat skill/*/SKILL.md") for folder in folders]
+    if len(said) == len(work):
+        answers = [Agent(SEED).attempt(*text.strip().split(f"\n{BREAK}\n")) for text in said]
+        return [shell(f"echo {each} > {folder}/answer.md") for each, folder in zip(answers, folders, strict=True)]
+    replies = [{"work_id": item["work_id"]} for item in work]
+    return [ToolCall("submit_work", {"replies": replies, "max_items": AT_ONCE})] if work else []
 
 
-def delegating(results: list[Json]) -> Turn:
-    """Start a fresh agent for each piece of work, all at once."""
-    orders = [f"{MARK}{item['folder']} END" for item in results[-1]["work"]]
-    shared = {"description": "one piece of work", "subagent_type": "general-purpose"}
+def shell(command: str) -> ToolCall:
+    return ToolCall("exec_command", {"cmd": command}, server="")
+
+
+def delegating(work: list[Json], said: list[str]) -> Turn:
+    """Start a fresh agent, of the kind that comes with us, for each piece of work, all at once."""
+    shared = {"description": "one piece of work", "subagent_type": "skillopt-worker"}
+    orders = [] if said else [f"{MARK}{item['folder']} END" for item in work]
     return [ToolCall("Agent", {**shared, "prompt": order}, server="") for order in orders]
 
 
 def working(order: str, results: list[Json]) -> Turn:
-    """Do the work of a folder, and submit it."""
-    if any("receipts" in result for result in results):
-        return ["submitted"]
+    """Do the work of a folder with the host's own tools alone, one after the other, and submit it."""
     folder = order.partition(" END")[0]
-    if not Path(folder).is_dir():
-        return ["the test has decided meanwhile, and this work was withdrawn"]
-    Agent(SEED).do(folder)
-    return [ToolCall("submit_work", {"replies": [{"work_id": Path(folder).name}], "max_items": 0})]
+    read = [shown(result) for result in results]
+    if not read:
+        return [ToolCall("Read", {"file_path": f"{folder}/WORK.md"}, server="")]
+    if len(read) == 1:
+        named = re.search(r"`(skill/\S+)`", read[0])
+        return [ToolCall("Read", {"file_path": f"{folder}/{named[1]}"}, server="")] if named else ["no skill is named"]
+    if len(read) == 2:
+        answer = Agent(SEED).attempt(*read)
+        return [ToolCall("Write", {"file_path": f"{folder}/answer.md", "content": answer}, server="")]
+    if len(read) == 3:
+        return [ToolCall("submit_work", {"replies": [{"work_id": Path(folder).name}], "max_items": 0})]
+    return ["submitted"]
+
+
+def shown(result: Json) -> str:
+    """Return the text of a file as it was before the host's tool numbered its lines and added words of its own."""
+    text = str(result.get("text", "")).partition("<system-reminder>")[0]
+    return re.sub(r"^ *\d+(?:→|\t|$)", "", text, flags=re.MULTILINE).rstrip()
 
 
 def installed(place: Path, host: str) -> None:
@@ -107,7 +140,7 @@ def installed(place: Path, host: str) -> None:
 
 def prepared(place: Path, skills: str) -> Path:
     skill = prepare(place, skills)
-    command(place, "skills", "permit", str(skill.parent), "--yes")
+    command(place, "skills", "permit", str(skill.parent), "--host-run", "--yes")
     return skill
 
 
@@ -118,7 +151,8 @@ def test_claude_trains_by_agents_that_submit_at_once_and_no_backend_is_named(var
     before = skill.read_bytes()
     installed(tmp_path, "claude-code")
     script = Team(MARK, driving(tmp_path, skill, delegating, deferred=variable == "CLAUDE"), working)
-    session = run_claude(binary, tmp_path, None, script)
+    # The work is done with what install allowed; a person allows the two that write a skill, for themselves.
+    session = run_claude(binary, tmp_path, None, script, allowed=WRITING)
     assert session.exit_code == 0, session.stderr
     results = session.results()
     assert [result["status"] for result in results[-2:]] == ["promoted", "rolled_back"], results[-3:]
@@ -134,7 +168,7 @@ def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
     binary = os.environ.get("CODEX") or pytest.skip("CODEX names no binary: see .ci/hosts")
     skill = prepared(tmp_path, ".agents/skills")
     before = skill.read_bytes()
-    script = driving(tmp_path, skill, replying)
+    script = driving(tmp_path, skill, by_oneself)
     session = run_configured_codex(binary, tmp_path, "", script, lambda: installed(tmp_path, "codex"))
     assert session.exit_code == 0, session.stderr
     results = session.results()
@@ -144,3 +178,28 @@ def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
     rows = json.loads(command(tmp_path, "history", NAME, "--json"))["rows"]
     assert [row["kind"] for row in rows] == ["rollback", "promote"]
     assert {row["by"] for row in rows} == {"standing permission"}
+
+
+@pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])
+def test_what_install_allows_claude_is_its_work_and_neither_to_write_a_skill_nor_to_read_elsewhere(
+    variable: str, tmp_path: Path
+) -> None:
+    binary = os.environ.get(variable) or pytest.skip(f"{variable} names no binary: see .ci/hosts")
+    prepare(tmp_path, ".claude/skills")
+    (tmp_path / "elsewhere.txt").write_text("no folder of work\n")
+    installed(tmp_path, "claude-code")
+    search = ",".join(f"mcp__skillopt__{tool}" for tool in ("list_skills", "promote_skill", "rollback_skill"))
+    calls = [
+        *([ToolCall("ToolSearch", {"query": f"select:{search}"}, server="")] if variable == "CLAUDE" else []),
+        ToolCall("list_skills", {}),
+        ToolCall("promote_skill", {"candidate_id": "c-000000000000"}),
+        ToolCall("rollback_skill", {"skill": NAME}),
+        ToolCall("Read", {"file_path": str(tmp_path / "elsewhere.txt")}, server=""),
+    ]
+
+    def next_turn(results: list[Json]) -> Turn:
+        return [calls[len(results)]] if len(results) < len(calls) else ["done"]
+
+    listed, *denied = run_claude(binary, tmp_path, None, next_turn, allowed="").results()[-4:]
+    assert [row["name"] for row in listed["skills"]] == [NAME]
+    assert all("permission" in result["text"] for result in denied), denied

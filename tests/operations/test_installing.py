@@ -185,7 +185,7 @@ def test_a_trained_skill_is_not_replaced_by_the_shipped_one(around: Surroundings
     plan = plan_install(request, around)
     assert (plan.changes, len(plan.notes)) == ([], 1)
     plan = plan_uninstall(request, around)
-    assert [change.path.name for change in plan.changes] == [".claude.json", AGENT]
+    assert [change.path.name for change in plan.changes] == [".claude.json", "settings.json", AGENT]
     assert skill.read_text() == "trained\n"
 
 

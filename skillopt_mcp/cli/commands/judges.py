@@ -77,6 +77,7 @@ def _add(workspace: Workspace, options: Options) -> int:
     if ended.limit is None and ended.exit == 0:
         terminal.note("note: an empty answer passes: see that it looks at answer.txt, or at its standard input")
     if ended.output.strip() and not options.json:
+        terminal.say("A trial has none of a task's files. On an empty answer and without them it said:")
         terminal.say(ended.output.rstrip(), style="dim")
     value: dict[str, object] = {"name": command.name, "argv": list(command.argv), "replaced": replaced, **_plain(ended)}
     value |= {"argv_before": list(before.argv) if before else None, "n_tasks": n_tasks, "warning": never or None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,19 +16,23 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.entries import Server, installed_hooks, installed_server
 from skillopt_mcp.installing.hosts import HOOKED, HOSTS, Places, Scope, Surroundings, host_environment, places
+from skillopt_mcp.installing.rules import RULED, lacking_rules
 from skillopt_mcp.operations.evidence.hooking import EVENTS
 from skillopt_mcp.operations.hosts.host_files import text_of
+from skillopt_mcp.operations.hosts.host_settings import rules_for
+from skillopt_mcp.operations.hosts.shipping import shipped
 from skillopt_mcp.store.locations import store_path
 
 T = TypeVar("T")
-Kind = Literal["server", "hooks"]
+Kind = Literal["server", "hooks", "rules"]
 _PROGRAMS = {"claude-code": "claude", "codex": "codex"}
 _BACKENDS = ("--target", "--optimizer", "--judge")
 _STORE = "--store"
+_OPTIONS: dict[Kind, str] = {"hooks": "--hooks", "rules": "--skill"}
 
 
 class Part(BaseModel):
-    """The server, or the hooks, as a file of a host names them.
+    """The server, or the hooks, as a file of a host names them; rules are looked at as a whole, and are no part.
 
     `trouble` is why they cannot work; `other_store` is the store that they use, where that is not the one looked at.
     """
@@ -45,7 +49,8 @@ class Part(BaseModel):
 class Connection(BaseModel):
     """What a host has of us, and what it lacks; `mend` are the commands that install what is missing or wrong.
 
-    `unread` says which of its files cannot be read: nobody can tell what is in them.
+    Rules are missing where the skill is, and its work would need a person at each of its files. `unread` says which of
+    its files cannot be read: nobody can tell what is in them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,6 +66,16 @@ class Connection(BaseModel):
         again = f": {'; '.join(self.mend)}" if self.mend else ""
         broken = [f"the {part.kind} in '{part.path}': {part.trouble}{again}" for part in self.parts if part.trouble]
         return [*(f"{each}; mend that file" for each in self.unread), *broken]
+
+    @property
+    def hindrance(self) -> str:
+        """Return what is no fault, but keeps a person busy while a skill is trained; empty when nothing does."""
+        if "rules" not in self.missing:
+            return ""
+        return (
+            f"{self.host} has the skill without the rules for its work: it asks you at every file of every work item, "
+            f"and does none where it runs headless: {'; '.join(self.mend)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +97,7 @@ def connections(around: Surroundings, store: Path) -> list[Connection]:
 
 def _connection(host: str, around: Surroundings, store: Path) -> Connection | None:
     scopes = _scopes(host, around)
-    parts, unread, unknown = list[Part](), list[str](), set[Kind]()
+    parts, unread, unknown, served = list[Part](), list[str](), set[Kind](), list[_Entry]()
     for scope, where in scopes.items():
         for kind in _kinds(host):
             try:
@@ -92,12 +107,28 @@ def _connection(host: str, around: Surroundings, store: Path) -> Connection | No
                 unread.append(str(error))
             else:
                 parts += [_part(entry, store)] if entry else []
+                served += [entry] if entry and kind == "server" else []
     if not (parts or unread or _is_here(host, scopes["user"], around)):
         return None
     missing = [kind for kind in _kinds(host) if kind not in unknown and all(part.kind != kind for part in parts)]
+    is_skilled = host in RULED and any(map(_has_skill, scopes.values()))
+    if is_skilled and "hooks" not in unknown:
+        stores = [(_store(entry), entry.environ) for entry in served] or [(store, host_environment(host, around))]
+        missing += ["rules"] if _lacks_rules(scopes.values(), stores) else []
     # What cannot be read is not written either.
-    mend = [] if unread else list(_commands(host, parts, missing, _named(store, around)))
+    mend = [] if unread else list(_commands(host, parts, missing, _named(store, around), is_skilled=is_skilled))
     return Connection(host=host, parts=parts, missing=missing, unread=unread, mend=mend)
+
+
+def _has_skill(where: Places) -> bool:
+    """Return whether the skill or the agent that comes with us is there, as it came or trained since."""
+    return any(os.path.exists(file.target) for file in shipped(where))
+
+
+def _lacks_rules(scopes: Iterable[Places], served: Sequence[tuple[Path, Mapping[str, str]]]) -> bool:
+    """Return whether the work of one of these stores, each served in an environment, is not wholly allowed."""
+    texts = [text_of(each.hooks) or "" for each in scopes if each.hooks]
+    return any(lacking_rules(texts, rules_for(store, environ)) for store, environ in served)
 
 
 def _kinds(host: str) -> tuple[Kind, ...]:
@@ -162,7 +193,7 @@ def _hooks(host: str, scope: Scope, where: Places, around: Surroundings) -> _Ent
 
 
 def _part(entry: _Entry, store: Path) -> Part:
-    other = store_path(_store_of(entry.command), entry.environ)
+    other = _store(entry)
     is_other = bool(entry.command) and os.path.realpath(other) != os.path.realpath(store)
     return Part(
         kind=entry.kind,
@@ -172,6 +203,16 @@ def _part(entry: _Entry, store: Path) -> Part:
         trouble=_trouble(entry),
         other_store=str(other) if is_other else None,
     )
+
+
+def store_served(host: str, where: Places, around: Surroundings) -> Path | None:
+    """Return the store that a host's server uses, None where the host has none of ours. Raises BadInput."""
+    entry = _server(host, "user", where, around)
+    return _store(entry) if entry else None
+
+
+def _store(entry: _Entry) -> Path:
+    return store_path(_store_of(entry.command), entry.environ)
 
 
 def _store_of(command: Sequence[str]) -> str | None:
@@ -205,13 +246,18 @@ def _named(store: Path, around: Surroundings) -> list[str]:
     return [] if store == store_path(None, around.environ) else [_STORE, str(store)]
 
 
-def _commands(host: str, parts: Sequence[Part], missing: Sequence[Kind], named: Sequence[str]) -> Iterator[str]:
+def _commands(
+    host: str, parts: Sequence[Part], missing: Sequence[Kind], named: Sequence[str], *, is_skilled: bool
+) -> Iterator[str]:
     """Yield the commands that install what is missing, beside what is there, and install again what is wrong."""
     home: Scope = next((part.scope for part in parts if part.kind == "server"), "user")
     wanted = {(home, kind) for kind in missing}
     wanted |= {(part.scope, part.kind) for part in parts if part.trouble or part.other_store}
+    # The rules are for the work of one store.
+    wanted |= {(part.scope, "rules") for part in parts if part.other_store and part.kind == "server" and is_skilled}
     for scope in sorted({scope for scope, _ in wanted}, reverse=True):
-        options = [*(["--project"] if scope == "project" else []), *(["--hooks"] if (scope, "hooks") in wanted else [])]
+        options = ["--project"] if scope == "project" else []
+        options += [option for kind, option in _OPTIONS.items() if (scope, kind) in wanted]
         served = next((part.command for part in parts if (part.scope, part.kind) == (scope, "server")), [])
         yield shlex.join(["skillopt-mcp", *named, "install", host, *options, *_backends(served)])
 

@@ -15,21 +15,22 @@ from skillopt_mcp.backends.registry import lacking
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.entries import (
     Server,
-    are_hooks_alone,
     hook_command,
     hook_seconds,
     installed_server,
     is_server_alone,
     server_entry,
-    with_hooks,
     with_server,
 )
 from skillopt_mcp.installing.hosts import HOOKED, PERSONAL, Places, Scope, Surroundings, host_environment, places
+from skillopt_mcp.installing.rules import RULED
 from skillopt_mcp.operations.evidence.hooking import EVENTS
-from skillopt_mcp.operations.hosts.host_files import Plan, clear, planned
-from skillopt_mcp.operations.hosts.shipping import mark_folders, ship, shipped
+from skillopt_mcp.operations.hosts.host_files import Plan, clear, planned, text_of
+from skillopt_mcp.operations.hosts.host_settings import Settings, are_settings_alone, rules_for
+from skillopt_mcp.operations.hosts.shipping import is_in_program, mark_folders, ship, shipped
 from skillopt_mcp.operations.hosts.starting import list_tools
 from skillopt_mcp.operations.results import Result
+from skillopt_mcp.store.locations import store_path
 
 _PASSING = frozenset({"archive-v0", "builds-v0", "environments-v2"})
 _STEPS = {
@@ -90,14 +91,13 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
             lambda text: is_server_alone(text, where, host),
         )
     )
-    if request.hooks and where.hooks:
-        line = hook_command(_command_in(where.hooks, request, around), request.store)
+    if where.hooks and (settings := _settings(where, request, around)) != Settings():
         seconds = hook_seconds(host, EVENTS)
         plan.add(
             planned(
                 where.hooks,
-                lambda text: with_hooks(text, seconds, line),
-                lambda text: are_hooks_alone(text, seconds),
+                lambda text: settings.put(text, seconds),
+                lambda text: are_settings_alone(text, seconds),
             )
         )
     for file in shipped(where) if request.skill else ():
@@ -150,9 +150,27 @@ def advice(request: Request, to_track: str) -> str:
         step += " It asks once whether you trust this project's servers."
     if request.hooks and request.host == "codex":
         step += " It asks once whether you trust the hooks."
+    if request.skill and request.host in RULED:
+        step += (
+            " Work items are read and written unasked, in their folders alone; programs that a task has run, "
+            "promote_skill and rollback_skill still ask you."
+        )
     if request.hooks:
         step += f" The hooks record turns in which a tracked skill is opened, and nothing else. {to_track}"
     return step.rstrip()
+
+
+def _settings(where: Places, request: Request, around: Surroundings) -> Settings:
+    """Return what was asked for beside the server: hooks, and with the skill the rules that its work takes."""
+    line, rules = "", tuple[str, ...]()
+    if request.hooks and where.hooks:
+        line = hook_command(_command_in(where.hooks, request, around), request.store)
+    if request.skill and request.host in RULED and where.hooks and not is_in_program(where.hooks):
+        told = _told_by_hand(text_of(where.config) or "", where).get("env")
+        named = {name: str(value) for name, value in told.items()} if isinstance(told, dict) else {}
+        environ = {**host_environment(request.host, around), **named}
+        rules = rules_for(store_path(request.store, environ), environ)
+    return Settings(line, rules)
 
 
 def _command_in(file: Path, request: Request, around: Surroundings) -> str:

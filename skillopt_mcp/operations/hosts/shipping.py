@@ -40,8 +40,12 @@ class Shipped:
         way = [self.folder, *map(self.folder.joinpath, accumulate(Path(self.name).parts, os.path.join))]
         if link := next((path for path in way if path.is_symlink()), None):
             return f"'{link}' is a link"
-        is_inside = Path(os.path.realpath(self.target)).is_relative_to(SHIPPED)
-        return f"'{self.target}' is a part of this program" if is_inside else ""
+        return f"'{self.target}' is a part of this program" if is_in_program(self.target) else ""
+
+
+def is_in_program(path: Path) -> bool:
+    """Return whether a path leads into this program's own folder, where nothing is ever written."""
+    return Path(os.path.realpath(path)).is_relative_to(SHIPPED)
 
 
 def shipped(where: Places) -> Iterator[Shipped]:

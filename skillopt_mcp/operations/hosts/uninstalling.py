@@ -11,21 +11,20 @@ from typing import Literal, NamedTuple
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.entries import (
-    are_hooks_alone,
     hook_seconds,
-    installed_hooks,
     installed_server,
     is_server_alone,
-    with_hooks,
     with_server,
-    without_hooks,
     without_server,
 )
-from skillopt_mcp.installing.hosts import Places, Scope, Surroundings, places
+from skillopt_mcp.installing.hosts import Places, Scope, Surroundings, host_environment, places
 from skillopt_mcp.operations.evidence.hooking import EVENTS
+from skillopt_mcp.operations.hosts.connecting import store_served
 from skillopt_mcp.operations.hosts.host_files import Plan, backups_of, planned, spent_backups, text_of, undone
+from skillopt_mcp.operations.hosts.host_settings import are_settings_alone, settings_in, without_settings
 from skillopt_mcp.operations.hosts.installing import Request, places_of
 from skillopt_mcp.operations.hosts.shipping import shipped, unmark_folders, withdraw
+from skillopt_mcp.operations.workplaces import Workplaces
 
 Option = Literal["", "--hooks", "--skill"]
 
@@ -42,15 +41,21 @@ def plan_uninstall(request: Request, around: Surroundings) -> Plan:
     host, where = request.host, places_of(request, around)
     plan = Plan()
     _restore(plan, where.config, lambda text: _without_server(where, text), lambda t: is_server_alone(t, where, host))
-    if request.hooks and where.hooks:
-        hooks, seconds = where.hooks, hook_seconds(host, EVENTS)
-        _restore(plan, hooks, lambda t: _without_hooks(hooks, seconds, t), lambda t: are_hooks_alone(t, seconds))
+    if where.hooks:
+        named, seconds = where.hooks, hook_seconds(host, EVENTS)
+        asked_for = {"hooks": request.hooks, "rules": request.skill}
+        _restore(
+            plan,
+            named,
+            lambda text: without_settings(named, seconds, text, **asked_for),
+            lambda text: are_settings_alone(text, seconds),
+        )
     for file in shipped(where) if request.skill else ():
         withdraw(plan, file)
     asked: dict[Option, bool] = {"": True, "--hooks": request.hooks, "--skill": request.skill}
     here = [part for part in _parts(where) if not asked[part.option]]
     there = [part for part in _elsewhere(request, around) if part not in _parts(where)]
-    plan.notes += [*_staying(here), *_told_elsewhere(request, there)]
+    plan.notes += [*_staying(here), *_told_elsewhere(request, there), *_recorded(request, where, around)]
     unmark_folders(plan, where, around, [part.path for part in (*here, *there)])
     return plan
 
@@ -60,6 +65,20 @@ def left_behind(request: Request, around: Surroundings) -> list[str]:
     where = places_of(request, around)
     named = [path for path in (where.config, where.hooks) if path]
     return [str(backup) for path in named for backup in backups_of(Path(os.path.realpath(path)))]
+
+
+def _recorded(request: Request, where: Places, around: Surroundings) -> Iterator[str]:
+    """Yield where what was recorded lies, which no host has in its files, and the work that is out."""
+    store = store_served(request.host, where, around)
+    if store is None:
+        return
+    if store.exists():
+        yield (
+            f"What was recorded stays: tasks, attempts, sessions and every version of a skill, in '{store}'. Once no "
+            "host and nobody else needs them, remove that file and what lies beside it under the same name."
+        )
+    if (work := Workplaces(store, host_environment(request.host, around)).root).exists():
+        yield f"Work that is out lies in '{work}': remove it when no agent is at it."
 
 
 def _restore(plan: Plan, named: Path, edit: Callable[[str], str | None], is_ours_alone: Callable[[str], bool]) -> None:
@@ -83,28 +102,16 @@ def _without_server(where: Places, text: str) -> str | None:
     )
 
 
-def _without_hooks(named: Path, seconds: dict[str, int], text: str) -> str | None:
-    lines = installed_hooks(text)
-    if not lines:
-        return text
-    line = next(iter(lines.values()))
-    return undone(
-        named,
-        text,
-        lambda old: with_hooks(old, seconds, line),
-        without_hooks,
-        lambda old: bool(installed_hooks(old)),
-    )
-
-
 def _parts(where: Places) -> Iterator[_Part]:
     """Yield what there is of ours, as far as the files can be read; what was trained or edited is a person's."""
     with suppress(BadInput):
         if installed_server(text_of(where.config) or "", where) is not None:
             yield _Part("", where.config)
     with suppress(BadInput):
-        if where.hooks and installed_hooks(text_of(where.hooks) or ""):
-            yield _Part("--hooks", where.hooks)
+        if where.hooks:
+            there = settings_in(text_of(where.hooks) or "")
+            yield from [_Part("--hooks", where.hooks)] if there.line else []
+            yield from [_Part("--skill", where.hooks)] if there.rules else []
     yield from (_Part("--skill", file.target) for file in shipped(where) if file.is_there())
 
 

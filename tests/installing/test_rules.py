@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.installing.rules import (
+    allowed_tools,
+    installed_rules,
+    lacking_rules,
+    with_rules,
+    without_rules,
+    work_rules,
+)
+
+FIRST = work_rules(Path("/tmp/skillopt-work-1000/skillopt-0123456789ab"))
+SECOND = work_rules(Path("/var/work/skillopt-ba9876543210"))
+THEIRS = ["Bash(ls:*)", "Read(//tmp/mine/**)", "mcp__other", {"odd": 1}]
+
+
+def settings(*allowed: object) -> str:
+    return json.dumps({"permissions": {"allow": list(allowed), "deny": ["WebFetch"]}}, indent=2) + "\n"
+
+
+def allowed(text: str) -> list[object]:
+    found: list[object] = json.loads(text)["permissions"]["allow"]
+    return found
+
+
+def test_the_rules_allow_what_work_takes_and_nothing_that_writes_a_skill() -> None:
+    assert FIRST == (
+        "mcp__skillopt__list_skills",
+        "mcp__skillopt__record_trajectory",
+        "mcp__skillopt__add_tasks",
+        "mcp__skillopt__propose_edits",
+        "mcp__skillopt__evaluate_candidate",
+        "mcp__skillopt__submit_work",
+        "mcp__skillopt__inspect",
+        "Read(//tmp/skillopt-work-1000/skillopt-0123456789ab/**)",
+        "Edit(//tmp/skillopt-work-1000/skillopt-0123456789ab/**)",
+    )
+
+
+def test_rules_go_behind_a_persons_own_and_out_again_byte_for_byte() -> None:
+    before = settings(*THEIRS)
+    after = with_rules(before, FIRST)
+    assert allowed(after) == [*THEIRS, *FIRST]
+    assert with_rules(after, FIRST) == after
+    assert without_rules(after) == before
+
+
+def test_the_folder_of_another_store_takes_the_place_of_the_first_one() -> None:
+    assert with_rules(with_rules("", FIRST), SECOND) == with_rules("", SECOND)
+    assert installed_rules(with_rules(with_rules(settings(*THEIRS), FIRST), SECOND)) == SECOND
+
+
+def test_a_tool_that_a_person_allowed_is_ours_only_beside_a_folder_of_work() -> None:
+    tool = "mcp__skillopt__inspect"
+    assert installed_rules(settings(tool, *THEIRS)) == ()
+    assert allowed_tools(settings(tool, *THEIRS)) == {tool}
+    assert without_rules(with_rules(settings(tool), FIRST), kept={tool}) == settings(tool)
+
+
+@pytest.mark.parametrize("text", ['{"permissions": []}', '{"permissions": {"allow": "all"}}', "[]", "{"])
+def test_settings_of_another_form_are_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        with_rules(text, FIRST)
+
+
+@pytest.mark.parametrize(
+    ("wide", "left"),
+    [
+        (["mcp__skillopt"], FIRST[-2:]),
+        (["mcp__skillopt__*"], FIRST[-2:]),
+        (["Read(//tmp/**)", "Edit(//tmp/skillopt-work-1000/**)"], FIRST[:-2]),
+        (["Read", "Edit"], FIRST[:-2]),
+        (["Read(//tmp/skillopt/**)", "Edit(//tmp/skillopt-work-100/**)", "Read(~/tmp/**)"], FIRST),
+        (["mcp__skillopt__submit", "mcp__other__*"], FIRST),
+    ],
+)
+def test_a_wider_rule_of_a_person_covers_the_narrow_one(wide: list[str], left: tuple[str, ...]) -> None:
+    assert lacking_rules(["", settings(*wide)], FIRST) == list(left)
+
+
+def test_rules_may_stand_in_several_settings() -> None:
+    assert lacking_rules([settings(*FIRST[:3]), settings(*FIRST[3:])], FIRST) == []
+
+
+@given(st.lists(st.sampled_from([*THEIRS[:3], *FIRST, *SECOND]), unique=True))
+def test_whatever_is_allowed_before_nothing_of_a_persons_goes(before: list[str]) -> None:
+    left = without_rules(with_rules(settings(*before), SECOND))
+    kept = json.loads(left).get("permissions", {}).get("allow", [])
+    assert kept == [rule for rule in before if rule in THEIRS]
+    assert json.loads(left)["permissions"]["deny"] == ["WebFetch"]

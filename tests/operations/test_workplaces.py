@@ -1,0 +1,75 @@
+"""Workplaces: the folders of work come and go with the work, for this store and for those that are gone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from skillopt_mcp.backends.work import Work
+from skillopt_mcp.errors import StoreError
+from skillopt_mcp.operations import workplaces
+from skillopt_mcp.operations.workplaces import Workplaces
+
+WORK = Work("# Work\n", ())
+
+
+def places(tmp_path: Path, store: str = "a.db") -> Workplaces:
+    return Workplaces(tmp_path / store, {"SKILLOPT_WORK": str(tmp_path / "work")})
+
+
+def test_the_folder_of_a_store_goes_with_its_last_work_and_comes_with_the_next(tmp_path: Path) -> None:
+    here = places(tmp_path)
+    for _ in range(2):
+        here.make("w-1", WORK)
+        here.make("w-2", WORK)
+        here.remove(["w-1"])
+        assert here.root.is_dir()
+        here.remove(["w-2"])
+        assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_work_is_made_though_the_folder_around_it_is_being_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, made, removals = places(tmp_path), Path.mkdir, [1, 1]
+
+    def mkdir(path: Path, *args: object, **more: object) -> None:
+        if path.name == "w-1" and removals:
+            removals.pop()
+            here.root.rmdir()
+        made(path, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    assert (here.make("w-1", WORK) / "WORK.md").read_text() == "# Work\n"
+    here.remove(["w-1"])
+    removals.extend([1, 1, 1])
+    with pytest.raises(StoreError, match="cannot be made"):
+        here.make("w-1", WORK)
+
+
+def test_what_is_older_than_a_day_is_swept_up_of_every_store_and_nothing_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, here = places(tmp_path, "gone.db"), places(tmp_path)
+    gone.make("w-old", WORK)
+    mine = [tmp_path / "work" / name for name in ("w-mine", "skillopt-mcp", "skillopt-0123456789abc")]
+    for folder in (*mine, tmp_path / "work/skillopt-mcp/w-mine"):
+        folder.mkdir(exist_ok=True)
+    here.sweep()
+    assert gone.folder("w-old").is_dir()
+    later = os.stat(gone.folder("w-old")).st_ctime + 86_401
+    monkeypatch.setattr(workplaces.time, "time", lambda: later)
+    here.sweep()
+    assert not gone.root.exists()
+    assert (tmp_path / "work/skillopt-mcp/w-mine").is_dir()
+    assert all(folder.is_dir() for folder in mine)
+
+
+def test_a_folder_of_work_is_named_without_links_and_the_same_for_everybody(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    found = {Workplaces(tmp_path / "a.db", {"SKILLOPT_WORK": str(tmp_path / way)}).root for way in ("real", "link")}
+    assert len(found) == 1
+    assert found.pop().parent == tmp_path / "real"
