@@ -24,6 +24,13 @@ def unified_diff(before: SkillFiles, after: SkillFiles, name: str) -> str:
     return "".join(_file_diff(before.get(path), after.get(path), name) for path in paths)
 
 
+def changed_lines(before: SkillFiles, after: SkillFiles) -> list[list[str]]:
+    """Return what each changed file lost and gained, as a diff shows it: line by line, of what is text."""
+    paths = sorted({file.path for file in (*before.files, *after.files)})
+    sides = [(before.get(path), after.get(path)) for path in paths]
+    return [_file_lines(old, new) for old, new in sides if old != new]
+
+
 def truncate_middle(text: str, limit: int) -> str:
     """Return `text` in at most `limit` characters: lines of its middle give way to a note of how many are gone."""
     if len(text) <= limit:
@@ -37,8 +44,28 @@ def truncate_middle(text: str, limit: int) -> str:
     return head + _cut_note(len(text) - len(head) - len(tail)) + tail
 
 
+def first_and_last(text: str, n: int, rest: str) -> str:
+    """Return the first and the last of `n` lines of a text, with how many are left out between; `rest` says where."""
+    lines = text.splitlines(keepends=True)
+    if len(lines) <= n:
+        return text
+    n_last = n // 3
+    note = f"[... {len(lines) - n} lines left out: {rest} ...]\n"
+    return "".join([*lines[: n - n_last], note, *lines[len(lines) - n_last :]])
+
+
 def _cut_note(n_characters: int) -> str:
     return f"\n[... {n_characters} characters left out ...]\n"
+
+
+def _file_lines(old: SkillFile | None, new: SkillFile | None) -> list[str]:
+    was, now = (file.content if file else b"" for file in (old, new))
+    if not (is_text(was) and is_text(now)):
+        return []
+    lost, gained = was.splitlines(keepends=True), now.splitlines(keepends=True)
+    sides = [(lost[i1:i2], gained[j1:j2]) for i1, i2, j1, j2 in changes(lost, gained)]
+    marked = [(mark, line) for side in sides for mark, lines in zip("-+", side, strict=True) for line in lines]
+    return [f"{mark}{_shown(line, show_ending=False)}" for mark, line in marked]
 
 
 def _file_diff(old: SkillFile | None, new: SkillFile | None, name: str) -> str:

@@ -13,7 +13,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import build_resolver_plans, resolve_arguments
 from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredResult
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.operations.changes.approving import (
@@ -35,10 +35,21 @@ _SHOWN_ERROR = 100
 _ASKS = ClientCapabilities(elicitation=ElicitationCapability())
 
 
+def _fields_alone(schema: dict[str, Any]) -> None:
+    """Take away what pydantic calls the form itself: Codex cancels a question whose schema has a name, unseen."""
+    schema.pop("title")
+    schema.pop("description")
+
+
 class Agreement(BaseModel):
     """What the person fills in."""
 
-    write: bool = Field(strict=True, title="Write it", description="Yes: change the file now. No: leave it as it is.")
+    model_config = ConfigDict(json_schema_extra=_fields_alone)
+    write: bool = Field(
+        strict=True,
+        title="I have read the change: write it",
+        description="Yes: change the file now. No: leave it as it is.",
+    )
 
 
 class Said(NamedTuple):
@@ -121,8 +132,8 @@ class _Asking:
             return None
         approval = self.asked.approval
         if not isinstance(answer, AcceptedElicitation):
-            no = answer.action == "decline"
-            return Said(f"the host was asked, and answered {answer.action}", approval, no=no)
+            # Hosts decline and cancel also by themselves, and nothing in their answer tells.
+            return Said(f"the host answered {answer.action}, perhaps without asking anybody", approval)
         if not answer.data.write:
             return Said("the person was asked, and said no", approval, no=True)
         return Said("the person said yes", approval, agree(self._workspace, approval, BY_THE_HOST))

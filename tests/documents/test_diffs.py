@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.documents.alignment import changes
-from skillopt_mcp.documents.diffs import truncate_middle, unified_diff
+from skillopt_mcp.documents.diffs import changed_lines, truncate_middle, unified_diff
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"d\n"]), max_size=25)
@@ -22,6 +22,13 @@ def test_a_change_is_shown_with_three_lines_around_it() -> None:
     assert unified_diff(skill(old), skill(old.replace("10\n", "ten\n")), "demo") == (
         "--- a/demo/SKILL.md\n+++ b/demo/SKILL.md\n@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13\n"
     )
+
+
+def test_the_changed_lines_stand_with_their_marks_file_by_file() -> None:
+    old, new = skill("a\n-- x\nb", gone=b"g\n", same=b"s\n"), skill("a\n++ y\nb\n", bytes=b"\0", same=b"s\n")
+    main = ["--- x", "-b\n\\ No newline at end of file", "+++ y", "+b"]
+    assert changed_lines(old, new) == [main, [], ["-g"]]
+    assert changed_lines(old, old) == []
 
 
 def test_nothing_changed_is_an_empty_diff() -> None:

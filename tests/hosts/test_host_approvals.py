@@ -23,6 +23,7 @@ from skillopt_mcp.splits import EQUAL_SHARES
 pytestmark = pytest.mark.hosts
 
 SEED = 3
+LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
 PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
 HOSTS = {"CLAUDE": run_claude, "CLAUDE_OLDER": run_claude, "CODEX": run_codex}
 # Run without a person, each host answers questions to one by itself.
@@ -34,12 +35,11 @@ def prepare(place: Path, *, approved: bool) -> str:
     folder = place / "project" / "skills" / "ledger-clerk"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_bytes(make_skill(SEED).main)
-    lessons = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
     with Workspace(place / "store.db", target=f"simulated:honest,seed={SEED}", project=place) as workspace:
         add_root(workspace, str(folder.parent))
         tracked = workspace.skill(str(folder))
         workspace.store.tasks.add_tasks(tracked.id, make_tasks(90, SEED), EQUAL_SHARES)
-        candidate_id = propose_edits(workspace, str(folder), [{"op": "append", "content": lessons}]).candidate_id
+        candidate_id = propose_edits(workspace, str(folder), [{"op": "append", "content": LESSONS}]).candidate_id
         assert candidate_id
         while evaluate_candidate(workspace, candidate_id).verdict == "undecided":
             pass
@@ -67,7 +67,8 @@ def test_a_host_without_a_person_answers_no_and_nothing_changes(host: str, tmp_p
     candidate_id = prepare(tmp_path, approved=False)
     [result] = promote(host, tmp_path, candidate_id).results()
     assert result["status"] == "needs_approval", result
-    assert str(result["reason"]).endswith(f"the host was asked, and answered {ANSWERS[host]}")
+    assert str(result["reason"]).endswith(f"the host answered {ANSWERS[host]}, perhaps without asking anybody")
+    assert result["next_step"].startswith(f"Ask the person to run: skillopt-mcp approve {candidate_id}")
     assert (tmp_path / "project/skills/ledger-clerk/SKILL.md").read_bytes() == make_skill(SEED).main
 
 

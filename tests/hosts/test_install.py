@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fake_anthropic import Messages
 from fake_openai import Responses
-from real_hosts import _CODEX_CONFIG, TIMEOUT_S, host_environment
+from real_hosts import CODEX_CONFIG, TIMEOUT_S, host_environment
 from scripted_model import Json, Model, ToolCall, Turn, serving
 
 from skillopt_mcp.operations.workspace import Workspace
@@ -125,7 +125,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
         folder.mkdir(parents=True)
     (made.skill / "SKILL.md").write_text(SKILL)
     if not made.is_claude:
-        made.config.write_text(f"# mine\n{_CODEX_CONFIG}")
+        made.config.write_text(f"# mine\n{CODEX_CONFIG}")
     with Workspace(made.place / "store.db") as workspace:
         workspace.skill(str(made.skill))
     return made

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import anyio
 from mcp import Client
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import make_skill, make_tasks
@@ -75,9 +75,12 @@ class Person:
 
     answer: ElicitResult | None = None
     asked: list[str] = field(default_factory=list)
+    forms: list[dict[str, Any]] = field(default_factory=list)
 
     async def __call__(self, _: Any, params: ElicitRequestParams) -> ElicitResult:
+        assert isinstance(params, ElicitRequestFormParams)
         self.asked.append(params.message)
+        self.forms.append(params.requested_schema)
         assert self.answer
         return self.answer
 

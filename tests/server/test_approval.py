@@ -45,7 +45,8 @@ def test_a_person_who_says_yes_to_what_the_host_shows_makes_it_live(world: World
     [shown] = person.asked
     assert f'Write this over "{world.skill}"?' in shown
     assert "Verdict: ACCEPT" in shown
-    assert re.search("Evidence: [0-9]+ pairs of attempts at [0-9]+ held-out tasks, which scored 0.[0-9]+ on", shown)
+    scores = "mean score 0.[0-9]+ before and [01].[0-9]+ with this change"
+    assert re.search(f"Evidence: {scores}, over [0-9]+ pairs of attempts at [0-9]+ held-out tasks[.]", shown)
     assert "SIMULATION" in shown
     for line in LESSONS.splitlines():
         assert f"+{line}" in shown
@@ -56,8 +57,8 @@ def test_a_person_who_says_yes_to_what_the_host_shows_makes_it_live(world: World
     ("answer", "said"),
     [
         (NO, "the person was asked, and said no"),
-        (ElicitResult(action="decline"), "the host was asked, and answered decline"),
-        (ElicitResult(action="cancel"), "the host was asked, and answered cancel"),
+        (ElicitResult(action="decline"), "the host answered decline, perhaps without asking anybody"),
+        (ElicitResult(action="cancel"), "the host answered cancel, perhaps without asking anybody"),
     ],
 )
 def test_anything_but_a_yes_changes_nothing(world: World, era: str, answer: ElicitResult, said: str) -> None:
@@ -67,6 +68,39 @@ def test_anything_but_a_yes_changes_nothing(world: World, era: str, answer: Elic
     assert refused["reason"].endswith(said)
     assert f"skillopt-mcp approve {candidate_id} --simulated, then call again" in refused["next_step"]
     assert by(world) == []
+
+
+@ERAS
+def test_the_form_has_no_name_of_its_own_for_codex_would_cancel_it_unseen(world: World, era: str) -> None:
+    person = Person(NO)
+    call(world.server(), "promote_skill", {"candidate_id": world.accepted()}, era, person)
+    write = {
+        "type": "boolean",
+        "title": "I have read the change: write it",
+        "description": "Yes: change the file now. No: leave it as it is.",
+    }
+    assert person.forms == [{"type": "object", "properties": {"write": write}, "required": ["write"]}]
+
+
+@ERAS
+def test_the_first_rows_say_all_that_a_host_which_cuts_the_question_shows(world: World, era: str) -> None:
+    candidate_id, person = world.accepted(), Person(NO)
+    call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, person)
+    what, why, much = person.asked[0].split("\n")[:3]
+    assert what.startswith(f'Write this over "{world.skill}"? (')
+    # So much a window of 80 columns shows of a row.
+    assert re.match("Verdict: ACCEPT [(]SIMULATION[)]. Evidence: mean score 0.[0-9]+ before and [01]", why[:73])
+    n = len(LESSONS.splitlines()) + 1
+    assert much[:73] == f"{n} lines change in 1 file. See all: skillopt-mcp show {candidate_id}"
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_where_perhaps_nobody_was_asked_nobody_is_said_to_have_refused(world: World, action: Any) -> None:
+    candidate_id = world.accepted()
+    person = Person(ElicitResult(action=action))
+    refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, "auto", person)
+    assert refused["next_step"].startswith(f"Ask the person to run: skillopt-mcp approve {candidate_id} --simulated,")
+    assert "said no" not in f"{refused['reason']} {refused['next_step']}"
 
 
 @ERAS

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeGuard
+from unicodedata import east_asian_width
 
 from skillopt_mcp.documents.characters import escaped, quoted
+from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.documents.diffs import changed_lines
 from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Standing
 from skillopt_mcp.operations.changes.permitting import signed
 from skillopt_mcp.operations.changes.promoting import check_promotion, check_rollback
@@ -15,13 +19,15 @@ from skillopt_mcp.records.skills import short
 
 AT_A_TERMINAL = "a person at a terminal, beforehand"
 BY_THE_HOST = "a person, asked through the host"
-# A dialog that a host draws shows so much; a longer change has to be looked at in a terminal.
-DIALOG_CHARACTERS = 6_000
+# Claude Code shows three rows of a question, and cuts each at its window's width; others show what their window holds,
+# and cut the rest without a sign. So the first rows say all that matters, and a change that would overflow a common
+# window has to be looked at in a terminal.
+FIRST_ROWS, DIALOG_ROWS, COLUMNS = 3, 40, 72
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a host may ask a person, in full, and the approval that a yes to it is."""
+    """What a host may ask a person, the change in full, and the approval that a yes to it is."""
 
     text: str
     approval: Approval
@@ -30,13 +36,19 @@ class Question:
 def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Question | None:
     """Return what to ask about a promotion; None when nobody is to be asked, or not in a dialog."""
     standing = check_promotion(workspace, candidate_id, consent)
-    return _question(standing, review_candidate(workspace, candidate_id)) if _may_be_asked(standing) else None
+    if not _may_be_asked(standing):
+        return None
+    return _question(workspace, standing.approval, review_candidate(workspace, candidate_id), f"show {candidate_id}")
 
 
 def question_of_rollback(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Question | None:
     """Return what to ask about a rollback; None when nobody is to be asked, or not in a dialog."""
     standing = check_rollback(workspace, skill, version, consent)
-    return _question(standing, review_rollback(workspace, skill, version)) if _may_be_asked(standing) else None
+    if not _may_be_asked(standing):
+        return None
+    review = review_rollback(workspace, skill, version)
+    look = f"diff {review.called} {short(review.from_version)} {short(review.to_version)}"
+    return _question(workspace, standing.approval, review, look)
 
 
 def lacking(workspace: Workspace, candidate_id: str) -> Standing:
@@ -61,19 +73,38 @@ def withdraw(workspace: Workspace, candidate_id: str) -> int:
     return workspace.store.approvals.withdraw(Approval(skill, "promote", review.from_version, review.to_version))
 
 
-def _may_be_asked(standing: Standing) -> bool:
+def _may_be_asked(standing: Standing) -> TypeGuard[Lacking]:
     return isinstance(standing, Lacking) and standing.answer.status == "needs_approval"
 
 
-def _question(standing: Standing, review: Review) -> Question | None:
-    if not isinstance(standing, Lacking):
-        return None
-    versions = f"{short(review.from_version)} -> {short(review.to_version)}"
+def _question(workspace: Workspace, approval: Approval, review: Review, look: str) -> Question | None:
+    """Return what to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
     what = "this" if review.verdict else "an earlier version"
-    lines = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})", ""]
+    versions = f"{short(review.from_version)} -> {short(review.to_version)}"
+    rows = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})"]
+    rest = ["", *review.diff.splitlines()]
     if review.verdict:
-        lines += [f"Verdict: {review.verdict.upper()}: {escaped(review.reason)}", f"Evidence: {review.evidence}."]
+        told = f"{review.verdict.upper()}{' (SIMULATION)' if review.simulated else ''}"
+        rows += [f"Verdict: {told}. Evidence: {review.evidence}."]
+        rest += ["", f"The gate: {escaped(review.reason)}."]
     if review.simulated:
-        lines += ["This rests on a SIMULATION, which says nothing about a real model."]
-    text = "\n".join([*lines, "", review.diff])
-    return Question(text, standing.approval) if len(text) <= DIALOG_CHARACTERS else None
+        rest += ["This rests on a SIMULATION, which says nothing about a real model."]
+    rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]
+    fits = sum(-(-_width(row) // COLUMNS) or 1 for row in rows) <= DIALOG_ROWS
+    return Question("\n".join(rows), approval) if fits else None
+
+
+def _first_of_the_change(workspace: Workspace, approval: Approval, look: str, room: int) -> list[str]:
+    """Return the changed lines where the first rows hold them all, else how many there are and where to read them."""
+    versions = (approval.from_version, approval.to_version)
+    files = changed_lines(*(workspace.store.skills.get_files(approval.skill_id, version) for version in versions))
+    lines = [line for changed in files for line in changed]
+    if 0 < len(lines) <= room and all(_width(line) <= COLUMNS and "\n" not in line for line in lines):
+        return lines
+    change = f"change{'s' if len(lines) == 1 else ''} in {counted(len(files), 'file')}"
+    told = [f"{counted(len(lines), 'line')} {change}. See all:", f"skillopt-mcp {look}"]
+    return told if room >= len(told) else [" ".join(told)]
+
+
+def _width(line: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in line)

@@ -15,6 +15,7 @@ from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.optimizer.reservations import begun_anew
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.store.decisions import ConfirmationRow
@@ -92,14 +93,15 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
 
 
 def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
-    """Return what a verdict rests on, in words."""
+    """Return what a verdict rests on, in words: the scores first, for a host may show no more of it."""
     n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
     scored = [pair for pair in store.decisions.list_pairs(test.id)[:n] if not pair.missing]
     told = f"{counted(n, 'pair')} of attempts at {counted(len(test.tasks), 'held-out task')}"
     if not scored:
         return told
     was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_scores, scored), strict=True))
-    return f"{told}, which scored {was:.2f} on average before and {now:.2f} with this change"
+    redraws = str(begun_anew(store, test))
+    return f"mean score {was:.2f} before and {now:.2f} with this change, over {told}{redraws and f'; {redraws}'}"
 
 
 def _scores(pair: Pair) -> tuple[float | None, float | None]:

@@ -1,0 +1,93 @@
+"""Approving: what a person is asked in a dialog, where hosts show no more than its first rows, or one window full."""
+
+import pytest
+from workshop import LESSONS, SEED, Place, use
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.world import make_skill
+from skillopt_mcp.operations.changes.approving import (
+    COLUMNS,
+    DIALOG_ROWS,
+    FIRST_ROWS,
+    question_of_promotion,
+    question_of_rollback,
+)
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.skills import short
+
+LAST = make_skill(SEED).main.decode().splitlines()[-1]
+
+
+def accepted(place: Place, workspace: Workspace, content: str, **edit: str) -> str:
+    """Return an accepted candidate, for every task is solved once the skill holds `content`."""
+
+    def right_with_it(call: Call) -> str:
+        assert isinstance(call.request, Rollout)
+        judge = call.request.task.judge.model_dump()
+        return str(judge["expected"]) if content in call.request.files.text else "no"
+
+    use(workspace, Scripted(right_with_it, name="anthropic:some-model"))
+    return place.accepted(workspace, content, **edit)
+
+
+def rows_to_undo(place: Place, workspace: Workspace, content: str, **edit: str) -> list[str]:
+    """Return the rows of the question whether to undo an edit, none when it is not to be asked."""
+    candidate = accepted(place, workspace, content, **edit)
+    assert promote_skill(workspace, candidate, Consent.PERSON).status == "promoted"
+    asked = question_of_rollback(workspace, "ledger-clerk", None, Consent.APPROVED)
+    return asked.text.split("\n") if asked else []
+
+
+def test_the_changed_lines_stand_in_the_first_rows_where_these_hold_them(place: Place, workspace: Workspace) -> None:
+    rows = rows_to_undo(place, workspace, "- Keep the page.", op="replace", target=LAST)
+    assert rows[0].startswith(f'Write an earlier version over "{place.skill}"? (')
+    assert rows[1:FIRST_ROWS] == ["-- Keep the page.", f"+{LAST}"]
+
+
+def test_one_changed_line_stands_under_the_verdict_on_it(place: Place, workspace: Workspace) -> None:
+    candidate = accepted(place, workspace, "- Keep the page.", op="insert_after", target=LAST)
+    asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
+    assert asked
+    rows = asked.text.split("\n")
+    assert rows[1].startswith("Verdict: ACCEPT. Evidence: mean score 0.00 before and 1.00 with this change, over ")
+    assert rows[2:4] == ["+- Keep the page.", ""]
+
+
+@pytest.mark.parametrize("wide", ["x" * COLUMNS, "\u6708" * (COLUMNS // 2)])
+def test_a_line_too_wide_for_a_row_is_counted_instead(place: Place, workspace: Workspace, wide: str) -> None:
+    rows = rows_to_undo(place, workspace, wide, op="replace", target=LAST)
+    now = short(workspace.recorded("ledger-clerk").live_version)
+    assert rows[1] == "2 lines change in 1 file. See all:"
+    assert rows[2].startswith(f"skillopt-mcp diff ledger-clerk {now} ")
+    assert f"-{wide}" in rows
+
+
+def test_a_line_without_an_ending_is_counted_too(place: Place, workspace: Workspace) -> None:
+    place.main.write_bytes(place.main.read_bytes().rstrip(b"\n"))
+    rows = rows_to_undo(place, workspace, "- Keep the page.", op="replace", target=LAST)
+    assert rows[1] == "2 lines change in 1 file. See all:"
+
+
+def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspace: Workspace) -> None:
+    candidate = place.accepted(workspace)
+    asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
+    assert asked
+    rows = asked.text.split("\n")
+    assert rows[FIRST_ROWS : FIRST_ROWS + 2] == ["", "--- a/ledger-clerk/SKILL.md"]
+    assert {f"+{line}" for line in LESSONS.splitlines()} < set(rows)
+    assert rows[-2].startswith("The gate: better on these tasks: evidence ")
+    assert rows[-1] == "This rests on a SIMULATION, which says nothing about a real model."
+
+
+@pytest.mark.parametrize(("n", "asked"), [(DIALOG_ROWS - 16, True), (DIALOG_ROWS, False)])
+def test_what_overflows_a_window_is_not_asked(place: Place, workspace: Workspace, n: int, asked: bool) -> None:
+    rows = rows_to_undo(place, workspace, "\n".join(f"- Keep page {page}." for page in range(n)))
+    assert bool(rows) is asked
+    assert len(rows) <= DIALOG_ROWS
+
+
+def test_a_wrapped_line_counts_for_the_rows_that_it_takes(place: Place, workspace: Workspace) -> None:
+    assert not rows_to_undo(place, workspace, "x" * COLUMNS * DIALOG_ROWS)
