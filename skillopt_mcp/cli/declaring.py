@@ -31,7 +31,10 @@ class Command:
 def common(parser: argparse.ArgumentParser) -> None:
     """Declare what every command takes."""
     parser.add_argument(
-        "--store", metavar="PATH", default=argparse.SUPPRESS, help="the store's file (else $SKILLOPT_STORE)"
+        "--store",
+        metavar="PATH",
+        default=argparse.SUPPRESS,
+        help="the store's file (else $SKILLOPT_STORE, else the one in your data folder that 'doctor' names)",
     )
     parser.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object and nothing else"

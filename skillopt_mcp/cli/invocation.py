@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli.parsing import COMMANDS
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.store.locations import ENVIRONMENT, store_path
+from skillopt_mcp.store.locations import ENVIRONMENT, check_store, store_path
 
 # The demo has a store of its own.
 _COMMAND = re.compile(rf"\bskillopt-mcp (?=(?:{'|'.join(name for name in COMMANDS if name != 'demo')})\b)")
@@ -36,13 +36,18 @@ class Invocation:
         return _COMMAND.sub(lambda _: named, text)
 
     def require_store(self) -> None:
-        """Raise NotFound when somebody named the store and no file is there; the user's own may come into being yet."""
+        """Raise NotFound when somebody named the store and no file is there; the user's own may come into being yet.
+
+        Raises StoreError for a file that is empty.
+        """
         named_by = "--store" if self.store else f"${ENVIRONMENT}" if os.environ.get(ENVIRONMENT) else ""
         if named_by and _is_nowhere(self.store_path):
             raise NotFound(
                 f"there is no store at '{self.store_path}', and this command makes none: check the path (it comes from "
                 f"{named_by}), or fill a new store first, for instance with: skillopt-mcp tasks add SKILL FILE"
             )
+        if os.path.isfile(self.store_path):
+            check_store(self.store_path)
 
 
 def _is_nowhere(path: Path) -> bool:

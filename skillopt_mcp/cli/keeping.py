@@ -103,7 +103,11 @@ def _placed(parser: argparse.ArgumentParser, *, does: str) -> None:
     parser.add_argument(
         "--hooks", action="store_true", help=f"{does} the hooks that record sessions by themselves, too"
     )
-    parser.add_argument("--skill", action="store_true", help=f"{does} the skill that teaches an agent the loop, too")
+    parser.add_argument(
+        "--skill",
+        action="store_true",
+        help=f"{does} the skill that teaches an agent the loop, too, and in Claude Code what its work may do unasked",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the change, and change nothing")
     yes(parser)
 
@@ -114,10 +118,12 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 
 def _backup(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file that is not there yet")
+    parser.add_argument("--unsound", action="store_true", help="write it though the check finds faults in the store")
 
 
 def _restore(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a backup")
+    parser.add_argument("file", metavar="FILE", help="a backup; end all that has the store open first (hosts, replays)")
+    parser.add_argument("--unsound", action="store_true", help="put it in place though the check finds faults in it")
     yes(parser)
 
 
@@ -174,7 +180,9 @@ KEEPING: dict[str, Command] = {
         _backup,
         needs_store=ALONE,
     ),
-    "restore": Command("put a backup in the place of the store", "restore store-copy.db", _restore),
+    "restore": Command(
+        "put a backup in the place of the store, which is kept beside it", "restore store-copy.db", _restore
+    ),
     "export": Command(
         "write a skill's whole history to a file", "export my-skill my-skill.history", _export, needs_store=ALONE
     ),

@@ -123,6 +123,14 @@ class Calls:
         with self._pool.write() as connection:
             connection.execute(_FORGET, [scope, json.dumps(list(call_ids)), json.dumps(list(draws))])
 
+    def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
+        """Return how often calls were claimed again without an answer, of those that were: by their ids."""
+        rows = self._pool.rows(
+            "select id, n_claims - 1 from call where id in (select value from json_each(?)) and n_claims > 1",
+            [json.dumps(list(call_ids))],
+        )
+        return dict(cast(list[tuple[int, int]], rows))
+
     def failures(self, scopes: Sequence[str]) -> Failures:
         """Return what became of the attempts that gave no reply within some scopes."""
         # Beside max(), SQLite takes the other columns from the row that holds the maximum.

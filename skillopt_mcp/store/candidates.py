@@ -35,8 +35,26 @@ class Candidates:
         """Return a candidate. Raises NotFound."""
         row = self._pool.row(f"{_CANDIDATE} where id = ?", [candidate_id])
         if row is None:
-            raise NotFound(f"the store has no candidate '{candidate_id}': make one with propose_edits or replay")
+            raise NotFound(self._told_none(candidate_id))
         return _candidate(row)
+
+    def _told_none(self, id: str) -> str:
+        """Return that an id is no candidate's, and whose it is instead, where that is known."""
+        of_test = self._pool.row(
+            "select c.id from confirmation t left join candidate c using (skill_id, base_version, version_id)"
+            " where t.id = ?",
+            [id],
+        )
+        of_run = self._pool.rows(
+            "select c.id from run r left join candidate c on c.run_id = r.id and c.origin = 'run' where r.id = ?", [id]
+        )
+        for what, made in (("a promotion test", [of_test] if of_test else []), ("a run", of_run)):
+            if made:
+                its = " and ".join(str(row[0]) for row in made if row[0])
+                return f"'{id}' is {what}; {f'its candidate is {its}' if its else 'it has no candidate yet'}"
+        if self._pool.row("select 1 from skill where name = ? or path = ?", [id, id]):
+            return f"'{id}' is a skill, no candidate: inspect {id} lists its candidates"
+        return f"the store has no candidate '{id}': make one with propose_edits, or by skillopt-mcp replay"
 
     def list_candidates(self, skill_id: int, *, steps: bool = False) -> list[Candidate]:
         """Return the candidates of a skill that may be promoted one day, newest last; with `steps`, those of single

@@ -7,39 +7,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from skillopt_mcp.errors import BadInput, Busy, NotFound, StoreError, UnsafeStore
+from skillopt_mcp.errors import BadInput, Busy, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.migrating import schema_version
-from skillopt_mcp.store.pool import make_file
+from skillopt_mcp.store.keeping import SIDE_FILES, copy_into, make_file, remove_store
+from skillopt_mcp.store.locations import check_store, told_empty
+from skillopt_mcp.store.migrating import migrate, migration_files, schema_version
 
 ALONE_MS = 1_000
-SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
-def copy_store(source: Path, target: Path) -> None:
+def copy_store(source: Path, target: Path) -> bool:
     """Copy a store into a new file that is the user's alone, and complete without files beside it.
 
-    Raises NotFound when there is no store, BadInput when the file is there or cannot be made, NewerStore, StoreError.
+    Return whether it has the schema of this release. Raises NotFound when there is no store, BadInput when the file is
+    there or cannot be made, NewerStore, StoreError.
     """
-    if not source.is_file():
-        raise NotFound(f"there is no store at '{source}'")
+    check_store(source)
     connection = driver.connect(source)
     try:
         with driver.storage_errors(source):
-            if not schema_version(connection, source):
-                raise StoreError(f"'{source}' is empty and no store of skillopt-mcp")
+            schema = schema_version(connection, source)
+        if not schema:
+            raise told_empty(source)
         _make(target)
-        copy = driver.connect(target)
         try:
-            with driver.storage_errors(target):
-                connection.backup(copy)
-                copy.execute("pragma journal_mode = delete")
+            copy_into(connection, source, target)
         except BaseException:
             remove_store(target)
             raise
-        finally:
-            copy.close()
+    finally:
+        connection.close()
+    return schema == len(migration_files())
+
+
+def migrate_copy(path: Path) -> None:
+    """Bring a copy to the schema of this release; what it is a copy of stays as it is. Raises StoreError."""
+    connection = driver.connect(path)
+    try:
+        migrate(connection, path, keeps_old=False)
     finally:
         connection.close()
 
@@ -52,12 +58,6 @@ def prepare_store(path: Path) -> None:
             _set_wal(connection)
     finally:
         connection.close()
-
-
-def remove_store(path: Path) -> None:
-    """Remove a copy with whatever lies beside it."""
-    for end in ("", *SIDE_FILES):
-        path.with_name(path.name + end).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -94,20 +94,22 @@ def held_alone(path: Path) -> Iterator[None]:
 
 
 def replace_store(path: Path, new: Path, kept: Path) -> None:
-    """Put a copy in the place of the store, which stays under another name. There is a store at every moment."""
-    if not path.exists():
-        os.rename(new, path)
-        return
-    try:
-        with held_alone(path):
+    """Put a copy in the place of the store, which stays under another name. There is a store at every moment.
+
+    Where the store's file was removed, what lies beside it stays so, too. Whoever has had it open writes no more.
+    """
+    if path.exists():
+        try:
+            with held_alone(path):
+                os.link(path, kept)
+                os.replace(new, path)
+            return
+        except UnsafeStore:
             os.link(path, kept)
-            os.replace(new, path)
-    except UnsafeStore:
-        for end in SIDE_FILES:  # what lies beside a damaged store would be taken for the new one's
-            if path.with_name(path.name + end).exists():
-                os.replace(path.with_name(path.name + end), kept.with_name(kept.name + end))
-        os.link(path, kept)
-        os.replace(new, path)
+    for end in SIDE_FILES:  # it would be taken for the new one's, and written over it
+        if path.with_name(path.name + end).exists():
+            os.replace(path.with_name(path.name + end), kept.with_name(kept.name + end))
+    os.replace(new, path)
 
 
 def _set_wal(connection: Connection) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from skillopt_mcp.errors import Busy
+from skillopt_mcp.gates.redraws import Anew
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Claim, Pair, Trial
 from skillopt_mcp.store.candidates import insert_trials
@@ -28,6 +29,7 @@ _OF_ITS_KIND = (
     f"confirmation.skill_id in ({KIN}) and {_SIMULATED.format('confirmation.backend')} = {_SIMULATED.format('?2')}"
 )
 _STAKED = f"select count(*), total(alpha) from confirmation where {_OF_ITS_KIND}"
+_N_PAIRS = "select count(*) from pair where confirmation_id = ?"
 _N_TESTS = f"select count(*) from confirmation where skill_id in ({KIN})"
 
 
@@ -49,6 +51,13 @@ class ConfirmationRow:
     tasks: tuple[int, ...]
     claim: Claim = "these"
     rule: str | None = None
+
+
+class Late(NamedTuple):
+    """The tasks that joined a promotion test in its course: how many, and after how many pairs the first did."""
+
+    n: int
+    n_pairs: int
 
 
 class Decisions:
@@ -82,11 +91,16 @@ class Decisions:
                 append(connection, "test_opened", new.id, skill=new.skill_id, j=n_before + 1)
                 row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             found = _confirmation(row)
-            if found.claim == "like_these" and not set(new.tasks) <= set(found.tasks):
+            known = set(found.tasks)
+            if found.claim == "like_these" and not set(new.tasks) <= known:
                 found = replace(found, tasks=tuple(dict.fromkeys(found.tasks + new.tasks)))
                 joined = json.dumps(found.tasks)
                 connection.execute("update confirmation set tasks = ? where id = ?", [joined, found.id])
-                append(connection, "test_widened", found.id, skill=new.skill_id, n=len(found.tasks))
+                [n_pairs] = connection.execute(_N_PAIRS, [found.id]).fetchone()
+                append(
+                    connection, "test_widened", found.id, skill=new.skill_id, n=len(found.tasks), n_pairs=n_pairs,
+                    n_joined=len(set(new.tasks) - known),
+                )  # fmt: skip
         return found
 
     def staked(self, skill_id: int, backend: str) -> tuple[int, float]:
@@ -142,6 +156,31 @@ class Decisions:
             "select base, candidate from pair where confirmation_id = ? order by n", [confirmation_id]
         )
         return [Pair(cast(float | None, base), cast(float | None, candidate)) for base, candidate in rows]
+
+    def list_begun_anew(self, row: ConfirmationRow) -> dict[int, Anew]:
+        """Return how often the attempts of a test's pairs were claimed again, of those that were: by pair number."""
+        rows = self._pool.rows(
+            "select t.draw, t.version_id, c.n_claims - 1 from trial t join call c on c.id = t.call_id"
+            " where t.scope = ? and c.n_claims > 1",
+            [row.id],
+        )
+        found: dict[int, Anew] = {}
+        for draw, version, times in rows:
+            # The name of the test, the number of the pair, and which try it was where an earlier one was lost.
+            n = int(str(draw).removeprefix(f"{row.id}/").partition("/")[0])
+            arm = "candidate" if version == row.version_id else "base"
+            found[n] = replace(found.get(n, Anew()), **{arm: cast(int, times)})
+        return found
+
+    def find_joined_late(self, confirmation_id: str) -> Late | None:
+        """Return how many tasks joined a test that had pairs, and how many pairs the first of them came after."""
+        rows = self._pool.rows(
+            "select json_extract(content, '$.n_joined'), json_extract(content, '$.n_pairs') from event"
+            " where kind = 'test_widened' and json_extract(content, '$.key[0]') = ? order by seq",
+            [confirmation_id],
+        )
+        late = [(cast(int, n), cast(int, n_pairs)) for n, n_pairs in rows if n and n_pairs]
+        return Late(sum(n for n, _ in late), late[0][1]) if late else None
 
     def add_decision(self, decision: Decision) -> None:
         """Store a verdict; the same verdict on the same inputs is stored once."""

@@ -31,6 +31,17 @@ _LEAST_ROOM = 1 << 17
 # What one transaction may add to a file.
 _MOST_AT_ONCE = 1 << 26
 _OCTAL = re.compile(r"\\([0-7]{3})")
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# What is raised by a copy of a whole database carries no name.
+_UNNAMED = {
+    "database or disk is full": "SQLITE_FULL",
+    "disk I/O error": "SQLITE_IOERR",
+    "database disk image is malformed": "SQLITE_CORRUPT",
+    "file is not a database": "SQLITE_NOTADB",
+    "attempt to write a readonly database": "SQLITE_READONLY",
+    "unable to open database file": "SQLITE_CANTOPEN",
+    "database is locked": "SQLITE_BUSY",
+}
 _SETTINGS = (
     "pragma page_size = 1024",  # of a new store: a small row costs its page anew with each commit, and so few bytes
     "pragma synchronous = full",
@@ -128,11 +139,11 @@ def explained(error: Exception, path: Path) -> SkillOptError:
         return _damaged(path)
     if isinstance(error, UnicodeError | OverflowError):
         return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
-    name = getattr(error, "sqlite_errorname", "") or ""
+    name = _name(error)
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")) and (why := _hindrance(path, name)):
         return StoreError(
             f"the store '{path}' cannot be used there, for {why}, and even to read it takes writing: mend that, or "
-            f"copy it (cp {shlex.quote(str(path))}* FOLDER) and name the copy with --store"
+            f"copy it (cp -r {shlex.quote(str(path))}* FOLDER) and name the copy with --store"
         )
     if name.startswith("SQLITE_READONLY"):
         return StoreError(f"the store '{path}' is read-only: make it writable, or name another with --store")
@@ -142,9 +153,19 @@ def explained(error: Exception, path: Path) -> SkillOptError:
         return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+    if name.startswith(_DAMAGE):
         return _damaged(path)
     return StoreError(f"the store '{path}' failed: {error}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether one of the `failures` is that what was read is damaged or no database."""
+    return isinstance(error, UnicodeDecodeError) or _name(error).startswith(_DAMAGE)
+
+
+def _name(error: Exception) -> str:
+    """Return SQLite's name of an error, "" where it has none."""
+    return getattr(error, "sqlite_errorname", "") or _UNNAMED.get(str(error), "")
 
 
 def _hindrance(path: Path, name: str) -> str:

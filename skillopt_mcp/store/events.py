@@ -54,7 +54,10 @@ ROWS = {
     "skill": "select id, name, path, created_at from skill where id = ?",
     "forgotten": "select skill_id, created_at from forgotten where skill_id = ?",
     "version": "select skill_id, id, parent_id, origin, created_at from version where skill_id = ? and id = ?",
-    "permission": "select skill_id, granted_by, simulated, created_at from permission where skill_id = ?",
+    "permission": (
+        "select skill_id, granted_by, iif(host_run, 'host_run ' || simulated, simulated), created_at from permission"
+        " where skill_id = ?"
+    ),
     "task": (
         "select id, skill_id, coalesce(called, name), digest, tags, created_at, coalesce(from_split, split) from"
         " (select task.*, rotation.from_split, retirement.name as called from task"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -81,12 +81,19 @@ class Histories:
         )
         return [(str(version), cast(str | None, parent)) for version, parent in rows]
 
-    def walk_trajectories(self, skill_id: int) -> Iterator[TrajectoryLine]:
-        """Yield the attempts of a skill, the oldest first."""
+    def walk_trajectories(self, skill_id: int, without: Collection[int] = ()) -> Iterator[TrajectoryLine]:
+        """Yield the attempts of a skill, the oldest first, `without` those of these ids."""
         after = 0
         while page := self._pool.rows(_TRAJECTORY, [skill_id, after, _PAGE]):
-            yield from (_trajectory(row[1:]) for row in page)
+            yield from (_trajectory(row[1:]) for row in page if row[0] not in without)
             after = cast(int, page[-1][0])
+
+    def changed_trajectories(self, skill_id: int) -> set[int]:
+        """Return the attempts of a skill that are not what was written, by their sums."""
+        names = [str(name) for [name] in self._pool.rows("select name from pragma_table_info('trajectory')")]
+        summed = ", ".join(name for name in names if name not in ("id", "sum"))
+        sql = f"select id from trajectory where skill_id = ? and sum is not null and sum <> row_sum({summed})"
+        return {int(str(row_id)) for [row_id] in self._pool.rows(sql, [skill_id])}
 
     def list_candidate_ids(self, skill_id: int) -> list[str]:
         """Return the ids of all candidates of a skill, those of single steps too, the oldest first."""

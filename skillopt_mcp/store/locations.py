@@ -8,6 +8,8 @@ from pathlib import Path
 
 import platformdirs
 
+from skillopt_mcp.errors import NotFound, StoreError
+
 ENVIRONMENT = "SKILLOPT_STORE"
 
 
@@ -16,3 +18,19 @@ def store_path(given: str | None, environ: Mapping[str, str]) -> Path:
     named = given or environ.get(ENVIRONMENT)
     path = Path(os.path.expanduser(named)) if named else platformdirs.user_data_path("skillopt-mcp") / "skillopt.db"
     return Path(os.path.abspath(path))
+
+
+def check_store(path: Path) -> None:
+    """Raise NotFound when there is no store, StoreError when its file is empty: whatever opened that would fill it."""
+    if not path.is_file():
+        raise NotFound(f"there is no store at '{path}': name one with --store")
+    if not path.stat().st_size:
+        raise told_empty(path)
+
+
+def told_empty(path: Path) -> StoreError:
+    """Return the error that says of a store's file that it is empty, and what to do."""
+    return StoreError(
+        f"'{path}' is empty, and no store of skillopt-mcp (any more): put a backup in its place (skillopt-mcp restore "
+        "FILE), or remove the file, so that a new store begins there"
+    )

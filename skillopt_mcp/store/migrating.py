@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Protocol, cast
 from skillopt_mcp.errors import NewerStore, StoreError, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.keeping import keep_old
 
 APPLICATION_ID = 0x534B4F50
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -25,13 +27,14 @@ def migration_files() -> list[Path]:
     raise StoreError(f"this installation lacks its migrations (looked in '{_FOLDERS[0]}'): install skillopt-mcp again")
 
 
-def migrate(connection: Connection, path: Path) -> str:
+def migrate(connection: Connection, path: Path, *, keeps_old: bool = True) -> str:
     """Bring the store behind `connection` to the newest schema, or raise before anything is changed.
 
-    Return what a person is to know of it: "" unless an older store was changed, and by nobody else before. Raises
-    NewerStore when a later release wrote it, UnsafeStore when this SQLite may not use its journal mode.
+    Return what a person is to know of it: "" unless an older store was changed, and by nobody else before. With
+    `keeps_old` that one stays beside it as it was. Raises NewerStore when a later release wrote it, UnsafeStore when
+    this SQLite may not use its journal mode, StoreError when there is no room to keep the old one.
     """
-    files = migration_files()
+    files, kept = migration_files(), path
     with driver.storage_errors(path):
         version = _checked_version(connection, path, len(files))
         _set_journal_mode(connection, path, is_new=version == 0)
@@ -41,6 +44,8 @@ def migrate(connection: Connection, path: Path) -> str:
         try:
             version = _checked_version(connection, path, len(files))
             if version < len(files):
+                if version and keeps_old:
+                    kept = keep_old(path, version, len(files))
                 _apply(connection, files)
                 connection.execute(f"pragma application_id = {APPLICATION_ID}")
                 connection.execute(f"pragma user_version = {len(files)}")
@@ -53,7 +58,8 @@ def migrate(connection: Connection, path: Path) -> str:
         return ""
     return (
         f"the store '{path}' was brought from schema {version} to {len(files)}: releases that know no more than "
-        f"{version} refuse it from now on; a backup before an upgrade is the way back (skillopt-mcp backup FILE)"
+        f"{version} refuse it from now on; as it was before, it is kept as '{kept}' (the way back: install the older "
+        f"release again, then: skillopt-mcp restore {shlex.quote(str(kept))})"
     )
 
 
@@ -71,8 +77,8 @@ def _checked_version(connection: Connection, path: Path, newest: int) -> int:
         return 0
     if version > newest:
         raise NewerStore(
-            f"the store '{path}' has schema {version}, this release knows {newest}: upgrade skillopt-mcp "
-            "(pip install -U skillopt-mcp), or name another file with --store"
+            f"the store '{path}' has schema {version}, this release knows {newest}: upgrade skillopt-mcp, or "
+            "name another file with --store"
         )
     return version
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from skillopt_mcp.errors import StoreError
+from skillopt_mcp.errors import NewerStore, StoreError
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.keeping import make_file
+from skillopt_mcp.store.locations import told_empty
 from skillopt_mcp.store.migrating import migrate
 
+_FILLED_S = 2.0
+_LEFT = (".salt", ".locks")
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
@@ -28,9 +33,12 @@ class Pool:
         self._closed = False
         driver.refuse_network_file_system(path)
         _make_private(path)
+        # Looked at before it is opened: one that is replaced in between is found out by the first that is lent.
+        self._file = _file_at(path)
         connection = driver.connect(path)
         try:
             self.migrated = migrate(connection, path)
+            self._schema = _schema_of(connection)
             connection.execute("pragma foreign_keys = on")
         except BaseException:
             connection.close()
@@ -42,6 +50,7 @@ class Pool:
         """Lend a connection; whatever fails of the storage comes out as `driver.storage_errors` tells it."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
+        self._check_there()
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -63,6 +72,7 @@ class Pool:
             try:
                 # Within: a Ctrl-C during it is raised once it is through, and would leave the transaction open.
                 connection.execute("begin immediate")
+                self._check_schema(connection)
                 yield connection
                 connection.execute("commit")
             except BaseException:
@@ -82,6 +92,25 @@ class Pool:
             found: Row | None = connection.execute(sql, values).fetchone()
             return found
 
+    def _check_there(self) -> None:
+        """Raise StoreError when the file at our path is not the one that we opened: what we wrote would be nowhere."""
+        if self._file is None or _file_at(self.path) != self._file:
+            raise StoreError(
+                f"the store '{self.path}' was removed, moved or replaced while this ran: nothing more is written, for "
+                "it would be lost. End this process (where a host runs the server: disconnect it there), see that the "
+                "right store is in that place (a backup: skillopt-mcp restore FILE), then start again"
+            )
+
+    def _check_schema(self, connection: Connection) -> None:
+        """Raise NewerStore when another process has brought the store to a schema that this one does not know."""
+        found = _schema_of(connection)
+        if found > self._schema:
+            raise NewerStore(
+                f"the store '{self.path}' has schema {found} since a newer release was used on it, and this process "
+                f"knows {self._schema}: nothing was written; end it and start it again with the newer release "
+                "(where a host runs the server: connect it there anew)"
+            )
+
     def close(self) -> None:
         """Close every idle connection; the lent ones are closed when they come back. A forked child leaves them be."""
         if os.getpid() != self._pid:
@@ -95,6 +124,19 @@ class Pool:
                 self._idle.pop().close()
 
 
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return which file is at a path, None when none is, or nobody can tell."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _schema_of(connection: Connection) -> int:
+    return int(connection.execute("pragma user_version").fetchone()[0])
+
+
 def _make_private(path: Path) -> None:
     """Make the store's folder (0700) and file (0600) when they are not there; SQLite gives its side files the same.
 
@@ -103,6 +145,7 @@ def _make_private(path: Path) -> None:
     try:
         _make_folder(path.parent, 0o700)
         make_file(path)
+        return
     except FileExistsError:
         if path.is_dir():
             raise StoreError(f"'{path}' is a folder: name a file with --store") from None
@@ -112,15 +155,19 @@ def _make_private(path: Path) -> None:
         raise StoreError(
             f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"
         ) from error
+    _check_not_emptied(path)
 
 
-def make_file(path: Path) -> None:
-    """Make an empty file that its user alone may read and write, whatever the umask. Raises OSError."""
-    made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    try:
-        os.fchmod(made, 0o600)
-    finally:
-        os.close(made)
+def _check_not_emptied(path: Path) -> None:
+    """Raise StoreError for an empty file where there was a store before, as what still lies beside it shows.
+
+    Another process that begins a new store there fills the file in a moment.
+    """
+    deadline = time.monotonic() + _FILLED_S
+    while os.path.isfile(path) and not os.path.getsize(path) and any(os.path.exists(f"{path}{end}") for end in _LEFT):
+        if time.monotonic() > deadline:
+            raise told_empty(path)
+        time.sleep(0.01)
 
 
 def _make_folder(folder: Path, mode: int) -> None:

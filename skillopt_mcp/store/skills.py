@@ -24,10 +24,11 @@ _COMPRESS_FROM = 1024
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A standing permission: who gave it, and whether evidence from a simulation is enough."""
+    """A standing permission: who gave it, and whether evidence from a simulation is enough, or a host's own."""
 
     granted_by: str
     simulated: bool
+    host_run: bool = False
 
 
 class Skills:
@@ -105,7 +106,8 @@ class Skills:
                 skill_id, parent = int(cursor.lastrowid or 0), before if before != files.digest else None
             else:
                 skill_id, parent = _skill(row).id, _skill(row).live_version
-                connection.execute("update skill set live_version = ? where id = ?", [files.digest, skill_id])
+                values = [name, files.digest, skill_id]
+                connection.execute("update skill set name = ?, live_version = ? where id = ?", values)
             add_version(connection, skill_id, files, parent_id=parent, origin="recorded")
             _recall(connection, skill_id)
             if row is None:
@@ -139,7 +141,8 @@ class Skills:
             append(connection, "skill_moved", skill.id, before=skill.path, path=path, **joined)
             _recall(connection, skill.id)
             if row is not None:
-                connection.execute("update skill set path = ? where id = ?", [skill.path, other.id])
+                values = [skill.name, skill.path, other.id]
+                connection.execute("update skill set name = ?, path = ? where id = ?", values)
                 append(connection, "skill_moved", other.id, before=path, path=skill.path)
                 _forget(connection, other.id)
         return joined
@@ -180,6 +183,25 @@ class Skills:
             )
         return _version(rows[0])
 
+    def list_having(self, version_id: str) -> list[Skill]:
+        """Return the listed skills that have a version whose id begins so."""
+        rows = self._pool.rows(
+            f"{_SKILL} where id in (select skill_id from version where id >= ? and id < ?)"
+            " and id not in (select skill_id from forgotten) order by id",
+            [version_id, version_id + "g"],
+        )
+        return [_skill(row) for row in rows]
+
+    def list_live(self, skill_id: int, n: int) -> list[str]:
+        """Return the ids of the `n` newest versions of a skill that are or were live."""
+        rows = self._pool.rows(
+            "select id from version where skill_id = ?1 and (origin = 'recorded' or id in (select from_version from"
+            " promotion where skill_id = ?1 union select to_version from promotion where skill_id = ?1 and state ="
+            " 'done')) order by created_at desc, id limit ?2",
+            [skill_id, n],
+        )
+        return [str(row[0]) for row in rows]
+
     def find_parent(self, version: Version) -> Version | None:
         """Return the version of the same skill that one follows from, None where there is none, or another skill's."""
         row = self._pool.row(f"{_VERSION} where skill_id = ? and id = ?", [version.skill_id, version.parent_id])
@@ -213,17 +235,20 @@ class Skills:
         """Return the registered skill roots."""
         return [str(row[0]) for row in self._pool.rows("select path from skill_root order by path")]
 
-    def grant_permission(self, skill_id: int, granted_by: str, *, simulated: bool = False) -> None:
+    def grant_permission(
+        self, skill_id: int, granted_by: str, *, simulated: bool = False, host_run: bool = False
+    ) -> None:
         """Keep a person's standing permission to promote this skill's clean, accepted candidates.
 
-        Only with `simulated` does it cover verdicts that rest on a simulation.
+        Only with `simulated` does it cover verdicts that rest on a simulation, and only with `host_run` those that a
+        host's own agents judged, or made in a session that had seen the tasks.
         """
         with self._pool.write() as connection:
             connection.execute(
-                "insert or replace into permission(skill_id, granted_by, simulated) values (?, ?, ?)",
-                [skill_id, granted_by, int(simulated)],
+                "insert or replace into permission(skill_id, granted_by, simulated, host_run) values (?, ?, ?, ?)",
+                [skill_id, granted_by, int(simulated), int(host_run)],
             )
-            append(connection, "permission_set", skill_id, by=granted_by, simulated=simulated)
+            append(connection, "permission_set", skill_id, by=granted_by, simulated=simulated, host_run=host_run)
 
     def revoke_permission(self, skill_id: int) -> None:
         """Take the standing permission back."""
@@ -232,8 +257,8 @@ class Skills:
 
     def get_permission(self, skill_id: int) -> Permission | None:
         """Return the standing permission, or None."""
-        row = self._pool.row("select granted_by, simulated from permission where skill_id = ?", [skill_id])
-        return Permission(str(row[0]), bool(row[1])) if row else None
+        row = self._pool.row("select granted_by, simulated, host_run from permission where skill_id = ?", [skill_id])
+        return Permission(str(row[0]), bool(row[1]), bool(row[2])) if row else None
 
 
 def add_version(
@@ -268,8 +293,8 @@ def add_version(
 
 def is_granted(connection: Connection, skill_id: int, permission: Permission) -> bool:
     """Return, within the caller's transaction, whether a standing permission still stands as it was given."""
-    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ?"
-    values = [skill_id, permission.granted_by, int(permission.simulated)]
+    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ? and host_run = ?"
+    values = [skill_id, permission.granted_by, int(permission.simulated), int(permission.host_run)]
     return connection.execute(sql, values).fetchone() is not None
 
 

@@ -9,12 +9,12 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.errors import BadInput, Busy, NewerStore, NotFound, Refused, StoreError
+from skillopt_mcp.errors import BadInput, Busy, NewerStore, NotFound, Refused, StoreError, UnsafeStore
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.stores.backing_up import back_up, restore_store, review_backup
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.store import driver
+from skillopt_mcp.store import driver, migrating
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 
@@ -97,6 +97,14 @@ def test_a_restored_store_is_the_backup_and_the_other_is_kept(place: Place, back
     assert names == {place.store_path.name, Path(restored.kept).name, Path(again.kept).name}
 
 
+def test_a_review_says_which_promotion_tests_a_backup_does_not_know(place: Place, backup: Path) -> None:
+    assert review_backup(place.store_path, backup).lost_tests == ()
+    with place.open() as later:
+        place.accepted(later)
+    [lost] = review_backup(place.store_path, backup).lost_tests
+    assert lost == "1 promotion test of ledger-clerk, which took 0.030 of its error rate"
+
+
 def test_a_review_says_what_a_backup_allows_again(place: Place, backup: Path) -> None:
     found = review_backup(place.store_path, backup)
     assert found.skills == ["ledger-clerk"]
@@ -174,3 +182,74 @@ def test_a_backup_is_the_users_alone_and_open_to_them_whatever_the_umask(place: 
     finally:
         os.umask(before)
     assert stat.S_IMODE((place.folder / "copy.db").stat().st_mode) == 0o600
+
+
+def test_a_backup_keeps_the_schema_of_an_older_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, files = tmp_path / "old.db", migrating.migration_files()[:22]
+    with monkeypatch.context() as older:
+        older.setattr(migrating, "migration_files", lambda: files)
+        Store(path).close()
+    back_up(path, tmp_path / "copy.db")
+    for store in (path, tmp_path / "copy.db"):
+        connection = driver.connect(store)
+        assert connection.execute("pragma user_version").fetchone() == (22,)
+        connection.close()
+    restore_store(tmp_path / "new.db", tmp_path / "copy.db")
+    assert sorted(file.name for file in tmp_path.glob("*.db*")) == ["copy.db", "new.db", "old.db"]
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_store_that_is_not_sound_can_be_kept_and_put_back_as_it_is(
+    place: Place, workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace.skill("ledger-clerk")
+    run_sql(place.store_path, "update skill set name = 'x'")
+    file = tmp_path / "a copy.db"
+    with pytest.raises(Refused, match=r"skillopt-mcp export SKILL FILE.*backup --unsound '.*a copy.db'"):
+        back_up(place.store_path, file)
+    made = back_up(place.store_path, file, unsound=True)
+    assert made.problems == ["table skill: 1 is not what event 2 (skill_tracked) recorded"]
+    assert made.next_step.endswith(f"restore --unsound '{file}'")
+    place.stack.close()
+    with pytest.raises(Refused, match="restored with --unsound"):
+        restore_store(place.store_path, file)
+    assert restore_store(place.store_path, file, unsound=True).problems == made.problems
+
+
+def test_damage_is_told_of_the_store_that_has_it_and_not_of_the_copy(
+    place: Place, workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace.skill("ledger-clerk")
+    place.stack.close()
+    raw = bytearray(place.store_path.read_bytes())
+    raw[1024:4096] = bytes(3072)
+    place.store_path.write_bytes(bytes(raw))
+    with pytest.raises((Refused, UnsafeStore)) as told:
+        back_up(place.store_path, tmp_path / "b.db")
+    assert str(told.value).startswith(f"'{place.store_path}' is")
+    assert "use another backup" not in str(told.value)
+    assert list(tmp_path.glob("*b.db*")) == []
+
+
+def test_what_lies_beside_a_store_that_was_removed_is_not_taken_for_the_restored_ones(
+    place: Place, backup: Path
+) -> None:
+    place.stack.close()
+    place.store_path.unlink()
+    journal = place.store_path.with_name(f"{place.store_path.name}-wal")
+    journal.write_bytes(b"of another")
+    restored = restore_store(place.store_path, backup)
+    assert restored.kept == ""
+    assert not journal.exists()
+    assert [file.read_bytes() for file in journal.parent.glob("*.replaced-*-wal")] == [b"of another"]
+
+
+def test_a_restore_without_room_names_the_store_and_no_hidden_file(
+    place: Place, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: object, path: Path, target: Path) -> None:
+        raise driver.explained(driver.sqlite().OperationalError("database or disk is full"), target)
+
+    monkeypatch.setattr("skillopt_mcp.store.copying.copy_into", full)
+    with pytest.raises(StoreError, match=f"the store '{place.store_path}' cannot be written, for the disk of"):
+        review_backup(place.store_path, backup)

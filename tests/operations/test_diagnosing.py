@@ -63,3 +63,37 @@ def test_the_key_of_a_vendor_is_somebody_who_could_do_the_work(
         assert any("nobody was found" in each for each in diagnose(workspace).lacking)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
         assert not any("nobody was found" in each for each in diagnose(workspace).lacking)
+
+
+def test_a_skill_in_a_root_that_cannot_be_read_is_told_of(tmp_path: Path, home: Path) -> None:
+    skill = home / ".claude" / "skills" / "latin"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_bytes("---\nname: latin\ndescription: Büro.\n---\n".encode("latin-1"))
+    with Workspace(tmp_path / "store.db") as workspace:
+        found = diagnose(workspace)
+    (told,) = [each for each in found.lacking if "latin" in each]
+    assert told.startswith(f'a skill cannot be read: "{skill}/SKILL.md" is not UTF-8 at byte ')
+    assert told.endswith(f": skillopt-mcp check {skill}")
+
+
+def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "store.db"
+    with Workspace(path) as workspace:
+        for n in range(200):
+            workspace.store.skills.add_root(f"/root-{n}")
+        assert diagnose(workspace).store.content == "sound"
+    raw = bytearray(path.read_bytes())
+    page = raw.find(b"/root-150") // 1024 * 1024
+    raw[page : page + 8] = bytes(8)
+    path.write_bytes(bytes(raw))
+    with Workspace(path) as workspace:
+        found = diagnose(workspace)
+    assert found.store.content == "damaged"
+    assert any("is damaged" in each and "skillopt-mcp export SKILL FILE" in each for each in found.problems)
+
+
+def test_the_store_from_before_an_upgrade_is_named(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "store.db.schema-3").touch()
+    with Workspace(tmp_path / "store.db") as workspace:
+        assert workspace.store
+        assert diagnose(workspace).store.kept == [str(tmp_path / "store.db.schema-3")]

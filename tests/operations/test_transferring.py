@@ -422,7 +422,7 @@ def test_no_secret_leaves_with_a_history(place: Place, workspace: Workspace, tmp
     record_trajectory(workspace, str(place.skill), Recording("what?", True))
     skill = workspace.skill(str(place.skill))
     with workspace.store._pool.write() as connection:  # as an older release, which knew fewer shapes, left it
-        connection.execute("update trajectory set answer = ? where skill_id = ?", [KEY, skill.id])
+        connection.execute("update trajectory set answer = ?, sum = null where skill_id = ?", [KEY, skill.id])
     place.propose(workspace, f"- use {storable(KEY)}")
     place.propose(workspace, LESSONS)
     made = export_history(workspace, str(place.skill), tmp_path / "clerk.history")
@@ -437,7 +437,7 @@ def test_no_secret_comes_in_with_a_history(
 ) -> None:
     record_trajectory(workspace, str(place.skill), Recording("what?", True))
     with workspace.store._pool.write() as connection:
-        connection.execute("update trajectory set answer = ?, reason = ?", [KEY, KEY])
+        connection.execute("update trajectory set answer = ?, reason = ?, sum = null", [KEY, KEY])
     place.propose(workspace, f"- use {storable(KEY)}")
     place.propose(workspace, LESSONS)
     with monkeypatch.context() as blind:  # as a release that knew fewer shapes wrote it
@@ -481,3 +481,14 @@ def test_what_cannot_be_taken_in_leaves_no_store_behind(place: Place, sent: Path
         import_history(fresh, sent)
     assert not fresh.is_made
     assert import_history(fresh, sent, str(place.folder / "elsewhere" / "ledger-clerk")).status == "imported"
+
+
+def test_an_attempt_that_was_changed_behind_the_program_stays_behind(
+    place: Place, workspace: Workspace, sent: Path, tmp_path: Path
+) -> None:
+    with workspace.store._pool.write() as connection:
+        [first] = connection.execute("select min(id) from trajectory").fetchone()
+        connection.execute("update trajectory set answer = 'forged' where id = ?", [first])
+    again = export_history(workspace, str(place.skill), tmp_path / "again")
+    assert again.left_out == [f"trajectory:{first}: it is not what was written (skillopt-mcp verify)"]
+    assert b"forged" not in gzip.decompress((tmp_path / "again").read_bytes())

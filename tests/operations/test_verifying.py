@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.errors import BadInput, NotFound, StoreError
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit, revoke
 from skillopt_mcp.operations.changes.promoting import promote_skill
@@ -124,3 +124,23 @@ def test_what_another_process_changes_meanwhile_is_no_fault(
         monkeypatch.setattr(Events, "rows_digest", meddle)
         assert verify_store(place.store_path).problems == []
         assert meddled
+
+
+def test_what_an_older_release_wrote_after_an_upgrade_is_a_note(place: Place, promoted: str) -> None:
+    made = "insert into imported(skill_id, sha256) values (1, 'x')"
+    change(place.store_path, made, "insert into permission(skill_id, granted_by) values (1, 'me')")
+    found = verify_store(place.store_path)
+    assert [each.split(": it was")[0] for each in found.problems] == [
+        "table permission: 1 has no event", "table imported: 1 has no event"
+    ]  # fmt: skip
+    change(place.store_path, "update _sqlite_migrations set applied_at = '2020-01-01 00:00:00+00:00' where id < 20")
+    found = verify_store(place.store_path)
+    assert found.problems == ["table permission: 1 has no event: it was written by other means"]
+    assert found.notes[0].endswith("it was written by other means, or by an older release that still ran")
+
+
+def test_an_empty_file_is_no_sound_store(tmp_path: Path) -> None:
+    (tmp_path / "s.db").touch()
+    with pytest.raises(StoreError, match=r"'.*s.db' is empty"):
+        verify_store(tmp_path / "s.db")
+    assert (tmp_path / "s.db").stat().st_size == 0

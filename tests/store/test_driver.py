@@ -175,7 +175,7 @@ def test_a_store_that_cannot_be_written_where_it_lies_says_why_and_how_to_read_i
         monkeypatch.setattr(os, "access", lambda place, mode, denied=denied: str(place) != str(denied))
         said = refused("SQLITE_CANTOPEN", path)
         assert said.startswith(f"the store '{path}' cannot be used there, for {why}, and even to read it")
-        assert said.endswith(f"copy it (cp '{path}'* FOLDER) and name the copy with --store")
+        assert said.endswith(f"copy it (cp -r '{path}'* FOLDER) and name the copy with --store")
     monkeypatch.setattr(os, "access", lambda place, mode: True)
     assert "cannot be opened" in refused("SQLITE_CANTOPEN", path)
     monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_flag=os.ST_RDONLY))
@@ -188,6 +188,11 @@ def test_a_disk_without_room_is_told_as_what_it_is(name: str, tmp_path: Path, mo
     monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_bavail=3, f_frsize=4096))
     why = f"the disk of '{tmp_path}' is full: free some space, and go on: what was stored is kept"
     assert refused(name, tmp_path / "s.db").endswith(f"cannot be written, for {why}")
+
+
+def test_a_full_disk_is_told_of_a_copy_too_which_has_no_name_for_it(tmp_path: Path) -> None:
+    error = driver.sqlite().OperationalError("database or disk is full")
+    assert f"the disk of '{tmp_path}' is full: free" in str(driver.explained(error, tmp_path / "s.db"))
 
 
 def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> None:

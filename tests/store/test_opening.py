@@ -83,6 +83,90 @@ def test_an_older_store_migrates_and_keeps_what_it_holds(path: Path, monkeypatch
     pool.close()
 
 
+def older_store(path: Path, monkeypatch: pytest.MonkeyPatch, schema: int = 22) -> None:
+    """Make a store as a release made it that knew so many migrations."""
+    files = migration_files()[:schema]
+    with monkeypatch.context() as older:
+        older.setattr("skillopt_mcp.store.migrating.migration_files", lambda: files)
+        pool = Pool(path)
+    with pool.write() as connection:
+        connection.execute("insert into skill_root(path) values ('/kept')")
+    pool.close()
+
+
+def schema_of(path: Path) -> object:
+    connection = driver.connect(path)
+    try:
+        return connection.execute("pragma user_version").fetchone()[0]
+    finally:
+        connection.close()
+
+
+def test_an_older_store_stays_beside_the_migrated_one_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older_store(path, monkeypatch)
+    pool = Pool(path)
+    kept = path.with_name("skillopt.db.schema-22")
+    assert f"it is kept as '{kept}' (the way back: install the older release again" in pool.migrated
+    pool.close()
+    assert (schema_of(kept), stat.S_IMODE(kept.stat().st_mode)) == (22, 0o600)
+    before = fingerprint(kept)
+    path.write_bytes(kept.read_bytes())
+    run_sql(path, "insert into skill_root(path) values ('/later')")
+    Pool(path).close()
+    assert fingerprint(kept)[kept.name] == before[kept.name]
+    assert schema_of(kept.with_name(f"{kept.name}-2")) == 22
+    assert [file.name for file in path.parent.glob(".*")] == []
+
+
+def test_a_migration_that_fails_and_is_tried_again_keeps_one_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older_store(path, monkeypatch)
+    with monkeypatch.context() as broken:
+        broken.setattr("skillopt_mcp.store.migrating._apply", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Pool(path)
+    assert schema_of(path) == 22
+    Pool(path).close()
+    assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
+
+
+def test_sixteen_processes_that_migrate_at_once_keep_one_copy(
+    path: Path, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older_store(path, monkeypatch)
+    children = [spawn(open_each, [path]) for _ in range(16)]
+    start(children)
+    assert [child.hear() for child in children] == [[]] * 16
+    for child in children:
+        child.rest()
+    assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
+
+
+def test_a_store_that_cannot_be_kept_as_it_was_stays_what_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older_store(path, monkeypatch)
+
+    def full(*_: object) -> None:
+        raise driver.explained(driver.sqlite().OperationalError("database or disk is full"), path.with_name("copy"))
+
+    monkeypatch.setattr("skillopt_mcp.store.keeping.copy_into", full)
+    told = r"a copy of it as it is comes before .* is full: free some space.*the older release can still use it"
+    with pytest.raises(StoreError, match=told):
+        Pool(path)
+    assert schema_of(path) == 22
+    assert [file.name for file in path.parent.iterdir()] == ["skillopt.db"]
+
+
+def test_an_empty_file_where_a_store_was_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skillopt_mcp.store.pool._FILLED_S", 0)
+    Store(path).close()
+    path.write_bytes(b"")
+    path.with_name("skillopt.db.locks").mkdir()
+    with pytest.raises(StoreError, match=f"'{path}' is empty, and no store of skillopt-mcp .*restore FILE"):
+        Store(path)
+    assert path.read_bytes() == b""
+    path.unlink()
+    Store(path).close()
+
+
 def test_a_newer_store_is_refused_with_every_byte_as_it_was(path: Path) -> None:
     Store(path).close()
     run_sql(path, "pragma user_version = 99")

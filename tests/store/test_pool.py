@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from children import SKILL, count, fork
 
-from skillopt_mcp.errors import StoreError
+from skillopt_mcp.errors import NewerStore, StoreError
 from skillopt_mcp.store.driver import Connection, sqlite
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
@@ -128,3 +128,30 @@ def test_after_a_ctrl_c_during_any_statement_the_next_transaction_begins_as_ever
     with pool.write() as connection:
         assert connection.execute("select 2").fetchone() == (2,)
     assert len(pool._idle) == 1
+
+
+def test_a_store_that_was_removed_or_replaced_takes_nothing_more(pool: Pool) -> None:
+    with pool.write() as connection:
+        connection.execute("insert into skill_root(path) values ('/before')")
+    elsewhere = pool.path.with_name("elsewhere.db")
+    pool.path.rename(elsewhere)
+    with pytest.raises(StoreError, match=f"the store '{pool.path}' was removed, moved or replaced"):
+        pool.rows("select 1")
+    assert not pool.path.exists()
+    Pool(pool.path).close()
+    with pytest.raises(StoreError, match=r"skillopt-mcp restore FILE\), then start again"), pool.write() as connection:
+        connection.execute("insert into skill_root(path) values ('/lost')")
+    there = Pool(pool.path)
+    assert there.rows("select path from skill_root") == []
+    there.close()
+
+
+def test_a_process_writes_nothing_more_to_a_store_that_a_newer_release_has_changed(pool: Pool) -> None:
+    newer = Pool(pool.path)
+    with newer.write() as connection:
+        connection.execute("pragma user_version = 999")
+    newer.close()
+    told = "has schema 999 since a newer release was used on it.*start it again with the newer release"
+    with pytest.raises(NewerStore, match=told), pool.write() as connection:
+        connection.execute("insert into skill_root(path) values ('/x')")
+    assert pool.rows("select path from skill_root") == []

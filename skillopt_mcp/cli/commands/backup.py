@@ -13,17 +13,20 @@ from skillopt_mcp.operations.stores.backing_up import back_up
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Where to write it."""
+    """Where to write it, and whether it is wanted though it is not sound."""
 
     file: str = ""
+    unsound: bool = False
 
 
 def run(options: Options) -> int:
-    """Return 0: it was made and is sound."""
-    made = back_up(options.store_path, Path(options.file).expanduser())
+    """Return 0: it was made, and is sound or wanted as it is."""
+    made = back_up(options.store_path, Path(options.file).expanduser(), unsound=options.unsound)
     if options.json:
         terminal.emit(made, options)
         return 0
+    for problem in made.problems:
+        terminal.note(f"note: {problem}")
     terminal.say(f"{made.file}: {counted(made.n_bytes, 'byte')}, {counted(made.n_events, 'event')}.")
     terminal.say(terminal.advice(made.next_step, options))
     return 0

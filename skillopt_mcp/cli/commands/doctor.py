@@ -81,7 +81,8 @@ def _store(found: Diagnosis) -> list[str]:
         return [f"Store {store.path}{place}: not made yet; the first command that needs it makes it."]
     if store.schema_version is None:
         return [f"Store {store.path}{place}: it could not be opened; mode {store.mode}, folder {store.folder_mode}."]
-    return [
+    lines = [
         f"Store {store.path}{place}: schema {store.schema_version} of {found.newest_schema}, "
-        f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}."
+        f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}, content {store.content}."
     ]
+    return lines + [f"Kept from before the schema was changed: {path}." for path in store.kept]

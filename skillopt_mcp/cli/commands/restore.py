@@ -13,9 +13,10 @@ from skillopt_mcp.operations.stores.backing_up import Backup, restore_store, rev
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Which backup, and whether the person has agreed beforehand."""
+    """Which backup, whether it is wanted though it is not sound, and whether the person has agreed beforehand."""
 
     file: str = ""
+    unsound: bool = False
     yes: bool = False
 
 
@@ -24,14 +25,14 @@ def run(options: Options) -> int:
     terminal.require_person("restore")
     file = Path(options.file).expanduser()
     if not options.yes:
-        found = review_backup(options.store_path, file)
+        found = review_backup(options.store_path, file, unsound=options.unsound)
         if not options.json:
             _say(found)
         question = f"Put it in the place of {options.store_path}?"
         if not terminal.agreed(question, yes=False, ask=not options.json):
             terminal.note("Nothing was changed.")
             return 1
-    restored = restore_store(options.store_path, file)
+    restored = restore_store(options.store_path, file, unsound=options.unsound)
     if options.json:
         terminal.emit(restored, options)
         return 0
@@ -44,9 +45,12 @@ def run(options: Options) -> int:
 def _say(backup: Backup) -> None:
     """Say what a backup holds, and what it lets agents do once it is the store."""
     events = counted(backup.n_events, "event")
-    terminal.say(f"{backup.file} is sound: {events}, the last at {backup.last_event_at or '?'}.")
+    is_sound = "is NOT sound" if backup.problems else "is sound"
+    terminal.say(f"{backup.file} {is_sound}: {events}, the last at {backup.last_event_at or '?'}.")
     terminal.say(f"Skills: {', '.join(backup.skills) or 'none'}.")
     for missing in backup.missing:
         terminal.say(f"  Not on this machine: {missing}.")
     for permit in backup.permits:
         terminal.say(f"  It allows {permit}.")
+    for lost in backup.lost_tests:
+        terminal.say(f"  It does not know of {lost}: that is given back, and may be spent again.")

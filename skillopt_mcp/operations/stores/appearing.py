@@ -1,4 +1,4 @@
-"""Appearing: a new file of the user's own that is there whole, or not at all, and never in the place of another."""
+"""Appearing: a file of the user's own that is there whole or not at all, and in the place of another only if asked."""
 
 from __future__ import annotations
 
@@ -27,11 +27,28 @@ def write_new(target: Path, content: bytes) -> None:
             hidden.unlink()
 
 
+def write_over(target: Path, content: bytes) -> None:
+    """Write a file, whole or not at all, in the place of one that is there. Raises BadInput when it cannot be."""
+    place = Path(os.path.realpath(target))
+    if not place.exists():
+        write_new(place, content)
+        return
+    hidden = _hidden(place)
+    write_new(hidden, content)
+    try:
+        os.replace(hidden, place)
+    except OSError as error:
+        raise BadInput(f"'{target}' cannot be written ({error.strerror}): check the path") from error
+    finally:
+        with suppress(OSError):
+            hidden.unlink()
+
+
 def hidden_beside(target: Path) -> Path:
     """Return where a file may be written until it appears as `target`. Raises BadInput when that is taken."""
     if os.path.lexists(target):
         raise _taken(target)
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    return _hidden(target)
 
 
 def appear(written: Path, target: Path) -> None:
@@ -45,6 +62,10 @@ def appear(written: Path, target: Path) -> None:
         raise _taken(target) from None
     finally:
         os.close(folder)
+
+
+def _hidden(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
 
 
 def _taken(target: Path) -> BadInput:

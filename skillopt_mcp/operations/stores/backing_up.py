@@ -4,40 +4,48 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import held_locks
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError
+from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, UnsafeStore
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.skills.moving_folders import missing_folders
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
-from skillopt_mcp.operations.stores.verifying import Verified, verify_store
+from skillopt_mcp.operations.stores.losing_tests import lost_tests
+from skillopt_mcp.operations.stores.verifying import WAY_ON, Verified, verify_store
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.copying import copy_store, prepare_store, remove_store, replace_store
+from skillopt_mcp.store.copying import copy_store, migrate_copy, prepare_store, replace_store
+from skillopt_mcp.store.keeping import remove_store
 from skillopt_mcp.store.opening import Store
 
 
 class BackedUp(Result):
-    """A backup that was made and checked; `head` is the hash of the last event in it."""
+    """A backup that was made and checked; `head` is the hash of the last event in it, `problems` what is wrong with it.
+
+    There are none but where a backup was asked for whatever is wrong.
+    """
 
     store: str
     file: str
     n_bytes: int
     n_events: int
     head: str
+    problems: list[str]
 
 
 class Backup(Result):
     """What a backup would bring back; `permits` are the standing permissions, commands and skill roots in it.
 
     `skills` are the names, with the path where two share one; `skill_paths` are their paths, in the same order.
-    `missing` names the folders of its skills that are not on this machine.
+    `missing` names the folders of its skills that are not on this machine, `lost_tests` the promotion tests that the
+    store has and the backup has not.
     """
 
     file: str
@@ -45,8 +53,10 @@ class Backup(Result):
     skill_paths: list[str]
     missing: list[str]
     permits: list[str]
+    lost_tests: tuple[str, ...] = ()
     n_events: int
     last_event_at: str
+    problems: list[str]
 
 
 class Restored(Backup):
@@ -56,33 +66,38 @@ class Restored(Backup):
     kept: str
 
 
-def back_up(store_path: Path, file: Path) -> BackedUp:
+def back_up(store_path: Path, file: Path, *, unsound: bool = False) -> BackedUp:
     """Write the store to a new file while it is in use, and check the copy; the file appears whole or not at all.
 
-    Raises BadInput when the file is there or cannot be made, Refused when the copy is not sound.
+    The copy keeps the store's schema. Raises BadInput when the file is there or cannot be made, Refused when the copy
+    is not sound, unless `unsound` says that it is wanted as it is.
     """
     target = Path(os.path.abspath(file))
     hidden = hidden_beside(target)
-    try:
-        with _checked_copy(store_path, hidden) as (copy, found):
-            n_bytes = copy.stat().st_size
-            appear(copy, target)
-    except SkillOptError as error:
-        # What was written beside the file is gone, and nobody gave it that name.
-        raise type(error)(str(error).replace(str(hidden), str(target))) from error
+    again = shlex.join(["skillopt-mcp", "backup", "--unsound", str(file)])
+    with _checked_copy(store_path, hidden, target, keeps_schema=True) as found:
+        if found.problems and not unsound:
+            raise _refused(store_path, found, f"{WAY_ON} A backup of it as it is, all the same: {again}")
+        n_bytes = hidden.stat().st_size
+        appear(hidden, target)
+    told = "It is NOT sound, and restored with --unsound alone" if found.problems else "It is sound"
+    put_back = shlex.join(["skillopt-mcp", "restore", *(["--unsound"] if found.problems else []), str(target)])
     return BackedUp(
         store=str(store_path), file=str(target), n_bytes=n_bytes, n_events=found.n_events, head=found.head,
-        next_step=f"It is sound. To put it back: skillopt-mcp restore {target}",
+        problems=found.problems, next_step=f"{told}. To put it back: {put_back}",
     )  # fmt: skip
 
 
-def review_backup(store_path: Path, file: Path) -> Backup:
-    """Return what a backup holds, once it is checked. Raises Refused when it is not sound, NewerStore, StoreError."""
-    with _checked_copy(file, _beside(store_path)) as (copy, found):
-        return _described(copy, file, found)
+def review_backup(store_path: Path, file: Path, *, unsound: bool = False) -> Backup:
+    """Return what a backup holds, once it is checked.
+
+    Raises Refused when it is not sound, unless `unsound` says that it is wanted; NewerStore, StoreError.
+    """
+    with _restorable(store_path, file, unsound=unsound) as (copy, found):
+        return _described(copy, file, found).model_copy(update={"lost_tests": lost_tests(store_path, copy)})
 
 
-def restore_store(store_path: Path, file: Path) -> Restored:
+def restore_store(store_path: Path, file: Path, *, unsound: bool = False) -> Restored:
     """Put a checked backup in the place of the store, which stays beside it under a dated name.
 
     Raises Busy when another process has the store open or holds one of its locks, and as `review_backup` does; nothing
@@ -90,8 +105,8 @@ def restore_store(store_path: Path, file: Path) -> Restored:
     """
     if store_path.exists() and file.exists() and os.path.samefile(store_path, file):
         raise BadInput(f"'{file}' is the store itself: name a backup")
-    with _checked_copy(file, _beside(store_path)) as (copy, found):
-        described = _described(copy, file, found)
+    with _restorable(store_path, file, unsound=unsound) as (copy, found):
+        described = _described(copy, file, found).model_copy(update={"lost_tests": lost_tests(store_path, copy)})
         held = held_locks(store_path.with_name(f"{store_path.name}.locks"))
         if held:
             raise Busy(
@@ -99,33 +114,74 @@ def restore_store(store_path: Path, file: Path) -> Restored:
                 "again; nothing was changed"
             )
         prepare_store(copy)
-        kept = _dated(store_path) if store_path.exists() else None
-        replace_store(store_path, copy, kept or store_path)
-    told = f" What was there is kept as {kept}." if kept else ""
+        kept = _dated(store_path)
+        replace_store(store_path, copy, kept)
+        is_kept = kept.exists()
+    told = f" What was there is kept as {kept}." if is_kept else ""
     step = described.next_step or "Compare the live files with it: skillopt-mcp verify"
     return Restored(
         **described.model_dump(exclude={"next_step"}),
         store=str(store_path),
-        kept=str(kept or ""),
+        kept=str(kept) if is_kept else "",
         next_step=f"It is in place.{told} {step}",
     )
 
 
 @contextmanager
-def _checked_copy(source: Path, copy: Path) -> Iterator[tuple[Path, Verified]]:
-    """Lend a sound copy of a store, brought to this release's schema. Raises Refused when the source is not sound."""
-    driver.refuse_network_file_system(copy)
-    copy_store(source, copy)
-    try:
-        found = verify_store(copy, live=False)
-        if found.problems:
-            raise Refused(
-                f"'{source}' is not sound, so it was not used ({counted(len(found.problems), 'problem')}, the first: "
-                f"{found.problems[0]}): use another backup"
+def _restorable(store_path: Path, file: Path, *, unsound: bool) -> Iterator[tuple[Path, Verified]]:
+    """Lend a copy of a backup that may take the place of the store, and what was found of it. Raises Refused."""
+    copy = _beside(store_path)
+    with _checked_copy(file, copy, store_path, keeps_schema=False) as found:
+        if found.problems and not unsound:
+            raise _refused(
+                file, found, "use another backup; where there is none, this one, as it is, is restored with --unsound"
             )
         yield copy, found
+
+
+@contextmanager
+def _checked_copy(source: Path, copy: Path, named: Path, *, keeps_schema: bool) -> Iterator[Verified]:
+    """Lend a copy of a store, brought to this release's schema unless it keeps its own; yield what was found of it.
+
+    A copy that cannot be made is told of as `named`: nobody gave it its own name.
+    """
+    driver.refuse_network_file_system(copy)
+    looked_at = copy.with_name(f"{copy.name}.check")
+    try:
+        try:
+            if copy_store(source, copy) or not keeps_schema:
+                looked_at = copy
+            else:
+                copy_store(copy, looked_at)
+            found = _found(source, looked_at)
+        except SkillOptError as error:
+            raise type(error)(_naming(str(error), {looked_at: named, copy: named})) from error
+        yield found
     finally:
-        remove_store(copy)
+        for each in (copy, looked_at):
+            remove_store(each)
+
+
+def _found(source: Path, copy: Path) -> Verified:
+    """Return what is found of a copy of `source`, in whose words it is told."""
+    try:
+        migrate_copy(copy)
+        found = verify_store(copy, live=False)
+    except UnsafeStore as error:
+        found = Verified(store="", problems=[str(error)], next_step=WAY_ON)
+    told = [_naming(problem, {copy: source}) for problem in found.problems]
+    return found.model_copy(update={"store": str(source), "problems": told})
+
+
+def _naming(text: str, names: Mapping[Path, Path]) -> str:
+    for path, name in names.items():
+        text = text.replace(str(path), str(name))
+    return text
+
+
+def _refused(source: Path, found: Verified, advice: str) -> Refused:
+    n = counted(len(found.problems), "problem")
+    return Refused(f"'{source}' is not sound ({n}, the first: {found.problems[0]}), so it was not used: {advice}")
 
 
 def _beside(store_path: Path) -> Path:
@@ -153,6 +209,7 @@ def _described(copy: Path, file: Path, found: Verified) -> Backup:
         missing=missing,
         permits=permits,
         n_events=found.n_events,
+        problems=found.problems,
         last_event_at=last.told.at if last else "",
         next_step=f"Where the missing folders are elsewhere on this machine: {move}" if move else "",
     )

@@ -10,19 +10,25 @@ import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.checking import check_backend
-from skillopt_mcp.errors import SkillOptError, StoreError
+from skillopt_mcp.errors import SkillOptError, StoreError, UnsafeStore
 from skillopt_mcp.folders import default_roots, find_skill_folders, is_as_shipped
 from skillopt_mcp.installing.hosts import surroundings
 from skillopt_mcp.operations.hosts.connecting import Connection, connections
 from skillopt_mcp.operations.skills.tracking import to_track
+from skillopt_mcp.operations.skills.unread import told_unread
+from skillopt_mcp.operations.stores.verifying import WAY_ON
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
+from skillopt_mcp.store.keeping import kept_stores
+from skillopt_mcp.store.locations import check_store
 from skillopt_mcp.store.migrating import migration_files
 
 _LIBRARIES = ("mcp", "pydantic", "sqlite-utils")
@@ -30,6 +36,9 @@ _SDKS = ("openai", "anthropic")
 _HOSTS = ("claude", "codex")
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 _TRIED = bytes(4096)
+# What is read in about a second.
+_MOST_CHECKED = 1 << 29
+_UNREAD_SHOWN = 5
 _NO_SKILL = (
     "no skill lies in any skill root: write one (for instance ~/.claude/skills/NAME/SKILL.md), or register the folder "
     "of yours: skillopt-mcp skills add-root PATH"
@@ -42,7 +51,10 @@ _NOBODY = (
 
 
 class StoreState(BaseModel):
-    """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet."""
+    """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet.
+
+    `content` is what SQLite finds of its pages; `kept` are the copies from before its schema was changed.
+    """
 
     model_config = ConfigDict(frozen=True)
     path: str
@@ -52,6 +64,8 @@ class StoreState(BaseModel):
     journal_mode: str | None = None
     mode: str | None = None
     folder_mode: str | None = None
+    content: Literal["sound", "damaged", "not checked"] = "not checked"
+    kept: list[str] = []
 
 
 class Root(BaseModel):
@@ -103,8 +117,10 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
     connected = connections(surroundings(), workspace.store_path)
     problems += [problem for each in connected for problem in each.problems]
     lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
+    lacking += _unread_skills(places)
     if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
         lacking += filter(None, [to_track(workspace)])
+    lacking += filter(None, [each.hindrance for each in connected])
     if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
         lacking.append(_NOBODY)
     return Diagnosis(
@@ -131,6 +147,12 @@ def _n_skills(root: Path) -> int:
     return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
 
 
+def _unread_skills(roots: Sequence[Path]) -> list[str]:
+    """Return which skills lie in these roots and cannot be read, the first few of them."""
+    told = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := told_unread(folder)))
+    return list(islice(told, _UNREAD_SHOWN))
+
+
 def _has_skills(workspace: Workspace, store: StoreState) -> bool:
     """Return whether a skill is tracked, which may lie in no root."""
     return store.exists and bool(workspace.store.skills.list_skills())
@@ -150,8 +172,13 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
         state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
         if mode[-2:] != "00":
             problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
+        check_store(path)
         state = state.model_copy(update=_pragmas(path))
+        state = state.model_copy(update=_content(path, problems))
+        if state.content == "damaged":
+            return state, "it is damaged"
         _ = workspace.store
+        state = state.model_copy(update={"kept": [str(each) for each in kept_stores(path)]})
     except SkillOptError as error:
         problems.append(str(error))
         return state, str(error)
@@ -200,6 +227,24 @@ def _pragmas(path: Path) -> dict[str, object]:
             }
     finally:
         connection.close()
+
+
+def _content(path: Path, problems: list[str]) -> dict[str, object]:
+    """Return whether SQLite finds the pages of a store sound, where they are few enough to be looked at in passing."""
+    if path.stat().st_size > _MOST_CHECKED:
+        return {}
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            [told] = connection.execute("pragma quick_check(1)").fetchone()
+    except UnsafeStore:
+        told = "pages of it cannot be read"
+    finally:
+        connection.close()
+    if told == "ok":
+        return {"content": "sound"}
+    problems.append(f"the store '{path}' is damaged ({told}); skillopt-mcp verify tells how far. {WAY_ON}")
+    return {"content": "damaged"}
 
 
 def _mode(path: Path) -> str:

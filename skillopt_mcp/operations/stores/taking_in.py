@@ -18,6 +18,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, NotFound, Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.candidates.learned import further_held_out
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
@@ -32,6 +33,8 @@ from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.histories import Histories, NewHistory, Taken
+
+_SHOWN = 20
 
 
 class Received(Result):
@@ -90,7 +93,23 @@ def import_history(
     options = [*(["--skill", skill] if skill else []), *(["--other-skill"] if other_skill else [])]
     again = shlex.join(["skillopt-mcp", "import", "--keep-mine", str(file), *options])
     received = _received(tracked, again, taken, keep_mine=keep_mine)
-    return received.model_copy(update={"of": read.skill, "known_tasks": len(known), "left_out": left_out})
+    step = f"{_told_retired(workspace, tracked, read)}{received.next_step}"
+    told = {"of": read.skill, "known_tasks": len(known), "left_out": left_out, "next_step": step}
+    return received.model_copy(update=told)
+
+
+def _told_retired(workspace: Workspace, skill: Skill, read: ReadHistory) -> str:
+    """Return how to take out of use here what the file says was retired, "" where nothing of that is in use."""
+    stored = workspace.store.tasks.list_in_use(skill.id) if read.retired else []
+    in_use = {task.digest: task.name for task in stored}
+    names = [shlex.quote(in_use[task.digest]) for task, _ in read.retired if task.digest in in_use]
+    if not names:
+        return ""
+    ids = f"{' '.join(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}"
+    return (
+        "What is retired in the file, a person retires here, too (skillopt-mcp tasks retire "
+        f"{called(workspace.store, skill)} {ids}). "
+    )
 
 
 def _check_same(workspace: Workspace, skill: Skill, read: ReadHistory) -> None:

@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.skills.resembling import told_likeness
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import (
@@ -41,7 +43,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 class Sent(Result):
     """A history that was written; `left_out` says what of the skill is not in it, and why.
 
-    `redacted` names the tasks that hold a secret here, and a placeholder for it in the file.
+    `redacted` names the tasks that hold a secret here, and a placeholder for it in the file; `likeness` tells of a
+    skill whose folder is gone and that this one seems to be.
     """
 
     skill: str
@@ -50,6 +53,7 @@ class Sent(Result):
     n_bytes: int
     left_out: list[str]
     redacted: list[str]
+    likeness: str = ""
 
 
 def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
@@ -78,7 +82,8 @@ def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
             hidden.unlink()
     return Sent(
         skill=tracked.name, file=str(target), n_lines=n_lines, n_bytes=n_bytes, left_out=left_out,
-        redacted=redacted, next_step=f"To take it into another store: skillopt-mcp import {target}",
+        redacted=redacted, likeness=told_likeness(workspace, tracked.path),
+        next_step=f"To take it into another store: {shlex.join(['skillopt-mcp', 'import', str(target)])}",
     )  # fmt: skip
 
 
@@ -124,7 +129,9 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str], redacted: li
             redacted.append(redactor.text(task.name))
         yield line
     n_attempts = 0
-    for attempt in store.room(Histories).walk_trajectories(skill.id):
+    changed = store.room(Histories).changed_trajectories(skill.id)
+    left_out += [f"trajectory:{n}: it is not what was written (skillopt-mcp verify)" for n in sorted(changed)]
+    for attempt in store.room(Histories).walk_trajectories(skill.id, changed):
         if attempt.version_id in withheld:
             n_attempts += 1
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import Field
 
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.errors import BadInput, BadSkill, NotFound, StoreError
+from skillopt_mcp.errors import BadInput, BadSkill, StoreError
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.gates.recompute import ConfirmInputs, recomputed
 from skillopt_mcp.operations.results import Result
@@ -19,10 +19,16 @@ from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.locations import check_store
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.soundness import Soundness
+from skillopt_mcp.store.soundness import Soundness, Unrecorded
 
 SHOWN = 100
+WAY_ON = (
+    "Restore the last sound backup: skillopt-mcp restore FILE (what is there now is kept beside it). Where there is "
+    "none, write what can be read of each skill to a file (skillopt-mcp export SKILL FILE), and take that into a new "
+    "store ('import FILE', with --store NEW)."
+)
 TRIES = 5
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -50,18 +56,18 @@ def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> 
     """
     if holds and not _HASH.fullmatch(holds):
         raise BadInput(f"{quoted(holds)} is no hash of an event: give the 64 digits that verify printed")
-    if not path.is_file():
-        raise NotFound(f"there is no store at '{path}': name one with --store")
+    check_store(path)
     with Store(path) as store:
         problems = _told(store.room(Soundness).file_problems)
         if problems:  # what SQLite calls damaged is not worth a closer look
             return _verified(path, problems, ["the rows were not looked at: the file itself is damaged"])
         rows, n_decisions = _row_problems(store)
-        problems = [*_told(store.room(Soundness).shape_problems), *rows]
+        unrecorded: list[str] = [each for each in rows if isinstance(each, Unrecorded)]
+        problems = [*_told(store.room(Soundness).shape_problems), *(each for each in rows if each not in unrecorded)]
         hashes = _hashes(store)
         if holds and holds not in hashes:
             problems.append(f"the chain has no event with the hash '{holds}': what came after it was taken away")
-        found = _verified(path, problems, _told(lambda: _notes(store, live=live)))
+        found = _verified(path, problems, [*_shown(unrecorded), *_told(lambda: _notes(store, live=live))])
     return found.model_copy(
         update={"n_events": len(hashes), "n_decisions": n_decisions, "head": hashes[-1] if hashes else ""}
     )
@@ -114,11 +120,12 @@ def _told(check: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def _verified(path: Path, problems: list[str], notes: list[str]) -> Verified:
-    advice = "Nothing to do."
-    if problems:
-        advice = "Restore the last sound backup: skillopt-mcp restore FILE (what is there now is kept beside it)."
-    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-    return Verified(store=str(path), problems=[*problems[:SHOWN], *more], notes=notes, next_step=advice)
+    advice = WAY_ON if problems else "Nothing to do."
+    return Verified(store=str(path), problems=_shown(problems), notes=notes, next_step=advice)
+
+
+def _shown(told: list[str]) -> list[str]:
+    return [*told[:SHOWN], f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else told
 
 
 def _decision_problems(store: Store, counted: list[str]) -> Iterator[str]:
@@ -189,5 +196,5 @@ def _live_notes(store: Store, skill: Skill) -> Iterator[str]:
     if found != left:
         yield (
             f"the live files of '{skill.name}' are version {short(found)}, the last {changes[0].kind} left "
-            f"{short(left)}: somebody has edited them since"
+            f"{short(left)}: somebody has edited them since, or the store is a backup from before a later change"
         )
