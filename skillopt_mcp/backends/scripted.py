@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import BackendError, TurnedDown
 from skillopt_mcp.records.calls import Call, Fault, Message, Reply, Rollout, Stage
 
 Answer = str | Reply | BackendFault
@@ -75,7 +75,7 @@ class Scripted:
         return len(self.calls)
 
     async def complete(self, call: Call) -> Reply:
-        """Return the next answer. Raises BackendFault where the script says so, BackendError where it is silent."""
+        """Return the next answer. Raises BackendFault where the script says so, TurnedDown where it is silent."""
         self.calls.append(call)
         if self._latency_s > 0:
             await asyncio.sleep(self._latency_s)
@@ -112,7 +112,7 @@ def _in_order(replies: Mapping[Stage, Sequence[Answer]]) -> Callable[[Call], Ans
     def answer(call: Call) -> Answer:
         answers = replies.get(call.stage, ())
         if not answers:
-            raise BackendError(f"the script has no reply for stage '{call.stage}'; add one")
+            raise TurnedDown(f"the script has no reply for stage '{call.stage}'; add one")
         index = n_given.get(call.stage, 0)
         n_given[call.stage] = index + 1
         return answers[min(index, len(answers) - 1)]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from skillopt_mcp import tracing
-from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
+from skillopt_mcp.backends.base import FATAL, BackendFault
 from skillopt_mcp.calls.lanes import Lane, Open, Sent
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
@@ -56,7 +56,7 @@ class Round:
         self._attempts: list[Attempt] = []
         self._replies: dict[bytes, Reply] = {}
         self._is_traced = tracing.is_on()
-        self._is_capped = False
+        self._is_capped = self._is_over = False
         self._grace_s = 0.0
         self._spent: Spent | None = None
         self._told_at = 0.0
@@ -105,7 +105,8 @@ class Round:
             lane.breaker.note(None)
             self._terms.budget.answered(sent.cost, sent.item.call, outcome)
             self._done.append((sent.item, _kept(outcome, sent)))
-            if lane.held:
+            # What comes in after an outage has ended the round tells nothing of what failed before.
+            if lane.held and not self._is_over:
                 self._done += lane.held
                 lane.held.clear()
             return None
@@ -133,15 +134,14 @@ class Round:
         if wait.given_up is None and not has_one_chance:
             lane.put_again(sent, now + wait.seconds)
             return None
-        lane.breaker.note(None if fault.fault in OF_THE_CALL else fault.fault)
+        is_of_the_call = fault.fault in OF_THE_CALL
+        lane.breaker.note(None if is_of_the_call else fault.fault)
         text = f"{detail} ({wait.given_up})" if wait.given_up else detail
         usage = sent.paid or Usage(usd=None if POLICIES[fault.fault].may_be_paid else 0.0)
         missing = (sent.item, Reply(text, usage=usage, fault=fault.fault, id=sent.call_id))
-        if fault.fault in RETRYABLE:
-            lane.held.append(missing)
-        else:
-            self._done.append(missing)
+        (self._done if is_of_the_call else lane.held).append(missing)
         if lane.breaker.is_open:
+            self._is_over = True
             return Outage(
                 f"backend '{lane.backend.name}': {lane.breaker}, the last one so: {text}. Nothing that was answered is "
                 "lost: mend that, and go on where it stopped"
@@ -296,8 +296,15 @@ class Round:
             for sent in self._landed:
                 self._land(sent)
             self._landed.clear()
+            if not (self._is_over or self._grace_s):
+                # Who interrupts gives no attempt a second chance: what hangs is what is on its way then.
+                self._done += [each for lane in self._lanes for each in lane.held if _had_its_chance(*each)]
             if self._done or self._attempts:
                 self._terms.calls.settle(self._settlement(0, [], []))
+
+
+def _had_its_chance(item: Open, missing: Reply) -> bool:
+    return item.call.stage == "rollout" and missing.fault in ONE_CHANCE
 
 
 def _kept(reply: Reply, sent: Sent) -> Reply:

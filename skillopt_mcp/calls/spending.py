@@ -102,9 +102,11 @@ class Budget:
         used = f"{spent.calls:,} calls, {spent.tokens:,} tokens, {usd}{spent.seconds / 60:.1f} minutes"
         asked = self._asked_for(spent, cost)
         nothing = f". {told_failures(failures)}. Nothing" if failures.n else ": nothing"
+        is_silent = failures.n and failures.n >= spent.calls
+        first = "not one send was answered, so mend what failed before you raise a cap: " if is_silent else ""
         return CapReached(
-            f"the cap of {cap} is reached, with {used} used{asked}{nothing} that was answered is lost, and it goes on "
-            "where it stopped under a higher cap",
+            f"{first}the cap of {cap} is reached, with {used} used{asked}{nothing} that was answered is lost, and it "
+            "goes on where it stopped under a higher cap",
             self.caps.raised_for(need).options,
         )
 

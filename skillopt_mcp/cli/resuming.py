@@ -15,6 +15,7 @@ from skillopt_mcp.operations.answering import (
 )
 from skillopt_mcp.operations.runs.estimating import estimate_rest
 from skillopt_mcp.operations.runs.replaying import caps_of
+from skillopt_mcp.operations.runs.unfinished import others_left, told_others_left
 from skillopt_mcp.operations.spending.budgeting import is_used_up
 from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.workspace import Workspace
@@ -39,6 +40,12 @@ def check_changed(workspace: Workspace, run: Run, way: str, *, allowed: bool, si
     )
     for each in changed_since(workspace, run, answering(backends)):
         terminal.note(f"note: {each}; {then}")
+
+
+def note_others(workspace: Workspace, run: Run) -> None:
+    """Tell which other runs of its skill are unfinished, where the newest was taken for want of an id."""
+    if others := told_others_left(others_left(workspace, run)):
+        terminal.note(f"note: {others}")
 
 
 def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, silent: bool) -> bool:

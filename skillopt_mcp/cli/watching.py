@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,8 @@ from skillopt_mcp.optimizer.progress import WAIT
 from skillopt_mcp.optimizer.progress import Progress as Standing
 from skillopt_mcp.records.calls import Call, Reply
 
+# A log that is not looked at for long says often enough by then that it goes on.
+_BEAT_S = 60.0
 _LAPPED = ("calibrate", "race", "credit")
 _VERDICTS = {
     "accept_best": "accepted, the best so far",
@@ -65,10 +68,13 @@ class _Bar(Progress):
 class Watch:
     """Shows a run from its start to its end: use it as a context manager, its two methods as callbacks.
 
-    `label` stands on every screen of a simulation; `steps` prints each finished step as a line.
+    `label` stands on every screen of a simulation; `steps` prints each finished step as a line. Where no bar can be
+    drawn, a line a minute says how far it is, by this clock.
     """
 
-    def __init__(self, label: str = "", *, steps: bool = True, silent: bool = False) -> None:
+    def __init__(
+        self, label: str = "", *, steps: bool = True, silent: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.spend = Spend()
         self._label, self._steps = label, steps and not silent
         self._is_told = not silent
@@ -78,7 +84,8 @@ class Watch:
             console=self._console, transient=True, disable=silent or not self._console.is_terminal,
         )  # fmt: skip
         self._task: TaskID = self._bar.add_task("baseline", total=None, place="")
-        self._scores = ""
+        self._scores = self._place = ""
+        self._clock, self._told_at = clock, clock()
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -117,10 +124,15 @@ class Watch:
         self._bar.update(
             self._task, description=standing.stage, completed=standing.n_done, total=standing.n_total, place=place
         )
+        self._place = f"{standing.stage}, {place}"
         self._below()
 
     def _below(self) -> None:
         self._bar.below = "  ".join(part for part in (self._scores, str(self.spend), self._label) if part)
+        if self._is_told and not self._console.is_terminal and self._clock() - self._told_at >= _BEAT_S:
+            self._told_at = self._clock()
+            so_far = (self._place or "begun", self._scores, f"{self.spend} so far", self._label)
+            self._console.print("; ".join(filter(None, so_far)), soft_wrap=True, markup=False)
 
     def _batch(self, standing: Standing) -> None:
         note = f", {standing.note}" if standing.note else ""
@@ -149,8 +161,9 @@ class Watch:
         self._show_pairs(standing)
 
     def _show_pairs(self, standing: Standing) -> None:
+        place = f"pair {standing.n_done} of at most {standing.n_total}"
         self._bar.update(
-            self._task, description="promotion test", completed=standing.n_done, total=standing.n_total,
-            place=f"pair {standing.n_done} of at most {standing.n_total}",
-        )  # fmt: skip
+            self._task, description="promotion test", completed=standing.n_done, total=standing.n_total, place=place
+        )
+        self._place = f"promotion test, {place}"
         self._below()

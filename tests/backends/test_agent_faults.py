@@ -12,6 +12,7 @@ from fake_host import FakeHost, claude_lines, codex_lines
 
 from skillopt_mcp.backends.agents.claude_events import read_claude
 from skillopt_mcp.backends.agents.codex_events import read_codex
+from skillopt_mcp.backends.agents.faults import fault_of
 from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.records.calls import Fault, Usage
 
@@ -35,6 +36,10 @@ def claude_told(code: str | None, **result: object) -> Told:
         ("server_error", {"result": "API Error: 529 Overloaded.", "api_error_status": 529}, "overloaded"),
         ("server_error", {"result": "API Error: 500 boom", "api_error_status": 500}, "server"),
         ("server_error", {"result": "API Error: Connection refused (ECONNREFUSED)"}, "connection"),
+        ("server_error", {"result": "API Error: Unable to connect to API (FailedToOpenSocket)"}, "connection"),
+        ("server_error", {"result": "API Error: anything", "api_error": "connection_failed"}, "connection"),
+        ("server_error", {"result": "API Error: anything", "api_error": "computer_slept"}, "connection"),
+        ("server_error", {"result": "API Error: Request timed out."}, "timeout"),
         ("invalid_request", {"result": "Prompt is too long", "api_error_status": 400}, "context_too_long"),
         ("invalid_request", {"result": "API Error: no", "stop_reason": "refusal"}, "refusal"),
         ("max_output_tokens", {"result": "API Error: exceeded"}, "truncated"),
@@ -56,6 +61,29 @@ def test_a_fault_names_the_program_what_it_said_what_to_do_and_what_it_cost(clau
         "Claude Code: Not logged in · Please run /login; log in (run `claude`, then /login), or set ANTHROPIC_API_KEY "
         "in the environment; settings files are not read"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "API Error: Can't reach the API server — check your internet or DNS (ENOTFOUND)",
+        "API Error: Unable to connect to API (ConnectionRefused)",
+        "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)",
+        "API Error: No internet route — check your connection or VPN (ENETUNREACH)",
+        "API Error: Couldn't connect through your proxy (ERR_PROXY_TUNNEL)",
+        "API Error: Connection error.",
+        "Request timed out. Check your internet connection and proxy settings",
+        "read ECONNRESET",
+        "connect ETIMEDOUT 192.0.2.1:443",
+        "getaddrinfo EAI_AGAIN api.example.org",
+        "TypeError: fetch failed",
+        "socket hang up",
+        "Connection failed: error sending request",
+        "dns error: failed to lookup address information: Temporary failure in name resolution",
+    ],
+)
+def test_a_network_that_is_gone_is_a_connection_that_is_tried_again(words: str) -> None:
+    assert fault_of(words) == "connection"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +125,8 @@ def test_a_turn_that_failed_and_was_made_good_is_no_fault(codex: FakeHost) -> No
         ({}, "malformed", "tell no end"),
         ({"exit": 1, "errors": "error: unknown option '--tools'"}, "unsupported", "unknown option"),
         ({"exit": 3, "errors": f"panic, {KEY}"}, "internal", "exit code 3: panic, $ANTHROPIC_API_KEY"),
-        ({"signal": signal.SIGKILL}, "server", "signal 9"),
+        ({"signal": signal.SIGKILL}, "malformed", "signal 9"),
+        ({"exit": 1, "errors": "Error: connection refused"}, "connection", "connection refused"),
     ],
 )
 def test_a_program_that_ends_without_a_word_is_a_fault(
@@ -106,6 +135,12 @@ def test_a_program_that_ends_without_a_word_is_a_fault(
     claude.play({"type": "system"}, **plan)
     found = fault(opened(claude))
     assert (found.fault, words in str(found), KEY in str(found)) == (wanted, True, False)
+
+
+def test_what_a_transcript_quotes_gets_no_attempt_made_anew(claude: FakeHost) -> None:
+    for quoted in ("connection refused", "rate limit reached", "request timed out", "API Error: 503"):
+        claude.play({"type": "assistant", "message": {"content": [{"type": "text", "text": quoted}]}}, exit=1)
+        assert fault(opened(claude)).fault == "internal"
 
 
 def test_an_empty_answer_is_a_fault(codex: FakeHost) -> None:

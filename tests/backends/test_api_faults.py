@@ -19,6 +19,7 @@ from skillopt_mcp.backends.api.endpoints import Endpoint, Secret
 from skillopt_mcp.backends.api.faults import Origin, retry_after_s
 from skillopt_mcp.backends.api.openai import openai_faults
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
+from skillopt_mcp.records.calls import Usage
 
 ORIGIN = Origin("m", Endpoint("http://h/v1", Secret("SOME_KEY", KEY), "h", "h/v1"))
 REQUEST = httpx2.Request("POST", "http://h/v1/x")
@@ -105,6 +106,27 @@ def test_an_address_where_nobody_listens_is_a_failed_connection(opener) -> None:
         taken.bind(("127.0.0.1", 0))
         found = fault_of(opener(f"http://127.0.0.1:{taken.getsockname()[1]}"))
     assert (found.fault, "check the network and the base URL" in found.message) == ("connection", True)
+    assert found.usage == Usage(usd=0.0)
+
+
+@pytest.mark.parametrize("vendor", SEAMS)
+@pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError])
+def test_what_never_left_is_a_failed_connection_that_costs_nothing(vendor: str, kind: type[Exception]) -> None:
+    sdk, faults = SEAMS[vendor]
+    for wrapped in (kind("gone"), sdk.APITimeoutError(REQUEST)):
+        if not isinstance(wrapped, kind):
+            wrapped.__cause__ = kind("gone")
+        with pytest.raises(BackendFault) as caught, faults(ORIGIN):
+            raise wrapped
+        assert (caught.value.fault, caught.value.usage) == ("connection", Usage(usd=0.0))
+
+
+@pytest.mark.parametrize("vendor", SEAMS)
+@pytest.mark.parametrize("kind", [httpx2.ReadError, httpx2.ReadTimeout, httpx2.RemoteProtocolError])
+def test_what_may_have_arrived_may_have_been_paid(vendor: str, kind: type[Exception]) -> None:
+    with pytest.raises(BackendFault) as caught, SEAMS[vendor][1](ORIGIN):
+        raise kind("gone")
+    assert caught.value.usage is None
 
 
 @pytest.mark.parametrize("opener", OPENERS)

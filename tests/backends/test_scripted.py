@@ -10,7 +10,7 @@ from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.names import BACKENDS
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted, open_scripted
-from skillopt_mcp.errors import BackendError
+from skillopt_mcp.errors import BackendError, TurnedDown
 from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout
 from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
@@ -128,3 +128,9 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(spec: str) -> None:
 def test_what_may_be_retried_never_ends_a_run() -> None:
     assert not RETRYABLE & FATAL
     assert BackendFault("server", "down").retry_after is None
+
+
+def test_a_script_that_is_silent_stops_a_run_that_can_go_on() -> None:
+    call = Call("target", "rollout", Question("any", "any", "patch"), "any")
+    with pytest.raises(TurnedDown, match="the script has no reply for stage 'rollout'; add one"):
+        asyncio.run(Scripted({}).complete(call))

@@ -242,6 +242,21 @@ def test_at_a_cap_it_is_told_how_sends_failed(store: Store) -> None:
     assert backend.n_calls == 6
 
 
+def test_where_every_send_failed_that_is_told_before_the_cap(store: Store) -> None:
+    with pytest.raises(CapReached, match=r"^not one send was answered, so mend what failed before you raise a cap: "):
+        ask_under(store, bounded(BackendFault("connection", "refused")), Caps(calls=6), n=2)
+
+
+def test_where_a_send_was_answered_the_cap_is_told_first(store: Store) -> None:
+    answers = iter([BackendFault("connection", "refused"), Reply("42", usage=USED)])
+    backend = Bounded(lambda _: next(answers))
+    with (
+        Asker(store, {"target": backend}, "r-1", n_slots=1, budget=Budget("r-1", Caps(calls=2))) as ask,
+        pytest.raises(CapReached, match=r"^the cap of 2 calls .* 1 send failed"),
+    ):
+        ask(rollouts(2))
+
+
 def test_what_was_answered_is_told_alone_where_nothing_failed(store: Store) -> None:
     with pytest.raises(CapReached) as caught:
         ask_under(store, bounded(), Caps(calls=6))

@@ -1,5 +1,7 @@
 """Outages: a backend that is down stops the run, leaves no hole in it, and the run goes on when it is back."""
 
+import asyncio
+
 import pytest
 from asked import prompt, rollouts, texts
 
@@ -10,7 +12,7 @@ from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.lanes import MOST_WAITING
 from skillopt_mcp.calls.retrying import POLICIES
 from skillopt_mcp.errors import Outage
-from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.calls import Call, Fault, Reply
 from skillopt_mcp.store.opening import Store
 
 DOWN = BackendFault("connection", "example.org: refused; check the network")
@@ -89,3 +91,25 @@ def test_a_model_that_never_gets_to_the_end_of_an_answer_stops_the_run(store: St
     with Asker(store, {"target": backend}, "r-1", n_slots=4) as ask, pytest.raises(Outage, match="raise max_tokens"):
         ask(rollouts(100))
     assert backend.n_calls <= 24
+
+
+@pytest.mark.parametrize("fault", ["connection", "internal", "malformed", "timeout", "empty"])
+def test_what_led_to_an_outage_is_not_missing_whatever_its_fault(store: Store, fault: Fault) -> None:
+    """Nor when another call is answered while the round comes to its end."""
+
+    class Late(Scripted):
+        async def complete(self, call: Call) -> Reply:
+            if number(call) == 40:
+                await asyncio.sleep(0.05)
+            return await super().complete(call)
+
+    def answer(call: Call) -> Answer:
+        return "42" if number(call) in (*range(9), 40) else BackendFault(fault, "broken")
+
+    calls = rollouts(41)
+    with Asker(store, {"target": Late(answer)}, "r-1", n_slots=41) as ask, pytest.raises(Outage):
+        ask(calls)
+    again = Scripted(lambda _: "42")
+    with Asker(store, {"target": again}, "r-1") as ask:
+        assert texts(ask(calls)) == ["42"] * 41
+    assert sorted(map(number, again.calls)) == list(range(9, 40))

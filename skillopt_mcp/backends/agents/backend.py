@@ -14,7 +14,7 @@ from skillopt_mcp.backends.agents.places import Place, private_place, sweep_plac
 from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line, run
 from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
-from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.base import RETRYABLE, BackendFault
 from skillopt_mcp.backends.usages import unusable_usage
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage
@@ -122,10 +122,16 @@ def _untold(ended: Ended, program: Program) -> BackendFault:
     """Return the fault of a program that ended without telling how."""
     if ended.exit == 0 or len(ended.output) >= MAX_OUTPUT_BYTES // 2:
         return program.fault("malformed", f"its {len(ended.output):,} characters of output tell no end")
-    words = ended.errors.strip() or ended.output.strip()
     if ended.exit is not None and ended.exit < 0:
-        return program.fault("server", f"it was ended by signal {-ended.exit}")
-    return program.fault(fault_of(words), f"exit code {ended.exit}: {words[-_SAID_CHARACTERS:]}")
+        # What it ran may have brought that about, such as by taking all memory: an attempt has one chance.
+        return program.fault("malformed", f"it was ended by signal {-ended.exit}")
+    errors = ended.errors.strip()
+    words = errors or ended.output.strip()
+    fault = fault_of(words)
+    if not errors and fault in RETRYABLE:
+        # Its output quotes what it read: words alone there would get an attempt made anew.
+        fault = "internal"
+    return program.fault(fault, f"exit code {ended.exit}: {words[-_SAID_CHARACTERS:]}")
 
 
 def find_program(binary: str | None, default: str, install: str) -> tuple[str, str]:

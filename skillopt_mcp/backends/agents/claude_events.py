@@ -16,6 +16,8 @@ _CODES: dict[str, Fault] = {
     "rate_limit": "rate_limit",
     "max_output_tokens": "truncated",
 }
+# Its finer word for what went wrong on the way, where its version has one.
+_ON_THE_WAY: dict[str, Fault] = {"connection_failed": "connection", "computer_slept": "connection"}
 
 
 class _Block(Event):
@@ -58,6 +60,7 @@ class _Result(Event):
     result: str = ""
     stop_reason: str | None = None
     api_error_status: int | None = None
+    api_error: str | None = None
     errors: list[JsonValue] | None = None
     total_cost_usd: float | None = None
     usages: dict[str, _ModelUsage] = Field(default_factory=dict, alias="modelUsage")
@@ -112,7 +115,8 @@ def _end(result: _Result, code: str | None, told: Told) -> None:
     elif result.subtype.startswith("error_max"):
         told.fault = "truncated"
     else:
-        told.fault = _CODES.get(code or "") or fault_of(told.said, result.api_error_status)
+        coded = _CODES.get(code or "") or _ON_THE_WAY.get(result.api_error or "")
+        told.fault = coded or fault_of(told.said, result.api_error_status)
 
 
 def _text(content: JsonValue) -> str:

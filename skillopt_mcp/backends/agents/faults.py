@@ -27,7 +27,14 @@ _BY_WORDS: tuple[tuple[Fault, str], ...] = (
     ("refusal", r"content_filter|usage policy|safeguards|safety|flagged|invalid_prompt|can't help with this"),
     ("unsupported", r"sandbox required|unknown option|unexpected argument|unrecognized|unsupported|effort|thinking"),
     ("malformed", r"malformed response|failed to parse"),
-    ("connection", r"connection (?:failed|refused|reset|error)|disconnected|stream closed|error sending request"),
+    (
+        "connection",
+        r"connection (?:failed|refused|reset|error|closed|lost|timed out)|disconnected|stream closed|socket hang up"
+        r"|error sending request|fetch failed|network (?:error|is unreachable)|no internet|internet connection"
+        r"|(?:can't|cannot|couldn't|could not|unable to) (?:reach|connect)|failed to lookup address|name resolution"
+        r"|dns error|\b(?:ECONN[A-Z]+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|ENET[A-Z]+|EHOST[A-Z]+|\w*ERR_SOCKET\w*)\b",
+    ),
+    ("timeout", r"request timed out"),
 )
 _FIXES: dict[Fault, str] = {
     "rate_limit": "it is asked again later; raise the account's limits, or send less at once",

@@ -95,6 +95,12 @@ def tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+def is_unsent(error: Exception) -> bool:
+    """Return whether a request certainly never left: no address was found, nobody listened, or no connection came."""
+    unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+    return isinstance(error, unsent) or isinstance(error.__cause__, unsent)
+
+
 def patience(timeout_s: float) -> httpx2.Timeout:
     """Return the time limits of one request; the whole of it is limited where it is sent."""
     return httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))

@@ -14,6 +14,8 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.records.calls import Fault, Usage
 
 MESSAGE_CHARACTERS = 300
+# What was never sent costs nothing.
+_NOTHING = Usage(usd=0.0)
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota|insufficient balance", re.I
 )
@@ -77,6 +79,10 @@ class Origin:
         said = " ".join(self.endpoint.secret.out_of(what).split())[:MESSAGE_CHARACTERS]
         fix = fix or _FIXES[fault].format(key=self.endpoint.secret.name)
         return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {said}; {fix}", retry_after, usage)
+
+    def unsent(self, error: Exception) -> BackendFault:
+        """Return the fault of a request that never left, which costs nothing."""
+        return self.fault("connection", cause("the connection failed", error), usage=_NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from skillopt_mcp.backends.api.answers import parse_body, reply_of
 from skillopt_mcp.backends.api.bounds import most_used
-from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, patience, tls
+from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, is_unsent, patience, tls
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
 from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
@@ -165,6 +165,8 @@ def openai_faults(origin: Origin) -> Iterator[None]:
     except openai.APIStatusError as error:
         raise rejection_fault(_rejection(error), origin) from None
     except (openai.OpenAIError, httpx2.HTTPError, TimeoutError) as error:
+        if is_unsent(error):
+            raise origin.unsent(error) from None
         fault, what = next((fault, what) for kind, fault, what in _FAULTS if isinstance(error, kind))
         raise origin.fault(fault, cause(what, error)) from None
 

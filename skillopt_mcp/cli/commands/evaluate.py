@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,8 @@ from skillopt_mcp.operations.runs.consolidating import accompanied
 from skillopt_mcp.operations.runs.estimating import estimate_test
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import told_of, waiting_for
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated, most_pairs
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated
+from skillopt_mcp.operations.testing.opening_tests import most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Claim
 
@@ -93,16 +95,37 @@ def _broken_off(workspace: Workspace, options: Options, stopped: Stopped | None)
     higher = stopped.higher if isinstance(stopped, CapReached) else ""
     if options.json:
         shown = {"candidate_id": options.candidate, "status": "stopped", "verdict": None}
-        reason = str(stopped) if stopped else "interrupted; the pairs so far are kept"
+        why = str(stopped) if stopped else "interrupted; the pairs so far are kept"
         more = f", under a higher cap: {higher}" if higher else ""
-        terminal.emit(shown | {"reason": reason, "next_step": f"the same command goes on with the pairs so far{more}"})
+        terminal.emit(shown | {"reason": why, "next_step": f"the same command goes on with the pairs so far{more}"})
     if stopped:
-        terminal.note(f"error: {stopped}")
+        reason = str(stopped).rstrip(".")
+        terminal.note(f"error: {reason}. Go on with the pairs so far:\n  {_command(options, higher)}")
         return EXPECTED
     waiting = waiting_for(workspace, options.candidate)
     vendor = f"; {told_of(waiting)}" if waiting else ""
     terminal.note(f"Interrupted; the pairs so far are kept, and the same command goes on with them{vendor}.")
     return INTERRUPTED
+
+
+def _command(options: Options, higher: str) -> str:
+    """Return the command that goes on with a test, on what was given; `higher` are the caps that let it."""
+    given = (
+        ("target", options.target), ("judge", options.judge), ("max-pairs", options.max_pairs),
+        ("slots", options.slots), ("beside", options.beside), ("no-worse", options.no_worse), ("claim", options.claim),
+        ("max-calls", options.max_calls), ("max-tokens", options.max_tokens), ("max-usd", options.max_usd),
+        ("max-minutes", options.max_minutes),
+    )  # fmt: skip
+    usual = {"max-pairs": Options().max_pairs, "claim": Options().claim}
+    raised = higher.split()[::2]
+    named = [
+        f"--{name} {shlex.quote(str(value))}"
+        for name, value in given
+        if value is not None and value != usual.get(name) and f"--{name}" not in raised
+    ]
+    flags = ["--by-batch"] * options.by_batch + ["--yes"] * options.yes
+    words = ["skillopt-mcp evaluate", shlex.quote(options.candidate), *named, *([higher] if higher else []), *flags]
+    return options.on_store(" ".join(words))
 
 
 def _say(result: Evaluated) -> None:

@@ -14,7 +14,7 @@ from skillopt_mcp.cli.agreeing import asked_for, is_real
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated, told_next
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
-from skillopt_mcp.cli.resuming import asked_roles, check_changed, may_go_on
+from skillopt_mcp.cli.resuming import asked_roles, check_changed, may_go_on, note_others
 from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -127,6 +127,8 @@ def _resumed(options: Options) -> int:
     with Workspace(options.store_path) as workspace:
         begun = unfinished_run(workspace, options.skill)
         waiting = waiting_batches(workspace, begun.id)
+        if options.skill != begun.id and not options.json:
+            note_others(workspace, begun)
     if own := told_own(begun):
         raise Refused(own)
     if waiting and not options.json:
@@ -211,6 +213,7 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
     estimate = estimate_run(workspace, options.skill, config, only)
     real = is_real(workspace, asked_for(estimate.calls))
     if estimate.n_train and estimate.n_val:
+        check_able(workspace)
         if not options.json:
             terminal.note(told_estimate(estimate, config))
             why = run_prospect(workspace, options.skill, config, only)
@@ -218,7 +221,6 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
                 terminal.note(f"warning: at the end, {why}.")
             if real:
                 terminal.note(foreseen(forecast(workspace, estimate.calls, ready.slots)))
-        check_able(workspace)
         if real and not terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json):
             return None
     return start_run(workspace, options.skill, config, ready.prompts, only)

@@ -17,6 +17,7 @@ from skillopt_mcp.operations.spending.charging import charged_with, finishing, t
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.runs import Run, StepRecord
@@ -77,8 +78,25 @@ def replayed(
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
         simulated=is_simulated(evidence_of(run_backends(workspace, run))),
-        next_step=_since(workspace, made) or _next_step(run, skill, made, confirmation),
+        next_step=_since(workspace, made) or _next_step(workspace, run, skill, made, confirmation),
     )
+
+
+def why_untested(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
+    """Return why a run buys no test of its best version: it could not be promoted, and no verdict stands; else ""."""
+    decided = workspace.store.decisions.latest(skill.id, GATE, made.base_version, made.version_id)
+    moved = "" if decided and decided.verdict != "undecided" else _moved(workspace, run, skill, made)
+    return f"it was not tested, as it could not be promoted: {moved}" if moved else ""
+
+
+def _moved(workspace: Workspace, run: Run, skill: Skill, made: Candidate) -> str:
+    """Return how what is live differs from what a run began with, "" where it does not, or is the run's best."""
+    if trouble := workspace.trouble(skill):
+        return trouble
+    live = workspace.again(skill).live_version
+    if live in (run.base_version, made.version_id):
+        return ""
+    return f"the live file of '{skill.name}' is version {short(live)} now, the run began with {short(run.base_version)}"
 
 
 def _since(workspace: Workspace, made: Candidate | None) -> str:
@@ -89,7 +107,16 @@ def _since(workspace: Workspace, made: Candidate | None) -> str:
     return next_step(workspace, made, Consent.PERSON)
 
 
-def _next_step(run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None) -> str:
+def _next_step(
+    workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None
+) -> str:
+    is_rejected = confirmation is not None and confirmation.verdict == "reject"
+    if made and not is_rejected and (moved := _moved(workspace, run, skill, made)):
+        test = "" if confirmation and confirmation.verdict == "accept" else f" and run: skillopt-mcp evaluate {made.id}"
+        return (
+            f"It cannot be promoted now: {moved}. Put that version back{test}; or take its edits over to what is live: "
+            f"skillopt-mcp rebase {made.id}"
+        )
     if made is None or confirmation is None:
         return (
             f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.answering import Changed, changed_since
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.runs import Run
+
+_NAMED = 5
 
 
 def last_finished(workspace: Workspace, new: Run) -> Run | None:
@@ -50,6 +53,25 @@ def left_behind(workspace: Workspace, new: Run) -> Run | None:
     """Return the newest unfinished run that differs from this one by more tasks alone, None when there is none."""
     runs = _alike(workspace, new, is_finished=False, by_tasks=False)
     return next((run for run in runs if set(run.tasks) > set(new.tasks)), None)
+
+
+def others_left(workspace: Workspace, run: Run) -> list[tuple[Run, int]]:
+    """Return the other unfinished runs of the skill, each with the calls it has sent, those with most first."""
+    store = workspace.store
+    runs = [
+        each for each in reversed(store.runs.list_runs(run.skill_id)) if each.kind == "replay" and each.id != run.id
+    ]
+    left = [(each, store.budgets.get_spent(each.id).calls) for each in runs if each.status != "finished"]
+    return sorted(left, key=lambda each: -each[1])
+
+
+def told_others_left(left: Sequence[tuple[Run, int]]) -> str:
+    """Return in words that other runs are unfinished as well, those that have sent most calls first; "" for none."""
+    if not left:
+        return ""
+    named = ", ".join(f"{run.id} ({counted(n, 'call')})" for run, n in left[:_NAMED])
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    return f"--resume goes on with the newest unfinished run; unfinished as well: {named}{more}; name one by its id"
 
 
 def _alike(workspace: Workspace, new: Run, *, is_finished: bool, by_tasks: bool = True) -> Iterator[Run]:
