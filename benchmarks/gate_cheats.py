@@ -7,6 +7,7 @@ from statistics import fmean
 
 from benchmarks.gate_worlds import Chance, Rates, World, arms
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
+from skillopt_mcp.gates.repeats import alike
 from skillopt_mcp.gates.spending import alpha_for
 from skillopt_mcp.gates.strict import strict
 from skillopt_mcp.judges.scoring import score
@@ -81,6 +82,28 @@ def once(world: World, base: Rates, candidate: Rates, chance: Chance) -> Iterato
     """Yield a pair of fresh rollouts of each task, which were drawn from all such tasks."""
     for ours, theirs in zip(candidate, base, strict=True):
         yield Pair(world.score(theirs, chance), world.score(ours, chance))
+
+
+def deterministic(n_tasks: int, n_worlds: int) -> dict[str, object]:
+    """Return how often a placebo is accepted whose target answers alike each time, right half the time: under either
+    claim, and how many of the accepts `on these tasks` say that it does.
+    """
+    rule, few = _rule(), ConfirmRule(alpha_for(1, ALPHA), max_pairs=n_tasks, claim="like_these")
+    these = like_these = n_told = 0
+    for seed in range(n_worlds):
+        chance = Chance(f"deterministic {n_tasks} {seed}")
+        answers = [Pair(float(chance.random() < 0.5), float(chance.random() < 0.5)) for _ in range(n_tasks)]
+        drawn = [(task, answers[task]) for task in (chance.randrange(n_tasks) for _ in range(rule.max_pairs))]
+        end = confirm((pair for _, pair in drawn), rule)
+        these += end.verdict == "accept"
+        n_told += end.verdict == "accept" and alike(drawn[: end.n_pairs]) is not None
+        like_these += confirm(answers, few).verdict == "accept"
+    return {
+        "tasks": n_tasks,
+        "these": these / n_worlds,
+        "told": n_told / max(1, these),
+        "like_these": like_these / n_worlds,
+    }
 
 
 def _searched(world: World, base: Rates, candidate: Rates, chance: Chance) -> bool:

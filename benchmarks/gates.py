@@ -31,7 +31,7 @@ from benchmarks.gate_cells import (
     power_cell,
     run16,
 )
-from benchmarks.gate_cheats import claims, memorising, parroting
+from benchmarks.gate_cheats import claims, deterministic, memorising, parroting
 from benchmarks.gate_policies import ALPHA, BUDGET, MAX_PAIRS
 from benchmarks.gate_worlds import KINDS, PASS_OR_FAIL, World
 
@@ -82,6 +82,7 @@ def measure(n_worlds: int, *, short: bool) -> dict[str, list[dict[str, object]]]
             for cross_checked in (False, True)
         ),
         *(("claims", claims, (World(kind, n), n_worlds)) for kind in ("beta55", "beta96") for n in GAIN_TASKS),
+        *(("deterministic", deterministic, (n, n_worlds)) for n in GAIN_TASKS),
         *(("cells", cell, (kind, n, effect, n_worlds)) for kind in kinds for n in tasks for effect in EFFECTS),
     ]
     tables: dict[str, list[dict[str, object]]] = {}
@@ -134,6 +135,9 @@ def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
         "claims": {
             "no_gain_accepted_these": worst(tables["claims"], "these"),
             "no_gain_accepted_like_these": worst(tables["claims"], "like_these"),
+            "deterministic_placebo_accepted_these": worst(tables["deterministic"], "these"),
+            "deterministic_placebo_accepted_like_these": worst(tables["deterministic"], "like_these"),
+            "deterministic_accepts_told": min(number(row, "told") for row in tables["deterministic"]),
         },
     }
 
@@ -157,12 +161,13 @@ def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
         ("helpful_blamed", credits["helpful_blamed"], bounds.blamed),
         ("useful_removed", credits["useful_removed"], bounds.blamed),
         *((name, cheats[name], bounds.false_promotion) for name in STOPPED),
-        ("no_gain_accepted_like_these", claimed["no_gain_accepted_like_these"], bounds.false_promotion),
+        *((name, claimed[name], bounds.false_promotion) for name in claimed if name.endswith("accepted_like_these")),
     ]
     at_least = [
         *((f"gain_vs_strict {n}", gains[str(n)], least) for n, least in zip(GAIN_TASKS, bounds.gain, strict=True)),
         ("harmful_found", credits["harmful_found"], bounds.found),
         ("filler_removed", credits["filler_removed"], bounds.found),
+        ("deterministic_accepts_told", claimed["deterministic_accepts_told"], bounds.found),
         ("parrot_promoted (else the cross-check shows nothing)", cheats["parrot_promoted"], bounds.found),
     ]
     return [

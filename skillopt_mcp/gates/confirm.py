@@ -129,7 +129,7 @@ def pairs_needed(effect: float, sd: float, rule: ConfirmRule) -> int:
 def claimed(rule: ConfirmRule) -> str:
     """Return what an accept says of the candidate."""
     if rule.margin < 0:
-        return f"worse by no more than {-rule.margin:g}"
+        return f"no worse by more than {-rule.margin:g}"
     return f"better by more than {rule.margin:g}" if rule.margin > 0 else "better"
 
 

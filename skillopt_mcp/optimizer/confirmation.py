@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.recompute import ConfirmInputs, asked_of, confirmed, rule_asking
+from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE, Redraws
 from skillopt_mcp.gates.spending import next_alpha, refund
 from skillopt_mcp.judges.scorers import scored_by
 from skillopt_mcp.optimizer.arms import insistent_rollout, score
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.optimizer.reservations import anew_of, begun_anew, told_alike, told_shorter, told_tasks
 from skillopt_mcp.optimizer.sampling import check_fresh, fresh, held_out, in_random_order, place
+from skillopt_mcp.optimizer.silence import Draw, kept_when_sure
 from skillopt_mcp.records.calls import Ask
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Confirmation, Pair, Trial
@@ -24,7 +27,7 @@ from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 
-PAIRS_AHEAD = 8
+PAIRS_AHEAD = PAIRS_AT_ONCE
 GATE = "confirm"
 
 
@@ -105,7 +108,7 @@ def _on(store: Store, row: ConfirmationRow, arms: tuple[SkillFiles, SkillFiles],
     asked = _asked(store, row, rule)
     most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
     rule = replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim)
-    return Test(row, *arms, frozen, rule, _without(store, row))
+    return Test(row, *arms, frozen, rule, told_tasks(store, row))
 
 
 def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule:
@@ -114,23 +117,6 @@ def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule
         return rule_asking(row.rule, rule)
     last = store.decisions.latest_in(row.id)
     return ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
-
-
-def _without(store: Store, row: ConfirmationRow) -> str:
-    """Return what a verdict must say of tasks that were retired: whoever chooses the tasks can choose the verdict."""
-    retired = store.retirements.list_retired(row.skill_id)
-    before = [
-        each
-        for task_id, each in retired.items()
-        if each.split != "train" and each.n_tests < row.j and task_id not in row.tasks
-    ]
-    n_drawn = sum(each.n_looks > 0 for each in before)
-    n_kept = len(retired.keys() & set(row.tasks))
-    said = ""
-    if before:
-        drawn = f", {n_drawn} of them after promotion tests had drawn them" if n_drawn else ""
-        said = f"; {len(before)} held-out tasks were retired since {before[0].at[:10]}, before this test began{drawn}"
-    return f"{said}; {n_kept} of its tasks were retired since it began, and stay in it" if n_kept else said
 
 
 def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule: ConfirmRule) -> ConfirmationRow:
@@ -166,17 +152,19 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
     Pairs are asked a few ahead; those beyond the deciding one are not counted. While a deferred backend is to answer,
     those that are complete up to the first that is not are counted; raises Waiting when there is none.
     """
-    pairs = store.decisions.list_pairs(test.row.id)
-    verdict = _verdict(test, pairs)
+    pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
+    verdict = _verdict(test, pairs, redraws)
     limit = (paused_at(test.row, store) if since is None else since) + test.rule.max_pairs
     limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
-    while verdict.verdict == "undecided" and len(pairs) < limit:
-        notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
-        first = len(pairs)
-        drawn, trials = _drawn(test, ask, range(first, min(first + test.ahead, limit)))
-        store.decisions.add_pairs(test.row.id, first, drawn, trials)
-        pairs += [pair for _, pair in drawn]
-        verdict = _verdict(test, pairs)
+    with kept_when_sure(store, test.row.id) as keep:
+        while verdict.verdict == "undecided" and len(pairs) < limit:
+            notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
+            first = len(pairs)
+            drawn, trials = _drawn(test, ask, range(first, min(first + test.ahead, limit)))
+            drawn = _charged(test, store, drawn, trials, first, redraws)
+            keep(Draw(first, drawn, trials))
+            pairs += [pair for _, pair in drawn]
+            verdict = _verdict(test, pairs, redraws)
     store.decisions.add_decision(_decision(test, verdict))
     notify(Progress(GATE, 0, verdict.n_pairs, limit, verdict.base_mean, verdict.candidate_mean, verdict.verdict))
     return verdict
@@ -184,13 +172,18 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
 
 def standing(test: Test, store: Store) -> Confirmation:
     """Return the verdict on the pairs stored so far, with nothing asked."""
-    return _verdict(test, store.decisions.list_pairs(test.row.id))
+    return _verdict(test, store.decisions.list_pairs(test.row.id), begun_anew(store, test.row))
 
 
 def upcoming_alpha(store: Store, skill_id: int, backend: str, alpha: float) -> float:
     """Return the error rate that a skill's next promotion test with a backend would have, nothing being opened."""
     n, staked = store.decisions.staked(skill_id, backend)
     return next_alpha(n + 1, alpha, staked, _refunded(store, skill_id, backend))
+
+
+def net_staked(store: Store, skill_id: int, backend: str) -> float:
+    """Return what the promotion tests of a skill stake of its error rate together, without what they gave back."""
+    return store.decisions.staked(skill_id, backend)[1] - _refunded(store, skill_id, backend)
 
 
 def _refunded(store: Store, skill_id: int, backend: str) -> float:
@@ -208,11 +201,29 @@ def paused_at(row: ConfirmationRow, store: Store) -> int:
     return ConfirmInputs.model_validate_json(last.inputs).n_pairs if last else 0
 
 
-def _verdict(test: Test, pairs: Sequence[Pair]) -> Confirmation:
+def _verdict(test: Test, pairs: Sequence[Pair], redraws: Redraws) -> Confirmation:
     verdict = confirm(pairs, replace(test.rule, max_pairs=max(1, len(pairs))))
+    if verdict.verdict == "accept" and test.rule.margin < 0:
+        verdict = told_shorter(verdict, test.rule, test.base, test.candidate)
     is_worn = verdict.verdict == "undecided" and test.row.claim == "like_these" and len(pairs) >= len(test.tasks)
     worn = f"; all {len(pairs)} fresh test tasks are drawn: add others, and the test goes on with them"
-    return replace(verdict, reason=f"{verdict.reason}{worn if is_worn else ''}{scored_by(test.tasks)}{test.origin}")
+    said = [worn] if is_worn else []
+    said += [told_alike(test.row, pairs[: verdict.n_pairs])] if verdict.verdict == "accept" else []
+    # What one interruption explains is told beside a verdict, not in it: it is the same as without.
+    said += [f"; {redraws}"] if redraws.n_charged else []
+    return replace(verdict, reason=f"{verdict.reason}{''.join(said)}{scored_by(test.tasks)}{test.origin}")
+
+
+def _charged(
+    test: Test, store: Store, drawn: list[tuple[int, Pair]], trials: list[Trial], first: int, redraws: Redraws
+) -> list[tuple[int, Pair]]:
+    """Return drawn pairs with those missing whose attempt at the candidate was begun anew too often (see Redraws)."""
+    times = store.calls.begun_anew([trial.reply.id for trial in trials])
+    found = []
+    for k, (task_id, pair) in enumerate(drawn):
+        is_charged = redraws.take(first + k, anew_of(test.row, trials[2 * k : 2 * k + 2], times))
+        found.append((task_id, Pair(pair.base, None) if is_charged else pair))
+    return found
 
 
 def _drawn(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]], list[Trial]]:

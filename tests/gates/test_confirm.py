@@ -226,7 +226,7 @@ def test_filler_may_go_and_what_is_useful_stays() -> None:
 
 def test_the_reason_says_which_claim_was_tested() -> None:
     rule = no_worse(0.2)
-    assert confirm([SAME] * 200, rule).reason.startswith("worse by no more than 0.2 on these tasks: evidence ")
+    assert confirm([SAME] * 200, rule).reason.startswith("no worse by more than 0.2 on these tasks: evidence ")
     assert confirm([WORSE] * 200, rule).reason == (
         "that it loses nothing on these tasks is excluded at an error rate of 0.05"
     )

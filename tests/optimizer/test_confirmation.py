@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.recompute import confirm_verdict
+from skillopt_mcp.gates.redraws import Anew
 from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.operations.testing.evaluating import is_simulated
@@ -58,7 +60,7 @@ class MemoryDecisions:
     """Promotion tests that are kept in memory: what `run_test` needs of a store."""
 
     def __init__(self) -> None:
-        self.decisions = self
+        self.decisions = self.calls = self
         self.pairs: list[Pair] = []
         self.trials: list[Trial] = []
         self.verdicts: list[Decision] = []
@@ -74,6 +76,14 @@ class MemoryDecisions:
         assert first == len(self.pairs)
         self.pairs += [pair for _, pair in pairs]
         self.trials += trials
+
+    def list_begun_anew(self, row: ConfirmationRow) -> dict[int, Anew]:
+        """Return that nothing was begun anew."""
+        return {}
+
+    def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
+        """Return that nothing was begun anew."""
+        return {}
 
     def add_decision(self, decision: Decision) -> None:
         """Keep a verdict."""
@@ -110,7 +120,7 @@ def is_candidate(call: Call) -> bool:
 def test_a_candidate_that_changes_nothing_is_accepted_in_at_most_five_of_a_hundred_tests() -> None:
     rule = ConfirmRule(max_pairs=96)
     ends = []
-    for seed in range(300):
+    for seed in range(200):
         ask = MemoryAsk(passing(lambda call: (0.1, 0.5, 0.9)[rollout_of(call).task.id % 3]))
         ends.append(run_test(memory_test(f"t-{seed}", rule), MemoryDecisions(), ask).verdict)
     assert ends.count("accept") / len(ends) <= 0.05
@@ -301,6 +311,52 @@ def test_a_test_killed_anywhere_ends_as_if_it_had_not_been(n_left: int, tmp_path
     whole = run(tmp_path / "whole", [])
     assert run(tmp_path / "killed", [n_left]) == whole
     assert run(tmp_path / "killed twice", [n_left // 2, n_left // 3]) == whole
+
+
+class Hanging:
+    """A target that is right half the time; where the candidate would be wrong it hangs, and its process is ended."""
+
+    name = fingerprint = "hanging"
+    deferred = False
+
+    def __init__(self, *, both: bool = False) -> None:
+        self._chance, self._both = random.Random(5), both
+
+    async def complete(self, call: Call) -> Reply:
+        """Return a right answer or a wrong one, or raise Killed."""
+        is_right = self._chance.random() < 0.5
+        if not is_right and (self._both or rollout_of(call).files != SKILL):
+            raise Killed
+        return Reply(right(call) if is_right else "no")
+
+
+def ended_anew(bench: Bench, target: Hanging) -> confirmation.Test:
+    """Return the test of a target that somebody begins anew whenever it was ended."""
+    while True:
+        test = open_test(bench.store, arms(bench), bench.tasks, "hanging", ConfirmRule(max_pairs=40))
+        try:
+            with bench.ask(target, test.row.id) as ask:
+                run_test(test, bench.store, ask)
+        except Killed:
+            continue
+        return test
+
+
+def test_a_candidate_is_not_given_the_best_of_the_attempts_that_were_ended(bench: Bench) -> None:
+    test = ended_anew(bench, Hanging())
+    end = standing(test, bench.store)
+    assert end.verdict == "undecided"
+    assert end.n_missing > 8
+    assert f"more than an interruption explains: {end.n_missing} pairs of it counted as missing" in end.reason
+    assert {pair.candidate for pair in bench.store.decisions.list_pairs(test.row.id)} == {1.0, None}
+    decision = bench.store.decisions.latest_in(test.row.id)
+    assert decision is not None
+    assert confirm_verdict(bench.store.decisions.list_pairs(test.row.id), decision.inputs) == "undecided"
+
+
+def test_attempts_of_both_versions_that_were_ended_alike_hardly_count(bench: Bench) -> None:
+    end = standing(ended_anew(bench, Hanging(both=True)), bench.store)
+    assert end.n_missing <= 8
 
 
 def test_the_jth_test_of_a_skill_has_the_jth_share_of_alpha_and_keeps_it(bench: Bench) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 
 from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.operations.candidates.recalling import told_rolled_back
 from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready
-from skillopt_mcp.operations.changes.promoting import NO_GAIN, check_promotion, is_edited
+from skillopt_mcp.operations.changes.promoting import NO_GAIN, check_promotion, is_edited, told_live
 from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.testing.evaluating import ON_TOP
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate, edited_on_top, rolled_back
+from skillopt_mcp.records.candidates import Candidate, edited_on_top
 from skillopt_mcp.records.skills import Skill, short
 
 _LONGEST_BYTES = 600
@@ -52,15 +53,11 @@ def told_was_live(workspace: Workspace, skill: Skill, version: str) -> str:
 def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
     store = workspace.store
     skill = skill_of(workspace, candidate)
-    changes = store.promotions.list_promotions(skill.id)
-    was_live = any(each.to_version == candidate.version_id for each in changes)
     if skill.live_version == candidate.version_id:
-        undo = f" To undo it: rollback_skill with skill {called(store, skill)}." if was_live else ""
-        return f"Nothing: it is what is live.{undo}"
-    if candidate.version_id in rolled_back(changes):
-        command = f"skillopt-mcp rollback {called(store, skill)} {short(candidate.version_id)}"
-        return f"It was live, and a person rolled it back. To have it back, a person runs: {command}"
-    if was_live:
+        return told_live(store, skill)
+    if told := told_rolled_back(store, candidate):
+        return told
+    if any(each.to_version == candidate.version_id for each in store.promotions.list_promotions(skill.id)):
         return told_was_live(workspace, skill, candidate.version_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and decision.verdict == "reject":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.operations.changes.coverage import host_own, uncovered
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, answer
 from skillopt_mcp.operations.changes.permitting import beyond_small_edit, signed
 from skillopt_mcp.operations.finding import called, root_for
@@ -31,8 +31,6 @@ class Consent(Enum):
     PERSON_OVER_EDIT = "a person at a terminal, over an edit that somebody made since"
 
 
-# On fewer tasks a change can win by what it says of each.
-FEWEST_TASKS = 6
 BY_A_TOOL = (Consent.APPROVED, Consent.STANDING)
 _SIMULATED = (Consent.PERSON_SIMULATED, Consent.COMMAND_SIMULATED)
 
@@ -92,13 +90,14 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
         look = f"A person has to look at it at a terminal: {_approve_or(store, change)}"
         return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
     permission = store.skills.get_permission(change.skill.id) if permits else None
-    ungiven, beyond = _not_given(change, permission), _beyond_any_permission(workspace, change) if permits else ""
+    ungiven = _not_given(workspace, change, permission)
+    beyond = _beyond_any_permission(workspace, change) if permits else ""
     why = ungiven or beyond if permits else "each change needs an approval here"
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
         why, permits = "a person rolled it back, and nobody but a person puts it back", False
     if not why:
         return Ready(change, consent, consent.value, permission=permission)
-    flag = " --simulated" if change.simulated else ""
+    flag = f"{' --simulated' if change.simulated else ''}{' --host-run' if host_own(workspace, change.test) else ''}"
     # A permission that there is, or that would not do, is no way on.
     is_way = permits and ungiven and not beyond
     permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if is_way else ""
@@ -106,11 +105,13 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     return Lacking(change.approval, answer(workspace, change, "needs_approval", why, ask))
 
 
-def _not_given(change: Change, permission: Permission | None) -> str:
+def _not_given(workspace: Workspace, change: Change, permission: Permission | None) -> str:
     """Return what a skill's standing permission lacks for a change on such evidence, or an empty string."""
     if permission is None:
         return "no person has agreed to this change"
-    return "the evidence is from a simulation" if change.simulated and not permission.simulated else ""
+    if change.simulated and not permission.simulated:
+        return "the evidence is from a simulation"
+    return "" if permission.host_run else host_own(workspace, change.test)
 
 
 def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
@@ -124,10 +125,8 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
             return "it does more than undo the last promotion, which a standing permission does not cover"
         if back := findings(*files, workspace.known):
             return f"it brings back what a person should see first: {'; '.join(back)}"
-    if change.test and len(change.test.tasks) < FEWEST_TASKS:
-        tested = counted(len(change.test.tasks), "held-out task")
-        return f"it was tested on {tested}, and a standing permission asks for {FEWEST_TASKS}"
-    return beyond_small_edit(*files)
+    weak = uncovered(workspace, change.test, simulated=change.simulated) if change.test else ""
+    return weak or beyond_small_edit(*files)
 
 
 def _approve_or(store: Store, change: Change) -> str:

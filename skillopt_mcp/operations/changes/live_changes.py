@@ -7,8 +7,10 @@ from typing import Literal
 
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.operations.finding import called
+from skillopt_mcp.operations.host_work.going_on import told_again
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import Promoted
+from skillopt_mcp.operations.skills.endings import told_endings
 from skillopt_mcp.operations.testing.evaluating import ON_TOP, is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Approval, Candidate, PromotionKind
@@ -88,17 +90,17 @@ def answer(
 
 def stale(workspace: Workspace, change: Change) -> Promoted:
     """Return the answer to a change whose base is no longer what is live."""
-    live, store = workspace.live(change.skill).digest, workspace.store
+    files, store = workspace.live(change.skill), workspace.store
+    live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
     last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
-    happened = "Somebody edited the file. Their edit is kept"
+    happened = told_endings(before, files) or "Somebody edited the file. Their edit is kept"
     if last and last.to_version == live:
         happened = f"Candidate {last.candidate_id} was promoted since, and stays"
         if last.kind == "rollback":
             happened = f"The skill was rolled back to {short(live)} since, and stays there"
-    again = (
-        f"skillopt-mcp rebase {change.candidate_id} makes the same edits on top of it, as a new candidate to evaluate."
-    )
-    if not change.candidate:
+    if change.candidate:
+        again = f"{told_again(change.candidate.id)}."
+    else:
         over = " --over-edit" if last and last.to_version != live else ""
         again = f"to go back all the same, a person types at a terminal: skillopt-mcp {change.command(store)}{over}"
     promoted = change.candidate is not None and last is not None and last.to_version == change.to_version

@@ -37,10 +37,16 @@ def add_root(workspace: Workspace, path: str) -> Path:
     return root
 
 
-def permit(workspace: Workspace, skill: str, *, simulated: bool, given_by: str = PERSON) -> Skill:
-    """Keep a standing permission to promote a skill's accepted candidates; with `simulated`, on a simulation too."""
-    tracked = workspace.skill(skill)
-    workspace.store.skills.grant_permission(tracked.id, signed(given_by, workspace.login), simulated=simulated)
+def permit(
+    workspace: Workspace, skill: str, *, simulated: bool, host_run: bool = False, given_by: str = PERSON
+) -> Skill:
+    """Keep a standing permission to promote a skill's accepted candidates.
+
+    With `simulated` it covers a simulation, too; with `host_run` what a host's own agents judged, or attempted in a
+    session that had seen the tasks.
+    """
+    tracked, by = workspace.skill(skill), signed(given_by, workspace.login)
+    workspace.store.skills.grant_permission(tracked.id, by, simulated=simulated, host_run=host_run)
     return tracked
 
 

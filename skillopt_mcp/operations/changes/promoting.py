@@ -6,7 +6,7 @@ from pathlib import Path
 
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.errors import BadInput, Busy, Refused, Stale
+from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, Stale
 from skillopt_mcp.folders import files_folder
 from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.livefiles import check_replaceable, replace_files
@@ -15,7 +15,7 @@ from skillopt_mcp.operations.changes.consenting import BY_A_TOOL, Consent, Lacki
 from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, Status, answer, stale
 from skillopt_mcp.operations.finding import called
-from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.names import known, version_named
 from skillopt_mcp.operations.recovery import lock_name, settle, take_back
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
@@ -24,6 +24,7 @@ from skillopt_mcp.records.candidates import Decision, Promotion
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.store.opening import Store
 
+VERSIONS_SHOWN = 8
 NO_GAIN = "It brings no useful gain: propose other edits."
 
 
@@ -59,7 +60,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     verdict = UNPROVEN if unproven else decision.verdict if decision else "none"
     change = Change(skill, "promote", candidate.base_version, candidate.version_id, candidate, verdict, test)
     if skill.live_version == candidate.version_id:
-        return answer(workspace, change, "refused", "the candidate is what is live already")
+        return answer(workspace, change, "refused", "the candidate is what is live already", told_live(store, skill))
     if skill.live_version != candidate.base_version:
         return stale(workspace, change)
     if test is None or decision is None:
@@ -96,7 +97,7 @@ def check_rollback(
     target = rollback_target(workspace, tracked, version)
     change = Change(tracked, "rollback", tracked.live_version, target)
     if target == tracked.live_version:
-        return answer(workspace, change, "refused", f"version {short(target)} is live already")
+        return answer(workspace, change, "refused", f"version {short(target)} is live already", "Nothing: it is live.")
     edited, over_edit = is_edited(workspace, tracked), consent is Consent.PERSON_OVER_EDIT and seen is not None
     # Where nothing was ever promoted, every version is somebody's work: a person alone goes back to one.
     all_theirs = consent in BY_A_TOOL and not workspace.store.promotions.list_promotions(tracked.id)
@@ -109,6 +110,13 @@ def check_rollback(
     # Nobody agreed to more than was asked of them: where nothing was edited, no edit is lost.
     asked = Consent.PERSON if consent is Consent.PERSON_OVER_EDIT and not edited else consent
     return with_consent(workspace, change, asked)
+
+
+def told_live(store: Store, skill: Skill) -> str:
+    """Return that nothing is to be done with what is live, and how it is undone where it was promoted."""
+    was_promoted = any(each.to_version == skill.live_version for each in store.promotions.list_promotions(skill.id))
+    undo = f" To undo it: rollback_skill with skill {called(store, skill)}." if was_promoted else ""
+    return f"Nothing: it is what is live.{undo}"
 
 
 def is_edited(workspace: Workspace, skill: Skill) -> bool:
@@ -132,7 +140,12 @@ def rollback_target(workspace: Workspace, skill: Skill, version: str | None) -> 
         raise BadInput(
             f"what is live of '{skill.name}' was never promoted: there is nothing to roll back; or name a version"
         )
-    found = store.skills.get_version(skill.id, known(version))
+    named = version_named(known(version))
+    try:
+        found = store.skills.get_version(skill.id, named[1] if named else known(version))
+    except NotFound as error:
+        was = ", ".join(short(each) for each in store.skills.list_live(skill.id, VERSIONS_SHOWN))
+        raise NotFound(f"{error}; it was live as, the newest first: {was}") from error
     was_live = {id for each in changes for id in (each.from_version, each.to_version)}
     if found.origin != "recorded" and found.id not in was_live:
         instead = _instead(store, skill, found.id)

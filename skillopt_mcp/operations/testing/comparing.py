@@ -11,6 +11,7 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy
 from skillopt_mcp.operations.judging import evidence_of
+from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.testing.choosing import target_tasks
 from skillopt_mcp.operations.workspace import Workspace
@@ -45,7 +46,11 @@ def promotion_tasks(workspace: Workspace, skill_id: int) -> list[Task]:
 def new_contest(
     workspace: Workspace, kind: str, skill_id: int, arms: Sequence[SkillFiles], tasks: Sequence[Task]
 ) -> Contest:
-    """Return the contest of these arms on these tasks; the same ones again have the same name, and so their replies."""
+    """Return the contest of these arms on these tasks; the same ones again have the same name, and so their replies.
+
+    Raises Refused where git left a conflict in the first of them.
+    """
+    check_merged(arms[0])
     evidence = evidence_of(workspace.backends_for(tasks))
     parts = [kind, str(skill_id), evidence, *(arm.digest for arm in arms), *(str(task.id) for task in tasks)]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()

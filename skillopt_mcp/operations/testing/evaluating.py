@@ -16,18 +16,20 @@ from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed
+from skillopt_mcp.operations.candidates.recalling import told_rolled_back
 from skillopt_mcp.operations.candidates.succeeding import skill_of
+from skillopt_mcp.operations.host_work.going_on import told_others
 from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room, expectation, hand_out, withdraw
-from skillopt_mcp.operations.judging import evidence_of, origins, shown_origin
+from skillopt_mcp.operations.judging import origins, shown_origin
 from skillopt_mcp.operations.leasing import n_elsewhere
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
+from skillopt_mcp.operations.skills.endings import told_endings
 from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.spending.budgeting import check_caps
-from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
 from skillopt_mcp.operations.testing.calibrating import prospect
-from skillopt_mcp.operations.testing.choosing import target_tasks, tasks_to_test
+from skillopt_mcp.operations.testing.concluding import NO_GAIN, after, promote_it, told_redraws
 from skillopt_mcp.operations.testing.opening_tests import default_rule, evidence_so_far, foreseen_test, prepare
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE, Test, paused_at, run_test, standing
@@ -43,7 +45,6 @@ from skillopt_mcp.tracing import span
 ON_TOP = "It was promoted, and somebody has edited the file on top of it since: there is nothing to be done with it"
 SIMULATED = "simulated"
 _POLL_S = 0.2
-NO_GAIN = "This candidate brings no useful gain. Propose other edits."
 
 
 def evaluate_candidate(
@@ -67,15 +68,19 @@ def evaluate_candidate(
     if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
         raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
     if skill.live_version != candidate.base_version:
+        versions = (candidate.base_version, skill.live_version)
+        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
         raise Refused(
             f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
+            f"{endings and f'. {endings}'}"
         )
     rule = rule or default_rule(workspace)
     test = foreseen_test(workspace, candidate, rule)
     if standing(test, workspace.store).verdict != "undecided":
         # Noted again: a process may have died between its last pair and the note of the verdict.
-        return _concluded(workspace, candidate, test, run_test(test, workspace.store, _nothing_to_ask))
+        verdict = run_test(test, workspace.store, _nothing_to_ask)
+        return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, verdict))
     at_host = is_host(workspace.backend("target").name)
     if not test.is_open:
         if at_host and not (room and room.items):
@@ -103,20 +108,6 @@ def evaluate_candidate(
     if isinstance(outcome, Confirmation):
         return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, outcome))
     return _foreseen(workspace, candidate, test, _waiting(workspace, candidate, test, outcome, room))
-
-
-def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> int:
-    """Return after how many more pairs a test of this rule pauses: fresh tasks may be fewer. Raises NotFound.
-
-    A test that is open goes on with its own claim, to where its turn ends; one that has decided draws no pair.
-    """
-    store = workspace.store
-    candidate = store.candidates.get_candidate(known(candidate_id))
-    tasks, held = tasks_to_test(workspace, candidate, target_tasks(workspace, candidate.skill_id, retired=True))
-    versions = (candidate.skill_id, candidate.base_version, candidate.version_id)
-    evidence = evidence_of(workspace.backends_for(held))
-    rows = [row for row in store.decisions.list_confirmations(*versions) if row.backend == evidence]
-    return pairs_of_open(store, rows, tasks, rule.max_pairs) if rows else pairs_of_new(store, tasks, rule)
 
 
 def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -169,7 +160,9 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
     evidence = evidence_so_far(workspace, test.row)
     if evidence:
         withdraw(workspace, test.row.id)
-    result = _evaluated(candidate, test, verdict).model_copy(update={"evidence": evidence})
+    result = _evaluated(candidate, test, verdict)
+    said = f"{result.reason}{told_redraws(workspace.store, test)}"
+    result = result.model_copy(update={"evidence": evidence, "reason": said})
     counts = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
     if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
         return result
@@ -180,7 +173,7 @@ def _overruled(workspace: Workspace, candidate: Candidate, counts: Decision) -> 
     """Return what to do where another test of a candidate, with other backends, counts for more than this one."""
     other = workspace.store.decisions.find_confirmation(counts.scope)
     by = f" with '{shortened(shown_origin(other.backend), 100)}'" if other else ""
-    step = {"accept": _promote(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
+    step = {"accept": promote_it(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
     return f"Another test of this candidate{by} came to {counts.verdict}, and that is what counts. {step}"
 
 
@@ -212,15 +205,17 @@ def _offered(workspace: Workspace, candidate: Candidate, test: Test) -> Evaluate
     expected = expectation(test, workspace.store)
     unspent = "" if test.is_open else ", and the test takes nothing of the skill's error rate before"
     held = f"; the guard holds {candidate.id}: promoting it takes a person's look" if candidate.findings else ""
+    others = told_others(workspace, candidate)
+    besides = f"{held}; {others}" if others else held
     return _untold(_evaluated(candidate, test, standing(test, workspace.store))).model_copy(
         update={
             "status": "work",
             "verdict": None,
             "evidence": evidence_so_far(workspace, test.row),
-            "reason": f"{expected}{held}",
+            "reason": f"{expected}{besides}",
             "job_id": test.row.id,
-            "next_step": f"Nothing is handed out yet{unspent}. Tell the user what it takes ({expected}{held}) and, if "
-            f"that is fine, take the first work: submit_work with job_id {test.row.id}.",
+            "next_step": f"Nothing is handed out yet{unspent}. Tell the user what it takes ({expected}{besides}) and, "
+            f"if that is fine, take the first work: submit_work with job_id {test.row.id}.",
         }
     )
 
@@ -232,7 +227,13 @@ def _untold(result: Evaluated) -> Evaluated:
 
 
 def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:
-    """Return the result of a test without a verdict, with the reason why it may never come to one, or serve nothing."""
+    """Return the result of a test without a verdict, with the reason why it may never come to one, or serve nothing.
+
+    Of what a person rolled back any result says that.
+    """
+    if told := told_rolled_back(workspace.store, candidate):
+        step = told if result.verdict == "accept" else f"{told}. {result.next_step}"
+        result = result.model_copy(update={"next_step": step})
     if result.verdict not in (None, "undecided"):
         return result
     why = prospect(workspace, candidate.skill_id, candidate.base_version, test.rule)
@@ -275,7 +276,7 @@ def _evaluated(candidate: Candidate, test: Test, verdict: Confirmation) -> Evalu
         claim=f"{claim}{described(test.row.claim, test.tasks)}",
         reason=f"{verdict.reason}{missing}{simulated}",
         backend=shortened(shown_origin(backend), 300),
-        next_step=_next_step(candidate, verdict),
+        next_step=after(candidate, test, verdict),
     )
 
 
@@ -286,20 +287,3 @@ def is_simulated(backend: str) -> bool:
 
 def _n(verdict: Confirmation) -> int:
     return verdict.n_pairs - verdict.n_missing
-
-
-def _promote(candidate: Candidate) -> str:
-    return f"Call promote_skill with candidate_id {candidate.id}."
-
-
-def _next_step(candidate: Candidate, verdict: Confirmation) -> str:
-    if verdict.verdict == "accept":
-        return _promote(candidate)
-    if verdict.n_missing > verdict.n_pairs // 2:
-        return "Most replies were missing: see that the target works, then propose the change again in other words."
-    if verdict.verdict == "reject":
-        return NO_GAIN
-    return (
-        f"Undecided: call evaluate_candidate with candidate_id {candidate.id} again to draw more pairs (they are paid "
-        "for), add held-out tasks, or propose a stronger edit."
-    )

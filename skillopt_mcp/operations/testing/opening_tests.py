@@ -13,16 +13,23 @@ from skillopt_mcp.gates.confirm import ConfirmRule, claimed
 from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.operations.candidates.learned import told_learned
 from skillopt_mcp.operations.judging import evidence_of, is_host_run
+from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.skills.merging import check_merged
+from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
 from skillopt_mcp.operations.testing.choosing import target_tasks, tasks_to_test
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, id_of_test, open_test, upcoming_test
+from skillopt_mcp.optimizer.reservations import shortening
 from skillopt_mcp.optimizer.sampling import described
 from skillopt_mcp.records.candidates import Candidate, candidate_id
+from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.decisions import ConfirmationRow
 
 # A person's quota pays for them: a test that a host runs pauses sooner.
 HOST_PAIRS = 40
+# That a candidate is no worse lets its tasks lose so much, and asks for so much less text.
+MOST_LOSS, LEAST_SHORTENING = 0.1, 0.05
 Evidence = Literal["", "host-run", "host-run, exposed"]
 _ORIGINS: dict[Evidence, str] = {
     "host-run": "the host's own agents made or judged the attempts",
@@ -51,12 +58,41 @@ def prepare(workspace: Workspace, candidate: Candidate, rule: ConfirmRule) -> Te
     return _test(workspace, candidate, rule, opening=True)
 
 
+def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> int:
+    """Return after how many more pairs a test of this rule pauses: fresh tasks may be fewer. Raises NotFound.
+
+    A test that is open goes on with its own claim, to where its turn ends; one that has decided draws no pair.
+    """
+    store = workspace.store
+    candidate = store.candidates.get_candidate(known(candidate_id))
+    tasks, held = tasks_to_test(workspace, candidate, target_tasks(workspace, candidate.skill_id, retired=True))
+    versions = (candidate.skill_id, candidate.base_version, candidate.version_id)
+    evidence = evidence_of(workspace.backends_for(held))
+    rows = [row for row in store.decisions.list_confirmations(*versions) if row.backend == evidence]
+    return pairs_of_open(store, rows, tasks, rule.max_pairs) if rows else pairs_of_new(store, tasks, rule)
+
+
 def check_claimed(test: Test, rule: ConfirmRule, candidate_id: str) -> None:
     """Raise Refused when the test of a candidate was begun for another claim than a rule makes."""
     if (rule.margin and test.rule.margin != rule.margin) or rule.claim not in ("these", test.rule.claim):
         raise Refused(
             f"the test of '{candidate_id}' was begun for another claim ({claimed(test.rule)}, "
             f"{described(test.row.claim, test.tasks)}): it is chosen before the evidence is seen, and stays"
+        )
+
+
+def _check_no_worse(candidate: Candidate, arms: tuple[SkillFiles, SkillFiles], rule: ConfirmRule) -> None:
+    """Raise BadInput where it would be no reason to promote a candidate that it is no worse by so much."""
+    if rule.margin >= 0:
+        return
+    if rule.margin < -MOST_LOSS:
+        raise BadInput(f"a loss of {-rule.margin:g} is more than a shorter skill is worth: use {MOST_LOSS:g} or less")
+    base, files = arms
+    if shortening(base, files) < LEAST_SHORTENING:
+        raise BadInput(
+            f"candidate '{candidate.id}' is not {LEAST_SHORTENING * 100:g} % shorter than the live version "
+            f"({len(files.text):,} and {len(base.text):,} characters), so that it is no worse would be no reason to "
+            "promote it"
         )
 
 
@@ -103,6 +139,7 @@ def _name(workspace: Workspace, candidate: Candidate, everything: Sequence[Task]
 def _test(workspace: Workspace, candidate: Candidate, rule: ConfirmRule, *, opening: bool) -> Test:
     store = workspace.store
     base = store.skills.get_files(candidate.skill_id, candidate.base_version)
+    check_merged(base)
     files = store.skills.get_files(candidate.skill_id, candidate.version_id)
     everything = target_tasks(workspace, candidate.skill_id, retired=True)
     tasks, held = tasks_to_test(workspace, candidate, everything)
@@ -111,11 +148,7 @@ def _test(workspace: Workspace, candidate: Candidate, rule: ConfirmRule, *, open
             f"all {len(held)} held-out tasks judge the form of an answer alone (length, heading), which promotes "
             "nothing: add held-out tasks with a judge of what is said; nothing was spent"
         )
-    if rule.margin < 0 and len(files.text) >= len(base.text):
-        raise BadInput(
-            f"candidate '{candidate.id}' is not shorter than the live version ({len(files.text):,} and "
-            f"{len(base.text):,} characters), so that it is no worse would be no reason to promote it"
-        )
+    _check_no_worse(candidate, (base, files), rule)
     find = open_test if opening else upcoming_test
     test = find(store, (base, files), tasks, evidence_of(workspace.backends_for(held)), rule)
     said = evidence_so_far(workspace, test.row)

@@ -1,0 +1,196 @@
+"""Coverage: what evidence a standing permission covers, and what a verdict says of evidence that it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from workshop import LESSONS, PLACEBO, Place, as_if_real, use
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.permitting import permit
+from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.reviewing import review_candidate
+from skillopt_mcp.operations.results import Promoted
+from skillopt_mcp.operations.tasks.retiring import retire_tasks
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.calls import Call, Reply, Rollout
+from skillopt_mcp.records.judging import ByHost, Exact
+from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.splits import EQUAL_SHARES
+
+REAL = "anthropic:some-model"
+
+
+def passing(rate: Callable[[Rollout], float], *, alike: bool = False) -> Scripted:
+    """Return a target that counts as real, and passes at a rate: by the draw, or `alike` each time."""
+
+    def answer(call: Call) -> str:
+        rollout = rollout_of(call)
+        seed = f"{rollout.digest} {'' if alike else call.draw}"
+        chance = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:6], "big") / (1 << 48)
+        return str(rollout.task.judge.model_dump()["expected"]) if chance < rate(rollout) else "no"
+
+    return Scripted(answer, name=REAL)
+
+
+def rollout_of(call: Call) -> Rollout:
+    """Return what a call of a target asks."""
+    assert isinstance(call.request, Rollout)
+    return call.request
+
+
+def is_new(rollout: Rollout) -> bool:
+    """Return whether an attempt is the candidate's."""
+    return PLACEBO in rollout.files.text or LESSONS in rollout.files.text
+
+
+class Interrupted(Scripted):
+    """A target that answers like another, until a Ctrl-C comes."""
+
+    def __init__(self, target: Scripted, n_left: int) -> None:
+        super().__init__(lambda _: "", name=target.name)
+        self._target, self._n_left = target, n_left
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the other's answer, or be interrupted."""
+        self._n_left -= 1
+        if self._n_left < 0:
+            raise KeyboardInterrupt
+        return await self._target.complete(call)
+
+
+def arms_of(workspace: Workspace, candidate: str) -> tuple[str, str]:
+    """Return the two versions that a candidate's test compares."""
+    made = workspace.store.candidates.get_candidate(candidate)
+    return made.base_version, made.version_id
+
+
+@pytest.fixture
+def permitted(workspace: Workspace) -> Workspace:
+    use(workspace, as_if_real())
+    permit(workspace, "ledger-clerk", simulated=False)
+    return workspace
+
+
+def asked(workspace: Workspace, candidate: str) -> Promoted:
+    """Return what an agent hears that has a standing permission; the live file stays as it is."""
+    before = workspace.live(workspace.skill("ledger-clerk"))
+    result = promote_skill(workspace, candidate, Consent.STANDING)
+    assert result.status == "needs_approval"
+    assert workspace.live(workspace.skill("ledger-clerk")) == before
+    assert "skills permit" not in result.next_step
+    return result
+
+
+def test_it_covers_no_verdict_that_a_shorter_skill_is_no_worse(place: Place, permitted: Workspace) -> None:
+    use(permitted, passing(lambda _: 0.95))
+    filler = next(line for line in place.main.read_text().splitlines() if line.startswith("- "))
+    candidate = place.propose(permitted, op="delete", target=filler, content="")
+    assert evaluate_candidate(permitted, candidate, rule=no_worse(0.1)).verdict == "accept"
+    assert "no worse" in asked(permitted, candidate).reason
+
+
+def test_it_covers_no_test_at_a_larger_error_rate(place: Place, permitted: Workspace) -> None:
+    candidate = place.propose(permitted)
+    assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(alpha=0.3)).verdict == "accept"
+    assert "larger error rate than 0.05" in asked(permitted, candidate).reason
+
+
+def test_a_target_that_answers_alike_each_time_is_told_of_and_not_covered(place: Place, permitted: Workspace) -> None:
+    use(permitted, passing(lambda rollout: 0.6 if is_new(rollout) else 0.3, alike=True))
+    candidate = place.propose(permitted, PLACEBO)
+    result = evaluate_candidate(permitted, candidate)
+    assert result.verdict == "accept"
+    assert "; the target answers alike each time (none of " in result.reason
+    assert "not of the edit; a test for tasks like these: --claim like_these" in result.reason
+    assert "answers alike each time" in asked(permitted, candidate).reason
+
+
+def test_a_target_whose_luck_is_new_each_time_is_covered(place: Place, permitted: Workspace) -> None:
+    use(permitted, passing(lambda rollout: 0.9 if is_new(rollout) else 0.3))
+    candidate = place.propose(permitted, PLACEBO)
+    result = evaluate_candidate(permitted, candidate)
+    assert (result.verdict, "alike" in result.reason) == ("accept", False)
+    assert promote_skill(permitted, candidate, Consent.STANDING).status == "promoted"
+
+
+def test_tasks_that_joined_after_evidence_was_seen_are_told_of_and_not_covered(
+    place: Place, permitted: Workspace
+) -> None:
+    use(permitted, passing(lambda rollout: 1.0 if is_new(rollout) and "late" in rollout.task.prompt else 0.5))
+    candidate, rule = place.propose(permitted, PLACEBO), ConfirmRule(claim="like_these", max_pairs=30)
+    first = evaluate_candidate(permitted, candidate, rule=rule)
+    assert (first.verdict, "joined" in first.reason) == ("undecided", False)
+    wanted = [(f"late {n} {n * n}: what?", Exact(kind="exact", expected=f"{n} yes")) for n in range(40)]
+    late = [NewTask(prompt, judge, split="test") for prompt, judge in wanted]
+    permitted.store.tasks.add_tasks(permitted.skill("ledger-clerk").id, late, EQUAL_SHARES)
+    result = evaluate_candidate(permitted, candidate, rule=replace(rule, max_pairs=40))
+    assert result.verdict == "accept"
+    assert "; 40 of 70 tasks joined after 30 pairs were seen" in result.reason
+    assert "joined its test after evidence was seen" in asked(permitted, candidate).reason
+
+
+def test_after_lost_tasks_were_retired_it_covers_no_other_candidate(place: Place, permitted: Workspace) -> None:
+    loses = {"no": 0.0}
+    use(permitted, passing(lambda rollout: loses["no"] if is_new(rollout) else 1.0))
+    lost = place.propose(permitted, PLACEBO)
+    assert evaluate_candidate(permitted, lost).verdict == "reject"
+    skill = permitted.skill("ledger-clerk")
+    looks = permitted.store.tasks.list_looks(skill.id)
+    names = [task.name for task in permitted.store.tasks.list_in_use(skill.id) if looks.get(task.id)]
+    retire_tasks(permitted, "ledger-clerk", names[:2], "the key was wrong")
+    use(permitted, as_if_real())
+    candidate = place.accepted(permitted)
+    assert "2 tasks that earlier candidates lost were retired" in asked(permitted, candidate).reason
+
+
+def test_what_the_host_itself_judges_is_covered_where_a_person_allowed_that(place: Place, workspace: Workspace) -> None:
+    with place.open(store="judged.db") as own:
+        tracked = own.skill(str(place.skill))
+        own.store.skills.add_root(str(place.root))
+        tasks = [NewTask(f"task {n} {n * n}: do", Exact(kind="exact", expected="x"), split="test") for n in range(20)]
+        by_host = NewTask("judged by the host: do", ByHost(kind="host", criteria="It is right."), split="test")
+        own.store.tasks.add_tasks(tracked.id, [*tasks, by_host], EQUAL_SHARES)
+        use(own, Scripted(lambda call: "x" if is_new(rollout_of(call)) else "no", name=REAL))
+        permit(own, "ledger-clerk", simulated=False)
+        candidate = place.accepted(own)
+        result = promote_skill(own, candidate, Consent.STANDING)
+        assert (result.status, result.reason) == ("needs_approval", "the host itself judged its test")
+        assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
+        permit(own, "ledger-clerk", simulated=False, host_run=True)
+        assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
+
+
+def test_what_was_begun_anew_by_one_interruption_is_told_beside_the_verdict_and_to_who_agrees(
+    place: Place, permitted: Workspace
+) -> None:
+    target = passing(lambda rollout: 0.9 if is_new(rollout) else 0.3)
+    use(permitted, Interrupted(target, 5))
+    candidate = place.propose(permitted, PLACEBO)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_candidate(permitted, candidate)
+    use(permitted, target)
+    result = evaluate_candidate(permitted, candidate)
+    told = re.search(r"; (\d) attempts? of the candidate and (\d) of the live version were begun anew", result.reason)
+    assert told is not None
+    assert result.verdict == "accept"
+    assert told[0] in review_candidate(permitted, candidate).evidence
+    decision = permitted.store.decisions.latest(1, "confirm", *arms_of(permitted, candidate))
+    assert decision is not None
+    assert "begun anew" not in decision.reason
+
+
+def test_an_undecided_test_says_what_helps_it(place: Place, permitted: Workspace) -> None:
+    use(permitted, passing(lambda _: 0.5))
+    these = evaluate_candidate(permitted, place.propose(permitted, "- One."), rule=ConfirmRule(max_pairs=4))
+    assert "Held-out tasks that are added serve the next test alone" in these.next_step
+    rule = ConfirmRule(max_pairs=4, claim="like_these")
+    like_these = evaluate_candidate(permitted, place.propose(permitted, "- Two."), rule=rule)
+    assert "test tasks that are added join it" in like_these.next_step
