@@ -154,6 +154,14 @@ def find_skill_folders(roots: Iterable[Path]) -> list[Path]:
     return list(found.values())
 
 
+def main_names(folder: Path) -> list[str]:
+    """Return the names in a folder that are SKILL.md, or would be but for their case."""
+    try:
+        return [name for name in os.listdir(folder) if name.lower() == MAIN_FILE.lower()]
+    except OSError:
+        return []
+
+
 def is_as_shipped(folder: Path) -> bool:
     """Return whether a skill is one that comes with this program, as it comes: nobody has made it theirs."""
     try:
@@ -168,11 +176,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _bad(path, error) from None
-
-
-def _bad(path: Path, error: OSError) -> BadSkill:
-    return BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}")
+        raise BadSkill(f"{quoted(str(path), 200)} {_explanation(error)}") from None
 
 
 def _explanation(error: OSError) -> str:
@@ -190,16 +194,12 @@ def _explanation(error: OSError) -> str:
 @contextmanager
 def _opened_folder(folder: Path) -> Iterator[int]:
     """Lend the descriptor of a folder; the system's errors about it are turned into BadSkill."""
-    try:
+    with _explained(folder):
         opened = os.open(folder, _FOLDER_FLAGS)
-    except OSError as error:
-        raise _bad(folder, error) from None
-    try:
-        yield opened
-    except OSError as error:
-        raise _bad(folder, error) from None
-    finally:
-        os.close(opened)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
 
 
 def _entries(opened: int, folder: Path) -> Iterator[tuple[int, os.DirEntry[str], str]]:
@@ -277,6 +277,8 @@ def _check_there(opened: int, folder: Path) -> None:
 
 
 def _no_skill(folder: Path) -> BadSkill:
+    if written := [name for name in main_names(folder) if name != MAIN_FILE]:
+        return BadSkill(f"{quoted(str(folder), 200)} has no {MAIN_FILE}, which hosts look for; rename {written[0]}")
     inside = [quoted(str(each), 200) for each in find_skill_folders(folder / place for place in _PLACES)]
     more = f" and {len(inside) - _INSIDE_SHOWN} more" if len(inside) > _INSIDE_SHOWN else ""
     are = "are the skills" if len(inside) > 1 else "is the skill"

@@ -17,6 +17,7 @@ from skillopt_mcp.cli.declaring import (
     slots,
     yes,
 )
+from skillopt_mcp.cli.task_actions import task_actions
 
 _REPLAY_CODES = """exit codes:
   0    the run has finished, whatever its verdict
@@ -107,7 +108,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--no-worse", type=float, metavar="D",
-        help="for a shorter candidate: accept it when a loss above D is excluded, instead of when it is better",
+        help="for a candidate that is 5 %% shorter or more: accept it when a loss above D (at most 0.1) is excluded",
     )  # fmt: skip
     parser.add_argument(
         "--claim", choices=("these", "like_these"), default="these",
@@ -167,6 +168,10 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     permit = actions.add_parser("permit", help="let an agent promote small, clean, accepted edits without asking")
     permit.add_argument("name", metavar="SKILL")
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
+    permit.add_argument(
+        "--host-run", action="store_true",
+        help="so is what the host's own agents judged, or attempted in a session that had seen the tasks",
+    )  # fmt: skip
     yes(permit)
     revoke = actions.add_parser("revoke", help="take that permission back")
     revoke.add_argument("name", metavar="SKILL")
@@ -178,55 +183,6 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     forget.add_argument("name", metavar="SKILL")
     for action in (root, track, permit, revoke, move, forget):
         common(action)
-
-
-def _tasks(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    for name, aliases, text, file in (
-        ("list", (), "show the tasks of a skill", None),
-        (
-            "add",
-            ("import",),
-            "add tasks, or questions with answers, from a file",
-            "JSON list, JSON lines or CSV of {prompt, judge, ...} or {question, answers, ...}; - reads standard input",
-        ),
-        ("export", (), "write the tasks as JSON lines", "where to write (else the terminal)"),
-        ("rotate", (), "move test tasks that many promotion tests have drawn into train", None),
-        ("check", (), "say what is wrong with stored tasks, or with a file before it is added", "a file of tasks"),
-        ("retire", (), "take tasks with a wrong answer key out of use; corrected ones may have their ids", None),
-    ):
-        action = actions.add_parser(name, aliases=aliases, help=text)
-        action.add_argument("skill", metavar="SKILL")
-        if name == "list":
-            action.add_argument("--all", dest="retired", action="store_true", help="retired ones, too")
-        if name == "retire":
-            _retire(action)
-        if file:
-            action.add_argument("file", metavar="FILE", nargs=None if name == "add" else "?", help=file)
-        if name == "rotate":
-            action.add_argument(
-                "--looks", type=int, metavar="N", default=10, help="drawn by so many promotion tests (default 10)"
-            )
-            yes(action)
-        if name in ("add", "check"):
-            action.add_argument(
-                "--split-mode", choices=("ratio", "split_dir"),
-                help="ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test",
-            )  # fmt: skip
-            action.add_argument("--ratio", metavar="A:B:C", help="shares of train, val and test (2:1:7)")
-            action.add_argument("--seed", type=int, metavar="N", help="seed of the draw (42)")
-        common(action)
-
-
-def _retire(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Take tasks out of use that are wrong. Nothing that begins later draws them; what is under way keeps them, and "
-        "no verdict changes. Retiring what a candidate has failed would cheat its promotion test: so this is for a "
-        "person at a terminal alone, it cannot be taken back, and history and every later verdict tell of it."
-    )
-    parser.add_argument("ids", metavar="ID", nargs="+", help="the id of a task, as 'tasks list' shows it")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="what is wrong with them, for the record")
-    yes(parser)
 
 
 def _judges(parser: argparse.ArgumentParser) -> None:
@@ -262,7 +218,7 @@ TRAINING: dict[str, Command] = {
     "tasks": Command(
         "list, add, export or check the tasks of a skill",
         "tasks add my-skill tasks.jsonl",
-        _tasks,
+        task_actions,
         needs_store=frozenset({"list", "export", "rotate", "retire"}),
     ),
     "judges": Command(

@@ -11,6 +11,7 @@ from typing import Literal
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.conflicts import conflicts
 from skillopt_mcp.documents.lines import BOM, is_text
 from skillopt_mcp.documents.links import Link, links
 from skillopt_mcp.limits import DESCRIPTION_CHARACTERS
@@ -35,12 +36,13 @@ class Problem:
 def lint(files: SkillFiles, folder: str) -> tuple[Problem, ...]:
     """Return the problems, given the name of the skill's folder; a sound skill has none.
 
-    A memory file has no front matter to keep and no size to stay below; its links count.
+    A memory file has no front matter to keep and no size to stay below; its links count, and so do git's marks.
     """
     of_a_skill = files.main_path == MAIN_FILE
     front = (Problem("error", text) for text in _front(files.main, folder)) if of_a_skill else ()
     sizes = (Problem("advice", text) for text in _sizes(files)) if of_a_skill else ()
-    return (*front, *sizes, *_links(files))
+    unmerged = (Problem("error", f"{found}: settle the conflict") for found in conflicts(files))
+    return (*front, *unmerged, *sizes, *_links(files))
 
 
 def introduced(before: SkillFiles, after: SkillFiles, folder: str) -> tuple[str, ...]:

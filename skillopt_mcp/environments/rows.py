@@ -140,6 +140,10 @@ def _not_json(where: str, error: Exception, others: str = "") -> BadInput:
 
 def _table(text: str, path: Path) -> list[object]:
     """Return a CSV file's rows as objects; an empty cell is no field."""
+    head = text.partition("\n")[0]
+    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+        if mark in head and "," not in head:
+            raise BadInput(f"{_shown(path)} separates its columns by {called}: save it with commas; nothing was added")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         rows = list(reader)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.skills.linting import LintedAll, LintedChanged, LintedFolder, lint_changed, lint_skills
+from skillopt_mcp.operations.skills.linting import LintedAll, LintedFolder, lint_skills
+from skillopt_mcp.operations.skills.linting_changes import LintedChanged, lint_changed
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -34,10 +35,17 @@ def run(options: Options) -> int:
         for each in result.skills:
             for finding in each.findings:
                 terminal.say(f"{each.skill}: {finding.severity}: {finding.text}")
-        for folder in result.deleted if isinstance(result, LintedChanged) else ():
-            terminal.say(f"{folder}: deleted, nothing to check")
+        if isinstance(result, LintedChanged):
+            _say_gone(result)
         terminal.say(_totals(result) if result.skills or options.changed is None else "No skill to check has changed.")
     return 1 if result.errors or (options.strict and result.advice) else 0
+
+
+def _say_gone(result: LintedChanged) -> None:
+    for folder in result.deleted:
+        terminal.say(f"{folder}: deleted, nothing to check")
+    for folder, new in result.renamed.items():
+        terminal.say(f"{folder}: is {new} now")
 
 
 def _totals(result: LintedAll) -> str:

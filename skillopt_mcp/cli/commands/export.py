@@ -34,6 +34,8 @@ def run(options: Options) -> int:
         terminal.note(f"left out: {each}")
     if sent.redacted:
         terminal.note(_told(sent.redacted))
+    if sent.likeness:
+        terminal.note(options.on_store(f"note: {sent.likeness}."))
     n_lines, n_bytes = counted(sent.n_lines, "line"), counted(sent.n_bytes, "byte")
     terminal.say(f"{sent.file}: the history of {sent.skill}, {n_lines}, {n_bytes}.")
     terminal.say(sent.next_step)

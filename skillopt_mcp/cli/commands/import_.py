@@ -42,6 +42,8 @@ def run(options: Options) -> int:
             f"{counted(got.tasks, 'task')}, {counted(got.trajectories, 'attempt')}, "
             f"{counted(got.candidates, 'candidate')} and {counted(got.told, 'line')} of history were new."
         )
+    elif got.skill == got.of:
+        terminal.say(f"{got.skill}: nothing of the file was taken in.")
     else:
         terminal.say(f"{got.skill}: the file is the history of {got.of}.")
     if got.known_tasks:

@@ -9,9 +9,9 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.looks.inspecting import detailed, inspect, version_named
+from skillopt_mcp.operations.looks.inspecting import detailed, inspect
 from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run, steps_of
-from skillopt_mcp.operations.names import known
+from skillopt_mcp.operations.names import known, version_named
 from skillopt_mcp.operations.stores.exporting import export_run, export_version
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -34,9 +34,9 @@ def run(options: Options) -> int:
         while page.cursor:
             page = inspect(workspace, options.id, page.cursor, Consent.PERSON)
             texts.append(page.text)
-        fields = _fields(workspace, page.kind, options.id) if options.json else {}
+        fields = _fields(workspace, page.kind, page.id) if options.json else {}
         if page.kind == "run" and not options.json:
-            texts = [describe_run(workspace, options.id, terminal.stdout().width)]
+            texts = [describe_run(workspace, page.id, terminal.stdout().width)]
     text, step = "".join(texts), page.next_step
     if page.kind == "skill":
         step = terminal.advice_on(options.id, step, options)

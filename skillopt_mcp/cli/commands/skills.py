@@ -27,6 +27,7 @@ class Options(Invocation):
     name: str = ""
     to: str = ""
     simulated: bool = False
+    host_run: bool = False
     yes: bool = False
 
 
@@ -75,16 +76,20 @@ def _permit(workspace: Workspace, options: Options) -> int:
     terminal.require_person("skills permit")
     skill = workspace.skill(options.name)
     name = skill.name
-    what = "accepted candidates, simulated ones too," if options.simulated else "accepted candidates"
+    more = ["simulated ones"] if options.simulated else []
+    more += ["those that its own agents judged or had seen the tasks of"] if options.host_run else []
+    what = f"accepted candidates, {' and '.join(more)} too," if more else "accepted candidates"
     where = "where the guard found nothing and they are small edits of the text"
     covered = f"promote {what} of {name} without asking from now on, {where}"
     if not terminal.agreed(f"May an agent {covered}?", yes=options.yes, ask=not options.json):
         terminal.note("Nothing was permitted.")
         return 1
     agreed = Consent.COMMAND if options.yes and not terminal.is_interactive() else Consent.PERSON
-    permit(workspace, options.name, simulated=options.simulated, given_by=agreed.value)
+    permit(workspace, options.name, simulated=options.simulated, host_run=options.host_run, given_by=agreed.value)
     text = f"An agent may {covered}.\nTake it back with: skillopt-mcp skills revoke {called(workspace.store, skill)}"
-    _done({"skill": name, "permitted": True, "simulated": options.simulated}, text, options)
+    _done(
+        {"skill": name, "permitted": True, "simulated": options.simulated, "host_run": options.host_run}, text, options
+    )
     return 0
 
 

@@ -19,7 +19,8 @@ from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.results import TasksAdded
 from skillopt_mcp.operations.skills.linting import folder_of
-from skillopt_mcp.operations.stores.appearing import write_new
+from skillopt_mcp.operations.skills.resembling import told_likeness
+from skillopt_mcp.operations.stores.appearing import write_new, write_over
 from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
 from skillopt_mcp.operations.tasks.checking import check_file, check_stored
 from skillopt_mcp.operations.workspace import Workspace
@@ -46,6 +47,7 @@ class Options(Invocation):
     ids: Sequence[str] = ()
     reason: str = ""
     retired: bool = False
+    force: bool = False
     yes: bool = False
 
 
@@ -65,10 +67,13 @@ def run(options: Options) -> int:
         store = workspace.store
         tasks = store.tasks.list_tasks(skill.id) if options.retired else store.tasks.list_in_use(skill.id)
         retired = store.retirements.list_retired(skill.id)
+        likeness = told_likeness(workspace, skill.path)
     if options.action == "export":
         _export(skill.name, tasks, options)
     else:
         _list(skill, tasks, retired, as_json=options.json)
+    if likeness:
+        terminal.note(options.on_store(f"note: {likeness}."))
     return 0
 
 
@@ -118,10 +123,10 @@ def _plan(options: Options) -> SplitPlan | None:
 
 
 def _check(workspace: Workspace, options: Options) -> int:
+    plan = _plan(options)
     # Only a file of tasks for a skill that is given by its path can be checked without a store.
     if options.file is None or folder_of(options.skill) is None:
         options.require_store()
-    plan = _plan(options)
     if options.file is not None:
         found = check_file(workspace, options.skill, Path(options.file).expanduser(), plan)
     else:
@@ -176,7 +181,7 @@ def _export(name: str, tasks: Sequence[Task], options: Options) -> None:
     rows = [_plain(task) for task in tasks]
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if options.file:
-        _write(Path(options.file).expanduser(), lines)
+        _write(Path(options.file).expanduser(), lines, over=options.force)
         if options.json:
             terminal.emit({"skill": name, "n_tasks": len(rows), "file": options.file})
         else:
@@ -187,9 +192,12 @@ def _export(name: str, tasks: Sequence[Task], options: Options) -> None:
         terminal.say_raw(lines)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, over: bool) -> None:
+    if over:
+        write_over(path, text.encode())
+        return
     if os.path.lexists(path):
-        raise BadInput(f"'{path}' exists: name a file that does not, or remove it first")
+        raise BadInput(f"'{path}' exists: name a file that does not, or say --force to write over it")
     write_new(path, text.encode())
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.folders import main_names
 from skillopt_mcp.operations.skills.nesting import skills_below
 from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, is_memory
 
@@ -16,17 +19,21 @@ from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, is_memory
 # run all the same: to tell which files differ, git has to read them as it would commit them.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 _SECONDS = 60.0
+_OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
+_NO_CHECKOUT = "not a git repository"
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
     """The folders of the skills, and the memory files, that differ from a base: those there, and those no more.
 
-    `unseen` are the checkouts inside this one (submodules) that differ, and of which nothing is there.
+    `renamed` are others that are no more, with where they are now. `unseen` are the checkouts inside this one
+    (submodules) that differ, and of which nothing is there.
     """
 
     changed: list[Path]
     deleted: list[Path]
+    renamed: dict[Path, Path]
     unseen: list[Path]
 
 
@@ -51,8 +58,18 @@ def differing_skills(project: Path, base: str) -> Differing:
     checkouts = [path for path, folder in around if folder is None and path.is_dir() and not path.is_symlink()]
     inside = {found for checkout in checkouts for found in _inside(checkout)}
     changed = sorted({folder for _, folder in around if folder} | there | inside)
-    gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE}
-    return Differing(changed, sorted(gone | (memory - there)), sorted(filter(_is_empty, checkouts)))
+    gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE} | (memory - there)
+    renamed = _renamed(top, base, left) if gone else {}
+    moved = {old: renamed[old] for old in sorted(gone & renamed.keys())}
+    return Differing(changed, sorted(gone - moved.keys()), moved, sorted(filter(_is_empty, checkouts)))
+
+
+def _renamed(top: Path, base: str, left: str) -> dict[Path, Path]:
+    """Return the folders of skills, and the memory files, that git finds under another name than they had."""
+    told = _asked(top, base, "diff", "--name-status", "--find-renames", "--diff-filter=R", "-z", left).split("\0")
+    pairs = [(top / old, top / new) for old, new in zip(told[1::3], told[2::3], strict=False)]
+    mains = {old.parent: new.parent for old, new in pairs if old.name == new.name == MAIN_FILE}
+    return mains | {old: new for old, new in pairs if is_memory(str(old)) and is_memory(str(new))}
 
 
 def _inside(checkout: Path) -> list[Path]:
@@ -80,14 +97,6 @@ def skill_around(path: Path, top: Path | None = None) -> Path | None:
     return None
 
 
-def main_names(folder: Path) -> list[str]:
-    """Return the names in a folder that are SKILL.md, or would be but for their case."""
-    try:
-        return [name for name in os.listdir(folder) if name.lower() == MAIN_FILE.lower()]
-    except OSError:
-        return []
-
-
 def is_ignored(path: Path) -> bool:
     """Return whether git ignores a file or folder, so that nobody gets it by git; where nobody can tell, it is not."""
     try:
@@ -106,11 +115,28 @@ def _asked(folder: Path, base: str, *arguments: str) -> str:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
         raise BadInput(
             f"git cannot tell what has changed since {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
-            "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
-            "fetch-depth: 0)"
+            f"{_cure(folder, said)}"
         )
     return os.fsdecode(done.stdout)
 
 
+def _cure(folder: Path, said: str) -> str:
+    """Return what to do where git gives this reason."""
+    if owned := _OF_ANOTHER.search(said):
+        return (
+            "the checkout is another user's. If you trust it: git config --global --add safe.directory "
+            f"{shlex.quote(owned[1])}"
+        )
+    if _NO_CHECKOUT in said:
+        return f"{quoted(str(folder), 500)} is no git checkout: go into one, or name the skills to check"
+    return (
+        "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
+        "fetch-depth: 0)"
+    )
+
+
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*_GIT, "-C", str(folder), *arguments], capture_output=True, timeout=_SECONDS, check=False)
+    command = [*_GIT, "-C", str(folder), *arguments]
+    # Its reasons are looked at: they come in one language.
+    environ = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env=environ)

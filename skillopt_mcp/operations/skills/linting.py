@@ -14,11 +14,11 @@ from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.lint import Severity, lint
 from skillopt_mcp.errors import BadSkill, NotFound, SkillOptError
-from skillopt_mcp.folders import default_roots, find_skill_folders, read_skill, skill_folder
+from skillopt_mcp.folders import default_roots, find_skill_folders, main_names, read_skill, skill_folder
 from skillopt_mcp.guard.dangers import dangers
-from skillopt_mcp.operations.finding import is_nowhere
 from skillopt_mcp.operations.names import known
-from skillopt_mcp.operations.skills.checkouts import differing_skills, is_ignored, main_names, skill_around
+from skillopt_mcp.operations.skills.astray import astray
+from skillopt_mcp.operations.skills.checkouts import is_ignored, skill_around
 from skillopt_mcp.operations.skills.hidden import hidden_files
 from skillopt_mcp.operations.skills.nesting import nested_roots
 from skillopt_mcp.operations.workspace import Workspace
@@ -59,12 +59,6 @@ class LintedAll(BaseModel):
     advice: int
 
 
-class LintedChanged(LintedAll):
-    """What is wrong with the skills that differ from a base; `deleted` are the folders of those that are gone."""
-
-    deleted: list[str]
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A skill as it was called, its resolved folder, and the folder of skills that was given; or why there is none."""
@@ -91,26 +85,6 @@ def lint_skills(workspace: Workspace, given: Sequence[str]) -> LintedAll:
     return LintedAll(skills=linted, errors=severities.count("error"), advice=severities.count("advice"))
 
 
-def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
-    """Return what is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
-
-    Raises BadInput where git cannot tell which these are.
-    """
-    found = differing_skills(Path.cwd(), base)
-    linted = lint_skills(workspace, [_near(folder) for folder in found.changed])
-    unseen = [_not_there(folder) for folder in found.unseen]
-    return LintedChanged(
-        skills=[*linted.skills, *unseen], errors=linted.errors, advice=linted.advice + len(unseen),
-        deleted=[os.path.relpath(folder) for folder in found.deleted],
-    )  # fmt: skip
-
-
-def _not_there(checkout: Path) -> LintedFolder:
-    text = "it has changed, and was not looked at, for nothing of it is there: git submodule update --init"
-    finding = Finding(severity="advice", text=text)
-    return LintedFolder(skill=_near(checkout), skill_path=str(checkout), findings=[finding])
-
-
 def folder_of(given: str, *, bare: bool = True) -> Path | None:
     """Return the resolved folder that a path names, or None for a name.
 
@@ -122,7 +96,7 @@ def folder_of(given: str, *, bare: bool = True) -> Path | None:
     if is_main and path.is_file():
         return skill_folder(path.parent)
     is_path = is_main or "/" in given or os.sep in given or given.startswith(("~", ".")) or given in MEMORY_FILES
-    has_skills = bare and (main_names(path) or _skills_in(path) or _dead_links(path))
+    has_skills = bare and (main_names(path) or _skills_in(path) or astray(path))
     return skill_folder(path) if is_path or has_skills else None
 
 
@@ -130,7 +104,7 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
     """Return the skills that were meant: one, or all of a folder of skills. A file inside a skill means that skill."""
     given = _around(given) or given
     try:
-        folder = folder_of(given) or _folder_named(workspace, given)
+        folder = folder_of(given) or folder_named(workspace, given)
     except SkillOptError as error:
         return [_Place(given, Path(given), str(error))]
     if is_memory(str(folder)) or main_names(folder):
@@ -140,8 +114,8 @@ def _places(workspace: Workspace, given: str) -> list[_Place]:
         _Place(os.path.join(given, each.name), Path(os.path.realpath(each)), root=root) for each in _skills_in(folder)
     ]
     dead = [
-        _Place(os.path.join(given, each.name), each, _told_dead(each), root if inside else None)
-        for each in _dead_links(folder)
+        _Place(os.path.join(given, each.name), each, text, root if inside else None)
+        for each, text in astray(folder).items()
     ]
     if inside or dead:
         return [*inside, *dead]
@@ -160,10 +134,10 @@ def _around(given: str) -> str | None:
     if path.name.lower() == MAIN_FILE.lower() or is_memory(str(path)) or not path.is_file():
         return None
     folder = skill_around(Path(os.path.abspath(path)).parent)
-    return None if folder is None else str(folder) if path.is_absolute() else _near(folder)
+    return None if folder is None else str(folder) if path.is_absolute() else near(folder)
 
 
-def _near(folder: Path) -> str:
+def near(folder: Path) -> str:
     """Return the path of a folder from here; never what could be taken for a name."""
     near = os.path.relpath(folder)
     return near if near == "." or os.sep in near else os.path.join(".", near)
@@ -192,7 +166,7 @@ def _to_check(root: _Place, nested: Collection[Path]) -> str:
     return f"to check those below: skillopt-mcp check {' '.join(shown[:_ROOTS_SHOWN])}{more}"
 
 
-def _folder_named(workspace: Workspace, name: str) -> Path:
+def folder_named(workspace: Workspace, name: str) -> Path:
     """Return the folder of a skill by its name; no store is made to look for it. Raises NotFound, BadSkill."""
     hint = f"; for the folder {quoted(name)} here, write './{name}'" if os.path.isdir(name) else ""
     if workspace.store_path.exists():
@@ -219,22 +193,6 @@ def _skills_in(root: Path) -> list[Path]:
         return []
     folders = [root / name for name in names if not name.startswith(".")]
     return [folder for folder in folders if folder.is_dir() and (main_names(folder) or _is_closed(folder))]
-
-
-def _dead_links(root: Path) -> list[Path]:
-    """Return the links right inside a folder that lead nowhere, by name."""
-    try:
-        names = sorted(os.listdir(root))
-    except OSError:
-        return []
-    return [path for name in names if not name.startswith(".") and is_nowhere(str(path := root / name))]
-
-
-def _told_dead(link: Path) -> str:
-    return (
-        f"it is a link to {quoted(os.readlink(link), 300)}, where nothing is, so that no host finds a skill here: put "
-        "the folder back, or remove the link"
-    )
 
 
 def _is_closed(folder: Path) -> bool:

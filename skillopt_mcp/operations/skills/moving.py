@@ -12,6 +12,7 @@ from pydantic import Field
 
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.folders import read_skill, skill_folder, skill_name
 from skillopt_mcp.operations.finding import called, find_tracked, is_gone, main_path
@@ -120,8 +121,19 @@ def forget_skill(workspace: Workspace, name: str) -> Forgotten:
     back = f"skillopt-mcp skills move {shlex.quote(skill.path)} NEW-PATH" if held else "use its folder again"
     return Forgotten(
         skill=skill.name, path=skill.path, kept=held,
-        next_step=f"Nothing was deleted; to have it back: {back}.",
+        next_step=f"Nothing was deleted; to have it back: {back}.{_told_life(workspace, skill)}",
     )  # fmt: skip
+
+
+def _told_life(workspace: Workspace, skill: Skill) -> str:
+    """Return that the error rate of a skill is one life's, where tests have taken of it."""
+    n_tests = workspace.store.decisions.count_tests(skill.id)
+    if not n_tests:
+        return ""
+    return (
+        f" It had {counted(n_tests, 'promotion test')}: a copy of other words, or another name, begins a life with an "
+        "error rate of its own."
+    )
 
 
 def _tracked(workspace: Workspace, name: str) -> Skill:

@@ -9,6 +9,7 @@ from pathlib import Path
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadSkill
 from skillopt_mcp.folders import read_skill
+from skillopt_mcp.operations.finding import told_branch
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.predecessors import gone_skills, predecessor
 from skillopt_mcp.operations.workspace import Workspace
@@ -40,9 +41,9 @@ def told_resembled(alike: Mapping[str, Skill], path: str) -> str:
         return ""
     skill, old = alike[path], shlex.quote(alike[path].path)
     told = (
-        f"it looks like {quoted(skill.name)}, whose folder is gone: if it is that skill, a person types skillopt-mcp "
-        f"skills move {old} {shlex.quote(path)}, and tasks, attempts and history go on here; if not: skillopt-mcp "
-        f"skills forget {old}"
+        f"it looks like {quoted(skill.name)}, whose folder is gone: {told_branch(skill.path)}if it is that skill, a "
+        f"person types skillopt-mcp skills move {old} {shlex.quote(path)}, and tasks, attempts and history go on here; "
+        f"if not: skillopt-mcp skills forget {old}"
     )
     return shortened(told, LIKENESS_BYTES)
 

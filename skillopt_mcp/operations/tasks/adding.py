@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +22,7 @@ from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
 from skillopt_mcp.operations.skills.resembling import told_likeness
+from skillopt_mcp.operations.tasks.meeting import TWICE, leaks, refusal, told_missing
 from skillopt_mcp.operations.tasks.misleading import told_problems
 from skillopt_mcp.operations.tasks.warning import warned
 from skillopt_mcp.operations.workspace import Workspace
@@ -102,7 +102,7 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     names = {task.name: task.digest for task in in_use}
     taken = [n for n, task in enumerate(new) if names.get(task.name or "", task.digest) != task.digest]
     if taken:
-        raise _unusable(environment, new[taken[0]], refusal(new[taken[0]], "name taken"), (len(taken), len(new)))
+        raise _unusable(environment, new[taken[0]], refusal(new[taken[0]], "name taken", skill), (len(taken), len(new)))
     check_left(environment.name, told, new, {task.digest: task.split for task in in_use})
     added = _stored(workspace, skill, list(enumerate(new)), [], EQUAL_SHARES)
     n_rejected = len(new) - added.added - added.duplicates
@@ -150,15 +150,6 @@ def parsed_rows(given: Sequence[object]) -> tuple[list[tuple[int, NewTask]], lis
     return good, rejected
 
 
-def refusal(task: NewTask, outcome: str) -> str:
-    """Return why the store did not take a task, by what it says became of it."""
-    if outcome == "retired":
-        return "this very task was retired: correct its prompt, judge or files, and add it again"
-    if outcome in SPLITS:
-        return f"it asks what a retired {outcome} task asked: add it without a split, and it joins {outcome}"
-    return f"the id {quoted(task.name or '')} is taken by another task: choose another"
-
-
 def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: SplitPlan | None = None) -> TasksAdded:
     good, rejected = parsed_rows(given)
     ordered, shares = drawn(good, plan)
@@ -167,13 +158,14 @@ def _added(workspace: Workspace, skill: str, given: Sequence[object], plan: Spli
 
 
 def _misleading(workspace: Workspace, skill: str, good: Sequence[tuple[int, NewTask]]) -> list[str]:
-    """Return what a check says of the tasks that were given, among all in use; and whose history the skill may lack."""
-    tracked, digests = workspace.skill(skill), {task.digest for _, task in good}
+    """Return what a check says of the tasks that were given, among all in use; whose history the skill may lack; and
+    which of its tasks are missing among them.
+    """
+    tracked, given = workspace.skill(skill), [task for _, task in good]
+    name, digests = called(workspace.store, tracked), {task.digest for task in given}
     tasks = workspace.store.tasks.list_in_use(tracked.id)
-    found = told_problems(
-        called(workspace.store, tracked), tasks, {task.name for task in tasks if task.digest in digests}
-    )
-    return [*filter(None, [told_likeness(workspace, tracked.path)]), *found]
+    found = told_problems(name, tasks, {task.name for task in tasks if task.digest in digests})
+    return [*filter(None, [told_likeness(workspace, tracked.path), told_missing(name, tasks, given)]), *found]
 
 
 def _stored(
@@ -187,10 +179,14 @@ def _stored(
     outcomes = workspace.store.tasks.add_tasks(tracked.id, [task for _, task in good], shares)
     # Whoever adds tasks knows them: what this session does with them later is exposed evidence.
     workspace.store.exposures.expose(tracked.id, [task.digest for _, task in good], workspace.session)
+    added = {task.name for (_, task), outcome in zip(good, outcomes, strict=True) if outcome == "added"}
     for (index, task), outcome in zip(good, outcomes, strict=True):
         if outcome not in ("added", "duplicate"):
-            rejected.append(Rejected(index=index, reason=refusal(task, outcome)))
-    twice = [task for (_, task), outcome in zip(good, outcomes, strict=True) if outcome == "duplicate"]
+            became = TWICE if outcome == "name taken" and task.name in added else outcome
+            reason = refusal(task, became, called(workspace.store, tracked))
+            rejected.append(Rejected(index=index, reason=reason))
+    twice = [task for (_, task), outcome in zip(good, outcomes, strict=True) if outcome == "duplicate" and task.split]
+    there = workspace.store.tasks.list_tasks(tracked.id) if twice else ()
     counts = workspace.store.tasks.count_tasks(tracked.id)
     return TasksAdded(
         skill=tracked.name,
@@ -199,7 +195,7 @@ def _stored(
         rejected=sorted(rejected, key=lambda each: each.index)[: limits.REJECTED_SHOWN],
         splits=SplitCounts(**counts),
         next_step=_told(rejected) + _next_step(counts, called(workspace.store, tracked)),
-        warnings=[*_leaks(workspace, tracked.id, twice), *warned(good, workspace.known)],
+        warnings=[*leaks({task.digest: task.split for task in there}, twice), *warned(good, workspace.known)],
     )
 
 
@@ -209,23 +205,6 @@ def _told(rejected: Sequence[Rejected]) -> str:
     more = f" (the first {limits.REJECTED_SHOWN} are shown)" if len(rejected) > limits.REJECTED_SHOWN else ""
     were, them = ("was", "it") if len(rejected) == 1 else ("were", "them")
     return f"{len(rejected):,} {were} rejected{more}: correct {them} and add {them} again. "
-
-
-def _leaks(workspace: Workspace, skill_id: int, twice: Sequence[NewTask]) -> Iterator[str]:
-    """Yield a warning for each split that has tasks already which were to come into others, where they are missing."""
-    if not any(task.split for task in twice):
-        return
-    splits = {task.digest: task.split for task in workspace.store.tasks.list_tasks(skill_id)}
-    missed = Counter((splits[task.digest], task.split) for task in twice if task.split)
-    for there in SPLITS:
-        told = " and ".join(
-            f"{missed[there, split]:,} {split}" for split in SPLITS if missed[there, split] * (split != there)
-        )
-        if told:
-            yield (
-                f"{told} tasks were left out, because {there} has the same ones already (a leak: what is learned or "
-                "chosen there would be tested again): give each split tasks of its own"
-            )
 
 
 def _next_step(counts: Mapping[Split, int], name: str) -> str:

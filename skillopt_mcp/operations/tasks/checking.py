@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import string
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +14,10 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.judges.judging import leaves
-from skillopt_mcp.operations.skills.linting import folder_of
-from skillopt_mcp.operations.tasks.adding import ENOUGH_HELD_OUT, drawn, parsed_rows, read_data_set, refusal
+from skillopt_mcp.operations.finding import called
+from skillopt_mcp.operations.skills.linting import folder_named, folder_of
+from skillopt_mcp.operations.tasks.adding import ENOUGH_HELD_OUT, drawn, parsed_rows, read_data_set
+from skillopt_mcp.operations.tasks.meeting import TWICE, refusal, told_missing
 from skillopt_mcp.operations.tasks.misleading import problems_of
 from skillopt_mcp.operations.tasks.warning import secrets_warned
 from skillopt_mcp.operations.workspace import Workspace
@@ -44,6 +47,15 @@ class _Met:
     stored: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The tasks of a skill that are in use, and the retired ones; `called` is what commands call the skill by."""
+
+    called: str
+    in_use: Sequence[Task] = ()
+    retired: Sequence[Task] = ()
+
+
 @dataclass
 class _Added:
     """The tasks that a skill would have; `places` are those of a file, by name, and `n_there` are there already."""
@@ -57,13 +69,14 @@ class _Added:
 def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | None = None) -> Checked:
     """Return what adding would reject of a file, or of a data set by its plan, and what `check_stored` would say then.
 
-    A skill that is given by its path is not tracked, and needs no store. Raises BadInput when the file cannot be read
+    A skill that is given by its path is not tracked; no store is made. Raises BadInput when the file cannot be read
     or holds nothing, NotFound, BadSkill.
     """
     rows = read_data_set(path, plan)
     good, rejected = parsed_rows(rows)
     store = workspace.store if workspace.store_path.exists() else None
-    added = _as_added(*_stored(workspace, store, skill), *drawn(good, plan))
+    stored = _stored(workspace, store, skill)
+    added = _as_added(stored, *drawn(good, plan))
     added.problems += [(each.index, each.reason) for each in rejected]
     found = problems_of(store, added.tasks, added.places)
     added.problems += [(added.places.get(name, len(rows)), text) for name, text in found]
@@ -77,6 +90,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
         remarks=[
             *secrets_warned([(f"task {index + 1}", task) for index, task in good], workspace.known),
             *_remarks_on_file(added, store),
+            *filter(None, [told_missing(stored.called, added.tasks, [task for _, task in good])]),
             *_remarks(added.tasks),
         ],
     )
@@ -91,42 +105,44 @@ def check_stored(workspace: Workspace, skill: str) -> Checked:
     return Checked(n_tasks=len(tasks), problems=problems, remarks=[*secrets, *_remarks(tasks)])
 
 
-def _stored(workspace: Workspace, store: Store | None, skill: str) -> tuple[list[Task], list[Task]]:
-    """Return the tasks of a skill that are in use, and the retired ones; one given by its path stays untracked."""
-    folder = folder_of(skill, bare=store is None)
+def _stored(workspace: Workspace, store: Store | None, skill: str) -> _Stored:
+    """Return what is stored of a skill; one given by its path stays untracked, and no store is made."""
+    folder = folder_of(skill, bare=store is None) or (folder_named(workspace, skill) if store is None else None)
     if folder is None:
         tracked: Skill | None = workspace.skill(skill)
     else:
         read_skill(folder)
         tracked = store.skills.find_skill(str(folder)) if store else None
     if store is None or tracked is None:
-        return [], []
+        return _Stored(shlex.quote(skill))
     out_of_use = store.retirements.list_retired(tracked.id)
     tasks = store.tasks.list_tasks(tracked.id)
-    return [task for task in tasks if task.id not in out_of_use], [task for task in tasks if task.id in out_of_use]
+    in_use = [task for task in tasks if task.id not in out_of_use]
+    return _Stored(called(store, tracked), in_use, [task for task in tasks if task.id in out_of_use])
 
 
-def _as_added(
-    there: list[Task], retired: Sequence[Task], good: Sequence[tuple[int, NewTask]], shares: Mapping[Split, float]
-) -> _Added:
-    """Return what adding would make of tasks, each in the split that it would come into."""
-    added = _Added(there)
+def _as_added(stored: _Stored, good: Sequence[tuple[int, NewTask]], shares: Mapping[Split, float]) -> _Added:
+    """Return what adding would make of tasks beside the `stored` ones, each in the split that it would come into."""
+    there, skill = stored.in_use, stored.called
+    added = _Added([*there])
     counts = {**dict.fromkeys(SPLITS, 0), **Counter(task.split for task in there)}
     met = {task.digest: _Met(task.split, f"'{task.name}'", task.name) for task in there}
-    names = {task.name for task in there}
-    places = {task.name: task.split for task in retired}
-    asked = {_asked(task): task.split for task in retired}
-    gone = {task.digest for task in retired}
+    stored_names = {task.name for task in there}
+    names = set(stored_names)
+    places = {task.name: task.split for task in stored.retired}
+    asked = {_asked(task): task.split for task in stored.retired}
+    gone = {task.digest for task in stored.retired}
     for index, task in good:
         digest, place = task.digest, asked.get(_asked(task))
         if digest in met:
             met[digest] = _meet(added, index, task, met[digest])
         elif digest in gone:
-            added.problems.append((index, refusal(task, "retired")))
+            added.problems.append((index, refusal(task, "retired", skill)))
         elif task.name and task.name in names:
-            added.problems.append((index, refusal(task, "name taken")))
+            taken = "name taken" if task.name in stored_names else TWICE
+            added.problems.append((index, refusal(task, taken, skill)))
         elif place and task.split not in (None, place):
-            added.problems.append((index, refusal(task, place)))
+            added.problems.append((index, refusal(task, place, skill)))
         else:
             split = task.split or place or places.get(task.name or "") or assign_split(counts, shares, digest)
             counts[split] += 1

@@ -1,0 +1,66 @@
+"""Merging: a skill in which git left a conflict is worked on by nobody until a person has settled it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from workshop import LESSONS, Place
+
+from skillopt_mcp.errors import Refused
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.replaying import start_run
+from skillopt_mcp.operations.testing.calibrating import calibrate
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
+
+CONFLICT = "\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"
+EDIT = {"op": "append", "content": LESSONS}
+SKILL = "ledger-clerk"
+WORK: dict[str, Callable[[Workspace], object]] = {
+    "propose edits": lambda workspace: propose_edits(workspace, SKILL, [EDIT]),
+    "reflect": lambda workspace: propose_from_evidence(workspace, SKILL),
+    "estimate": lambda workspace: estimate_run(workspace, SKILL, Config(epochs=1)),
+    "replay": lambda workspace: start_run(workspace, SKILL, Config(epochs=1)),
+    "calibrate": lambda workspace: calibrate(workspace, SKILL),
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_nothing_is_built_on_an_unsettled_conflict(place: Place, workspace: Workspace, work: str) -> None:
+    record_trajectory(workspace, str(place.skill), Recording(task="sum", hard=False, answer="no"))
+    place.main.write_text(place.main.read_text() + CONFLICT)
+    with pytest.raises(Refused, match=r'"SKILL.md" has the marks of an unfinished merge \(line \d+, \d+\): settle'):
+        WORK[work](workspace)
+    assert workspace.store.runs.list_runs(1) == []
+
+
+def test_a_candidate_is_neither_rebased_onto_a_conflict_nor_tested_on_one(place: Place, workspace: Workspace) -> None:
+    stale = place.propose(workspace)
+    place.main.write_text(place.main.read_text() + CONFLICT)
+    with pytest.raises(Refused, match="unfinished merge"):
+        rebase_candidate(workspace, stale)
+    skill = workspace.skill(SKILL)
+    files = workspace.store.skills.get_files(skill.id, skill.live_version)
+    better = files.replaced(type(files.files[0])("SKILL.md", files.main + LESSONS.encode(), False))
+    id = candidate_id(skill.id, files.digest, better.digest)
+    made = Candidate(id, skill.id, files.digest, better.digest, "host", "", ())
+    workspace.store.candidates.add_candidate(NewCandidate(made, better, ()))
+    with pytest.raises(Refused, match="unfinished merge"):
+        evaluate_candidate(workspace, id)
+    assert workspace.store.decisions.list_tests(skill.id) == []
+
+
+def test_once_it_is_settled_the_work_goes_on(place: Place, workspace: Workspace) -> None:
+    stale, before = place.propose(workspace), place.main.read_text()
+    place.main.write_text(before + CONFLICT)
+    with pytest.raises(Refused, match="unfinished merge"):
+        rebase_candidate(workspace, stale)
+    place.main.write_text(before + "\n- Other.\n")
+    assert rebase_candidate(workspace, stale).status == "candidate"
