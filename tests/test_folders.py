@@ -268,3 +268,9 @@ def test_skills_are_found_right_inside_the_roots_and_once(folder: Path, tmp_path
     (two / "linked").symlink_to(one / "a")
     (two / "outside").symlink_to(folder)
     assert find_skill_folders([one, tmp_path / "absent", two]) == [one / "a", one / "b", two / "outside"]
+
+
+def test_a_main_file_in_another_case_is_named(folder: Path) -> None:
+    (folder / "SKILL.md").rename(folder / "skill.md")
+    with pytest.raises(BadSkill, match=r'demo" has no SKILL.md, which hosts look for; rename skill.md$'):
+        read_skill(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 import unicodedata
@@ -13,6 +14,8 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.folders import (
     default_roots,
     find_skill_folders,
+    is_as_shipped,
+    main_names,
     project_folders,
     project_roots,
     skill_folder,
@@ -22,6 +25,7 @@ from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, Skill, is_memor
 from skillopt_mcp.store.opening import Store
 
 NAMES_SHOWN = 10
+_COMPARED, _ALIKE = 100, 0.6
 
 
 def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -61,9 +65,15 @@ def find_folder(store: Store | None, roots: Sequence[Path], name: str, project: 
         paths = ", ".join(f"'{place}'" for place in near[:NAMES_SHOWN])
         raise NotFound(f"{len(near)} skills are named {quoted(name)}: use the path, one of {paths}")
     raise NotFound(
-        f"no skill {quoted(name)} is known or lies in a skill folder (found: {_names(store, roots)}): "
-        "give the path of its folder once, and it is tracked from then on"
+        f"no skill {quoted(name)} is known or lies in a skill folder ({_names(store, roots, name)}): "
+        f"give the path of its folder once, and it is tracked from then on{_misspelt(placed)}"
     )
+
+
+def _misspelt(places: Sequence[str]) -> str:
+    """Return how to let a skill be found whose main file is not called so that hosts find it; "" without one."""
+    found = next((os.path.join(place, name) for place in places for name in main_names(Path(place))), "")
+    return f"; hosts look for {MAIN_FILE} alone: rename {quoted(found, 500)}" if found else ""
 
 
 def folder_at(text: str) -> Path | None:
@@ -157,9 +167,16 @@ def advice(store: Store, path: str) -> str:
         return ""
     shown = shlex.quote(path)
     return (
-        f"{quoted(path, 500)} does not exist any more; if it was renamed or moved: skillopt-mcp skills move "
-        f"{shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}; if it was lost: {_back(skill)}"
+        f"{quoted(path, 500)} does not exist any more; {told_branch(path)}if it was renamed or moved: skillopt-mcp "
+        f"skills move {shown} NEW-PATH; if it is gone for good: skillopt-mcp skills forget {shown}; if it was lost: "
+        f"{_back(skill)}"
     )
+
+
+def told_branch(path: str) -> str:
+    """Return that what is gone may be on another branch, where it lay in a git checkout; "" elsewhere."""
+    lies_in_one = any(os.path.lexists(folder / ".git") for folder in Path(path).parents)
+    return "if another branch of this checkout has it: check that out; " if lies_in_one else ""
 
 
 def kept_files(store: Store, path: str) -> str:
@@ -242,9 +259,19 @@ def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
     ]
 
 
-def _names(store: Store | None, roots: Sequence[Path]) -> str:
+def _names(store: Store | None, roots: Sequence[Path], name: str) -> str:
+    """Return the names that there are, those that are most like a name first."""
     hidden = store.skills.list_forgotten() if store else set[int]()
     tracked = {skill.name for skill in store.skills.list_skills() if skill.id not in hidden} if store else set[str]()
-    names = sorted(tracked | {path.name for path in find_skill_folders(roots)})
+    names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
+    likeness = {each: _likeness(name, each) for each in names}
+    shown = sorted(names, key=lambda each: (-likeness[each], each))[:NAMES_SHOWN]
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(quoted(name) for name in names[:NAMES_SHOWN]) + more or "none"
+    found = ", ".join(map(quoted, shown)) + more or "none"
+    return f"did you mean {quoted(shown[0])}? found: {found}" if shown and likeness[shown[0]] else f"found: {found}"
+
+
+def _likeness(one: str, other: str) -> float:
+    """Return how alike two names are, 0 where they are not."""
+    ratio = difflib.SequenceMatcher(None, one[:_COMPARED].casefold(), other[:_COMPARED].casefold()).ratio()
+    return ratio if ratio >= _ALIKE else 0.0

@@ -21,7 +21,7 @@ def told_leases(workspace: Workspace, scope: str) -> str:
     out = [lease.expires_at for lease in waited_for if lease.expires_at > now]
     if out:
         many = "1 piece of work is" if len(out) == 1 else f"{len(out)} pieces of work are"
-        return f"{many} out until {_minute_after(max(out))}, and handed out again after that"
+        return f"{many} out until {_minute_after(max(out))}, and handed out again after that or once its server ends"
     overdue = _minute(max(lease.expires_at for lease in waited_for))
     return f"work was out until {overdue} and did not come back: whoever asks for work gets it anew"
 

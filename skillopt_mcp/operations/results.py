@@ -150,6 +150,7 @@ class SkillRow(BaseModel):
     """One skill: found on disk (tracked or not), with what has been gathered for it.
 
     `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
+    `n_unscored` counts the newest attempts of which nobody has said how they ended, up to 100.
     """
 
     name: str
@@ -160,6 +161,7 @@ class SkillRow(BaseModel):
     splits: SplitCounts = Field(default_factory=SplitCounts)
     n_trajectories: int = 0
     n_new: int = 0
+    n_unscored: int = 0
     open_candidates: int = 0
     approved: list[str] = Field(default_factory=list)
     promotable: bool = False

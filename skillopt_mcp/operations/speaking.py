@@ -17,7 +17,12 @@ _SPOKEN = (
     (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),
     (r"rollback_skill with skill (\S+) and version (\w+)(?:\.$)?", r"skillopt-mcp rollback \1 \2"),
     (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
-    (r"\binspect (?!the )(\S+?)(?=\.$| tells)", r"skillopt-mcp show \1"),
+    (
+        r"call propose_edits with its edits again \(inspect c-\w+ shows them\), or at a terminal: "
+        r"(skillopt-mcp rebase c-\w+); either makes",
+        r"\1 makes",
+    ),
+    (r"\binspect (?!the )(\S+?)(?=\.$| tells| lists)", r"skillopt-mcp show \1"),
     (r"\badd_tasks\b", "skillopt-mcp tasks add"),
     (r"\blist_skills\b", "skillopt-mcp skills"),
 )

@@ -349,7 +349,52 @@ def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
         assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in told
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--changed", "main"]) == 1
-    assert "not a git repository" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "not a git repository" in told
+    assert f'"{tmp_path}" is no git checkout: go into one, or name the skills to check' in told
+    assert "fetch-depth" not in told
+
+
+def test_a_checkout_of_another_user_is_told_with_how_to_trust_it(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert main(["check", "--changed", "main"]) == 1
+    told = capsys.readouterr().err
+    assert f"If you trust it: git config --global --add safe.directory {repository}\n" in told
+    assert "fetch-depth" not in told
+
+
+def test_a_skill_that_was_renamed_is_not_told_as_deleted(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skill = repository / "skills" / "second"
+    (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "More.\n" * 9)
+    commit(repository)
+    git(repository, "branch", "-f", "main")
+    git(repository, "mv", "skills/second", "skills/other")
+    code, lines = checked(capsys, "--changed", "main")
+    assert (code, lines[1:]) == (1, ["skills/second: is skills/other now", "1 skill: 1 error, 0 advice."])
+    main(["check", "--changed", "main", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["deleted"], told["renamed"]) == ([], {"skills/second": "skills/other"})
+
+
+def test_a_link_that_was_checked_out_as_a_text_file_is_an_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "shared" / "far")
+    write(here / "skills" / "near")
+    (here / "skills" / "far").write_text("../shared/far")
+    (here / "skills" / "README").write_text("../shared")
+    code, lines = checked(capsys, "skills")
+    assert (code, lines[1:]) == (1, ["2 skills: 1 error, 0 advice."])
+    assert lines[0].startswith('skills/far: error: it is a text file that names the skill "../shared/far", as')
+    assert "git config core.symlinks true" in lines[0]
+
+
+def test_the_marks_of_an_unfinished_merge_fail_a_check(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skill = repository / "skills" / "first" / "SKILL.md"
+    skill.write_text(skill.read_text() + "<<<<<<< HEAD\nA.\n=======\nB.\n>>>>>>> feat\n")
+    told = 'error: "SKILL.md" has the marks of an unfinished merge (line 7, 11): settle the conflict'
+    assert checked(capsys, "--changed", "main") == (1, [f"skills/first: {told}", "1 skill: 1 error, 0 advice."])
 
 
 def test_a_base_that_is_empty_passes_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
     store, candidate, run = demo["store_path"], demo["candidate_id"], demo["run_id"]
     keys = {
         ("skills",): {"skills"},
-        ("skills", "permit", "ledger-clerk", "--simulated", "--yes"): {"skill", "permitted", "simulated"},
+        ("skills", "permit", "ledger-clerk", "--simulated", "--yes"): {"skill", "permitted", "simulated", "host_run"},
         ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
         ("show", candidate): {"id", "kind", "text", "next_step", "candidate"},
         ("show", run): {"id", "kind", "text", "next_step", "steps", "answering"},
@@ -84,7 +84,11 @@ def test_exported_tasks_can_be_added_elsewhere(cli, demo, tmp_path) -> None:
     file, store = tmp_path / "tasks.jsonl", tmp_path / "other.db"
     assert cli("tasks", "export", "ledger-clerk", file, store=demo["store_path"]).returncode == 0
     again = cli("tasks", "export", "ledger-clerk", file, store=demo["store_path"])
-    assert again.stderr == f"error: '{file}' exists: name a file that does not, or remove it first\n"
+    assert again.stderr == f"error: '{file}' exists: name a file that does not, or say --force to write over it\n"
+    before = file.read_text("utf-8")
+    file.write_text("what was there")
+    assert cli("tasks", "export", "ledger-clerk", file, "--force", store=demo["store_path"]).returncode == 0
+    assert (file.read_text("utf-8"), list(tmp_path.glob(".*"))) == (before, [])
     skill = demo["skill_path"]
     assert parsed(cli("tasks", "import", skill, file, "--json", store=store))["added"] == 120
     assert cli("tasks", "export", skill, store=store).stdout == file.read_text("utf-8")

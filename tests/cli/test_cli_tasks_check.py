@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.records import judging
 
 GOOD = {"prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}}
 
@@ -108,3 +109,28 @@ def test_a_secret_is_told_with_its_row_before_and_when_it_is_added(
         "note: 1 seems to hold a secret, which is kept as it is: use a made-up value instead in '"
         in capsys.readouterr().err
     )
+
+
+def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["tasks", "add", "--help"])
+    shown = capsys.readouterr().out
+    (row,) = [line for line in shown.splitlines() if line.strip().startswith("{")]
+    (here / "rows.jsonl").write_text(row)
+    assert main(["tasks", "check", "./mine", "rows.jsonl"]) == 0
+    kinds = shown.partition("judge kinds")[2].partition(":")[2].partition("\n\n")[0]
+    assert [kind.strip() for kind in kinds.split(",")] == list(judging.SPECS)
+
+
+def test_a_skill_that_may_be_another_one_renamed_says_so_beside_its_tasks(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "tasks.jsonl").write_text(json.dumps(GOOD))
+    assert main(["tasks", "add", "./mine", "tasks.jsonl"]) == 0
+    (here / "mine").rename(here / "yours")
+    capsys.readouterr()
+    for arguments in (["list", "./yours"], ["export", "./yours"], ["list", "./yours", "--json"]):
+        assert main(["tasks", *arguments]) == 0
+        assert 'note: it looks like "mine", whose folder is gone: if it is that' in capsys.readouterr().err

@@ -85,6 +85,8 @@ def test_a_split_that_is_missing_or_there_twice_is_an_error(splits: Path, tmp_pa
         ("a,b\n1,2,3\n", "row 2 has not as many cells as the header"),
         ('a\n"x\n', "is not CSV"),
         ('a\n"x"y\n', "is not CSV"),
+        ('prompt;judge\n"a";b\n', "separates its columns by semicolons: save it with commas"),
+        ('prompt\tjudge\n"a"\tb\n', "separates its columns by tabs: save it with commas"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostwork import Clock, server
+from hostwork import Clock, begun_proposal, server
 from workshop import SEED, Place
 
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.results import Proposed
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -53,6 +52,6 @@ def proposal(place: Place, host: Workspace) -> Proposed:
     for n in range(6):
         recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
         record_trajectory(host, str(place.skill), recording)
-    standing = propose_from_evidence(host, str(place.skill))
+    standing = begun_proposal(host, str(place.skill))
     assert (standing.status, len(standing.work)) == ("work", 1)
     return standing

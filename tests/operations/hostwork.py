@@ -7,7 +7,8 @@ from pathlib import Path
 from workshop import Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.operations.results import Submitted
+from skillopt_mcp.operations.results import Proposed, Submitted
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.runs.submitting import submit_work
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
@@ -38,6 +39,14 @@ def begun(host: Workspace, candidate_id: str) -> Submitted:
     told = evaluate_candidate(host, candidate_id)
     assert (told.status, told.work) == ("work", [])
     return submit_work(host, [], told.job_id)
+
+
+def begun_proposal(host: Workspace, skill: str, rollouts: int = 0) -> Proposed:
+    """Return a proposal with its first work; what it takes is told before."""
+    told = propose_from_evidence(host, skill, rollouts)
+    assert (told.status, told.work) == ("work", [])
+    first = submit_work(host, [], told.job_id)
+    return told.model_copy(update={"work": first.work, "next_step": first.next_step})
 
 
 def driven(host: Workspace, agent: Agent, standing: Submitted) -> Submitted:

@@ -116,7 +116,11 @@ def test_a_duplicate_is_counted_and_a_taken_id_is_named(place: Place, empty: Wor
     add_tasks(empty, str(place.skill), [mine])
     result = add_tasks(empty, str(place.skill), [mine, mine, {**mine, "prompt": "q"}, {**mine, "id": "other"}])
     assert (result.added, result.duplicates) == (0, 3)
-    assert result.rejected == [Rejected(index=2, reason='the id "mine" is taken by another task: choose another')]
+    reason = (
+        'the id "mine" is taken by another task: if this one corrects it, a person retires that first (skillopt-mcp '
+        "tasks retire ledger-clerk mine); if not, choose another id"
+    )
+    assert result.rejected == [Rejected(index=2, reason=reason)]
 
 
 def test_adding_the_same_tasks_again_changes_nothing(place: Place, empty: Workspace) -> None:
@@ -220,3 +224,29 @@ def test_lone_surrogates_in_a_task_become_replacement_characters(place: Place, e
     task = {"prompt": "p \ud800", "judge": JUDGE, "id": "i\ud800", "tags": ["t\ud800"], "files": {"f\ud800": "\ud800"}}
     assert add_tasks(empty, str(place.skill), [task]).added == 1
     assert empty.store.tasks.list_tasks(1)[0].prompt == "p \ufffd"
+
+
+def test_an_id_that_two_new_tasks_have_is_told_without_a_retirement(place: Place, empty: Workspace) -> None:
+    result = add_tasks(empty, str(place.skill), [{"prompt": each, "judge": JUDGE, "id": "mine"} for each in "pq"])
+    assert result.rejected == [Rejected(index=1, reason='the id "mine" is taken by another task: choose another')]
+
+
+def test_a_task_that_an_export_lacks_is_named_with_the_way_to_retire_it(place: Place, empty: Workspace) -> None:
+    export = [{"id": f"q{n}", "prompt": f"What is {n}?", "judge": JUDGE, "split": "val"} for n in range(9)]
+    assert add_tasks(empty, str(place.skill), export).warnings == []
+    told = (
+        "1 task in use is not among these: 'q8'; what was retired where these come from, a person retires here, too: "
+        "skillopt-mcp tasks retire ledger-clerk ID"
+    )
+    assert told in add_tasks(empty, str(place.skill), export[:-1]).warnings
+    corrected = {**export[8], "prompt": "What was 8?"}
+    assert told not in add_tasks(empty, str(place.skill), [*export[:-1], corrected]).warnings, "it is told as rejected"
+
+
+@pytest.mark.parametrize("rows", [range(2), range(8, 9)])
+def test_a_few_tasks_are_no_export_that_lacks_the_others(place: Place, empty: Workspace, rows: range) -> None:
+    export = [{"id": f"q{n}", "prompt": f"What is {n}?", "judge": JUDGE, "split": "val"} for n in range(9)]
+    add_tasks(empty, str(place.skill), export)
+    assert add_tasks(empty, str(place.skill), [export[n] for n in rows]).warnings == []
+    without = [{name: value for name, value in row.items() if name != "split"} for row in export[:-1]]
+    assert add_tasks(empty, str(place.skill), without).warnings == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput, BadSkill
+from skillopt_mcp.errors import BadInput, BadSkill, NotFound
 from skillopt_mcp.judges.command import register_command
 from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
 from skillopt_mcp.operations.tasks.checking import check_file, check_stored
@@ -139,6 +139,25 @@ def test_a_file_is_checked_against_the_stored_tasks(place: Place, file_of: Calla
     assert [each.index for each in added.rejected] == [0, 3, 4]
     assert all(f": {each.reason}" in told for each in added.rejected)
     assert added.added == 2
+
+
+def test_a_stored_task_that_a_file_lacks_is_told_of(place: Place, file_of: Callable[[Sequence[Row]], Path]) -> None:
+    workspace = place.open()
+    rows = [row(f"What is {n}?", id=f"q{n}", split="val") for n in range(9)]
+    add_tasks(workspace, str(place.skill), rows)
+    (told,) = [each for each in check_file(workspace, "ledger-clerk", file_of(rows[1:])).remarks if "q0" in each]
+    assert told.startswith("1 task in use is not among these: 'q0'; what was retired")
+
+
+def test_a_name_makes_no_store_when_a_file_is_checked(
+    bare: Workspace, place: Place, file_of: Callable[[Sequence[Row]], Path]
+) -> None:
+    home = Path.home() / ".claude" / "skills"
+    shutil.copytree(place.skill, home / "ledger-clerk")
+    assert check_file(bare, "ledger-clerk", file_of([row("Any?")])).problems == []
+    with pytest.raises(NotFound, match="there is no store at"):
+        check_file(bare, "other", file_of([row("Any?")]))
+    assert not bare.store_path.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the programs are those of Unix")

@@ -14,7 +14,8 @@ from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.testing.calibrating import run_prospect
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, most_pairs
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.opening_tests import most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Rollout
@@ -64,8 +65,8 @@ def test_that_a_shorter_skill_is_no_worse_may_be_claimed_of_tasks_like_these(
     use(workspace, Scripted(lambda call: "no"))
     filler = next(line for line in place.main.read_text().splitlines() if line.startswith("- "))
     candidate = place.propose(workspace, op="delete", target=filler, content="")
-    result = evaluate_candidate(workspace, candidate, rule=replace(no_worse(0.3), claim="like_these"))
-    assert result.claim.startswith("worse by no more than 0.3 on tasks like these, if the 30 test tasks")
+    result = evaluate_candidate(workspace, candidate, rule=replace(no_worse(0.1), claim="like_these"))
+    assert result.claim.startswith("no worse by more than 0.1 on tasks like these, if the 30 test tasks")
 
 
 def test_a_run_makes_the_claim_that_its_settings_ask_for(place: Place, workspace: Workspace) -> None:

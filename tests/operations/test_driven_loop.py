@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hostwork import Clock, begun, driven, server
+from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import LESSONS, SEED, Place, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.runs.submitting import submit_work
 from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
@@ -31,7 +30,7 @@ def test_reflection_by_the_host_makes_a_candidate(place: Place, host: Workspace)
     for n in range(6):
         recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
         record_trajectory(host, str(place.skill), recording)
-    standing = propose_from_evidence(host, str(place.skill), rollouts=6)
+    standing = begun_proposal(host, str(place.skill), rollouts=6)
     assert standing.status == "work"
     agent = Agent(SEED)
     for item in standing.work:

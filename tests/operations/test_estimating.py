@@ -30,7 +30,8 @@ from skillopt_mcp.operations.testing.calibrating import calibrate
 from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.testing.controls import CONTROLS, Control
 from skillopt_mcp.operations.testing.crediting import credit_candidate, rescue_candidate
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, most_pairs
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.opening_tests import most_pairs
 from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config

@@ -287,3 +287,14 @@ def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_a
     assert told.reason.endswith(f"until a person allows it: skillopt-mcp skills add-root {apart.parent}")
     host.store.skills.add_root(str(apart.parent))
     assert "add-root" not in evaluate_candidate(host, candidate).reason
+
+
+def test_a_main_file_that_hosts_do_not_look_for_is_named(place: Place, workspace: Workspace) -> None:
+    odd = place.root / "odd"
+    odd.mkdir()
+    (odd / "skill.md").write_text("---\nname: odd\ndescription: Does it.\n---\n")
+    with pytest.raises(NotFound, match=f'hosts look for SKILL.md alone: rename "{odd}/skill.md"$'):
+        workspace.skill("odd")
+    with pytest.raises(NotFound) as other:
+        workspace.skill("other")
+    assert "rename" not in str(other.value)

@@ -77,7 +77,7 @@ def test_a_reply_that_is_refused_is_never_told_as_handed_in(place: Place, host: 
     refused = handed_in(host, first.work_id)
     assert refused.receipts[0].status == "refused"
     assert refused.next_step == (
-        "1 of 1 replies was NOT taken (there is no reply, and no 'answer.md' in the folder of the work: write it, or "
+        "1 of 1 reply was NOT taken (there is no reply, and no 'answer.md' in the folder of the work: write it, or "
         "give the reply): mend that, and submit again."
     )
     both = submit_work(
@@ -91,10 +91,13 @@ def test_a_reply_that_is_refused_is_never_told_as_handed_in(place: Place, host: 
 def test_whoever_takes_more_work_is_told_of_refused_and_unknown_replies_first(place: Place, host: Workspace) -> None:
     first, *_ = begun(host, place.propose(host)).work
     answer = submit_work(host, [{"work_id": first.work_id}, {"work_id": f"w-{0:032x}"}])
-    assert answer.work
+    assert (answer.status, answer.work) == ("running", [])
     assert answer.next_step.startswith("2 of 2 replies were NOT taken (there is no reply")
-    assert "; nobody was ever given work of this id): mend that, and submit again. For each of these" in (
-        answer.next_step
+    assert answer.next_step.endswith("; nobody was ever given work of this id): mend that, and submit again.")
+    partly = submit_work(host, [{"work_id": first.work_id, "reply": "1"}, {"work_id": f"w-{0:032x}"}])
+    assert partly.work
+    assert "nobody was ever given work of this id): mend that, and submit again. For each of these" in (
+        partly.next_step
     )
 
 
@@ -399,11 +402,11 @@ def test_a_candidate_that_an_edit_by_hand_made_stale_is_told_until_it_is_rebased
     job = begun(host, candidate_id).job_id
     for n in range(2):
         place.main.write_text(f"{EDITED}{n}\n")
-        assert next_of(host).startswith(f"{candidate_id} is stale, as the file has changed since: skillopt-mcp rebase")
+        assert next_of(host).startswith(f"{candidate_id} is stale, as the file has changed since: call propose_edits")
     for each in (job, candidate_id):
         shown = inspect(host, each).next_step
         assert "evaluate_candidate" not in shown
-        assert f"skillopt-mcp rebase {candidate_id} " in shown
+        assert f"skillopt-mcp rebase {candidate_id}; " in shown
     rebased = rebase_candidate(host, candidate_id)
     assert next_of(host) == f"evaluate_candidate {rebased.candidate_id}"
 
@@ -437,7 +440,7 @@ def test_a_proposal_whose_base_moved_ends_with_the_word_to_rebase_it(
     done = driven(host, Agent(SEED), done)
     assert done.proposed
     made = done.proposed.candidate_id
-    told = f"{made} is stale, as the file has changed since: skillopt-mcp rebase {made} makes its edits on top of what"
+    told = f"{made} is stale, as the file has changed since: call propose_edits with its edits again (inspect {made}"
     assert done.next_step.startswith(told)
     assert submit_work(host, [], proposal.job_id).next_step == done.next_step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hostwork import Clock, begun, server
+from hostwork import Clock, begun, begun_proposal, server
 from workshop import Place
 
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
@@ -165,7 +165,7 @@ def test_attempts_whose_analysts_answers_were_lost_are_new_again(
         assert last.proposed
         assert (last.proposed.status, last.proposed.next_step) == ("no_change", LOST)
         assert host.store.trajectories.count_trajectories(tracked.id)[1] == 6
-        proposal = propose_from_evidence(host, skill)
+        proposal = begun_proposal(host, skill)
         assert len(proposal.work) == 1, n
     done = submit_work(host, [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}]).proposed
     assert done
@@ -180,7 +180,7 @@ def test_attempts_that_an_earlier_proposal_has_read_stay_read_when_answers_are_l
     submit_work(host, [{"work_id": proposal.work[0].work_id, "reply": NO_EDITS}])
     for n in range(2):
         record_trajectory(host, skill, Recording(task=f"later {n}", answer="1", hard=False, reason="wrong"))
-    [item] = propose_from_evidence(host, skill).work
+    [item] = begun_proposal(host, skill).work
     for n in range(3):
         answer = submit_work(host, [{"work_id": item.work_id, "reply": f"no json {n}"}])
     assert answer.proposed

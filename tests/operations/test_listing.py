@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 
 import pytest
 from hostwork import Clock, begun, server
@@ -10,7 +11,7 @@ from workshop import Place, right_when_taught, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.looks.listing import TO_TRACK, list_skills
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision
@@ -100,3 +101,17 @@ def test_a_candidate_that_was_accepted_is_told_before_one_that_is_open(place: Pl
     place.propose(workspace, "- Be kind.")
     [row] = list_skills(workspace).skills
     assert (row.open_candidates, row.next_step) == (2, f"promote_skill {accepted}")
+
+
+def test_a_skill_that_cannot_be_read_is_listed_with_why(place: Place, workspace: Workspace) -> None:
+    linked = place.root / "linked"
+    shutil.copytree(place.skill, linked)
+    (linked / "more.md").symlink_to(place.main)
+    row = next(each for each in list_skills(workspace).skills if each.name == "linked")
+    assert row.next_step == (
+        f'cannot be read: "{linked}/more.md" is a link; put the file itself in its place; '
+        f"look at it with: skillopt-mcp check {linked}"
+    )
+    (linked / "more.md").unlink()
+    row = next(each for each in list_skills(workspace).skills if each.name == "linked")
+    assert row.next_step == TO_TRACK

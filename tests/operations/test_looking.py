@@ -76,8 +76,9 @@ def test_the_list_shows_what_is_on_disk_now(place: Place, workspace: Workspace) 
     assert row.live_version == workspace.live(workspace.skill("ledger-clerk")).digest[:12]
     assert row.open_candidates == 0
     assert row.next_step == (
-        f"{candidate_id} is stale, as the file has changed since: skillopt-mcp rebase {candidate_id} makes its edits "
-        "on top of what is live, as a new candidate to evaluate"
+        f"{candidate_id} is stale, as the file has changed since: call propose_edits with its edits again (inspect "
+        f"{candidate_id} shows them), or at a terminal: skillopt-mcp rebase {candidate_id}; either makes a new "
+        "candidate to evaluate"
     )
 
 

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hostwork import Clock, begun, driven, server
+from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import LESSONS, PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
@@ -412,7 +412,7 @@ def test_a_proposal_on_another_version_is_given_up(place: Place, host: Workspace
     for n in range(3):
         recording = Recording(task=f"{n}: book it", answer="1", hard=False, reason="wrong")
         record_trajectory(host, str(place.skill), recording)
-    first = propose_from_evidence(host, str(place.skill))
+    first = begun_proposal(host, str(place.skill))
     assert propose_from_evidence(host, str(place.skill)).job_id == first.job_id
     place.main.write_text("---\nname: ledger-clerk\ndescription: mine\n---\n# Mine\n")
     second = propose_from_evidence(host, str(place.skill))

@@ -443,3 +443,65 @@ def test_a_forgotten_skill_leaves_its_name_to_the_one_that_is_listed(place: Plac
         workspace.skill("ledger-clerk")
     forget_skill(workspace, "ledger-clerk")
     assert workspace.skill("ledger-clerk").path == str(second)
+
+
+def test_a_skill_that_two_branches_name_differently_is_moved_to_and_fro(place: Place, workspace: Workspace) -> None:
+    skill, new = workspace.skill("ledger-clerk"), renamed(place)
+    for _ in range(2):
+        move_skill(workspace, "ledger-clerk", "bookkeeper")
+        new.rename(place.skill)
+        # Whoever looks at the folder that is back tracks it as another skill.
+        assert workspace.kept("ledger-clerk").id != skill.id
+        move_skill(workspace, "bookkeeper", "ledger-clerk")
+        place.skill.rename(new)
+        assert workspace.kept("bookkeeper").id != skill.id
+    named = [(each.name, Path(each.path).name) for each in workspace.store.skills.list_skills()]
+    assert sorted(named) == [("bookkeeper", "bookkeeper"), ("ledger-clerk", "ledger-clerk")]
+    assert move_skill(workspace, "ledger-clerk", "bookkeeper").skill == "bookkeeper"
+    assert workspace.store.tasks.count_tasks(workspace.skill("bookkeeper").id)["val"] == 30
+    assert_sound(place)
+
+
+def test_a_skill_that_has_the_name_of_another_folder_gets_its_own_when_it_is_looked_at(
+    place: Place, workspace: Workspace
+) -> None:
+    skill = workspace.skill("ledger-clerk")
+    workspace.store.skills.move(skill.id, "bookkeeper", skill.path)
+    assert place.open().skill(str(place.skill)).name == "ledger-clerk"
+
+
+def test_a_folder_in_a_checkout_may_be_gone_because_of_another_branch(place: Place, workspace: Workspace) -> None:
+    branch = "if another branch of this checkout has it: check that out; if it"
+    shutil.copytree(place.skill, place.root / "bookkeeper")
+    (place.folder / ".git").mkdir()
+    shutil.rmtree(place.skill)
+    assert branch in rows(workspace)["ledger-clerk"].next_step
+    assert branch in rows(workspace)["bookkeeper"].next_step
+    with pytest.raises(BadSkill, match=branch):
+        workspace.skill("ledger-clerk")
+    (place.folder / ".git").rmdir()
+    assert branch not in rows(workspace)["ledger-clerk"].next_step
+
+
+def test_an_export_of_a_renamed_folder_says_whose_history_it_may_lack(place: Place, workspace: Workspace) -> None:
+    new = renamed(place)
+    sent = export_history(workspace, str(new), place.folder / "x.history")
+    assert sent.likeness.startswith('it looks like "ledger-clerk", whose folder is gone')
+    move_skill(workspace, "ledger-clerk", "bookkeeper")
+    assert export_history(workspace, str(new), place.folder / "y.history").likeness == ""
+
+
+def test_that_a_folder_is_gone_is_told_once(place: Place, workspace: Workspace) -> None:
+    renamed(place)
+    found = inspect(workspace, "ledger-clerk", consent=Consent.PERSON)
+    assert f"{found.text}{found.next_step}".count("does not exist any more") == 1
+    assert "its folder is gone\n" in found.text
+
+
+def test_forgetting_a_skill_that_was_tested_says_that_a_copy_begins_another_error_rate(
+    place: Place, workspace: Workspace
+) -> None:
+    place.accepted(workspace)
+    renamed(place)
+    told = forget_skill(workspace, "ledger-clerk").next_step
+    assert "It had 1 promotion test: a copy of other words, or another name, begins a life with an error rate" in told

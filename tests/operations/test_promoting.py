@@ -88,7 +88,8 @@ def test_an_edit_by_a_person_makes_the_candidate_stale(place: Place, workspace: 
     place.main.write_text("# Mine\n")
     result = promote_skill(workspace, candidate_id, PERSON)
     assert result.status == "stale"
-    assert f"Their edit is kept: skillopt-mcp rebase {candidate_id} makes the same edits" in result.next_step
+    assert "Their edit is kept: call propose_edits with its edits again" in result.next_step
+    assert f"or at a terminal: skillopt-mcp rebase {candidate_id}; either makes a new candidate" in result.next_step
     assert place.main.read_text() == "# Mine\n"
 
 

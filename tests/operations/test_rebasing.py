@@ -104,3 +104,20 @@ def test_a_promoted_candidate_that_a_person_edited_is_not_made_twice(place: Plac
 
 def _version(workspace: Workspace, made: str) -> str:
     return workspace.store.candidates.get_candidate(made).version_id
+
+
+def test_a_checkout_with_other_line_endings_is_told_from_an_edit(place: Place, workspace: Workspace) -> None:
+    stale = place.accepted(workspace)
+    text = place.main.read_bytes()
+    place.main.write_bytes(text.replace(b"\n", b"\r\n"))
+    told = "The files differ in their line endings alone, as git writes them where core.autocrlf is set (to keep them: "
+    cure = f"{told}'SKILL.md text eol=lf' in .gitattributes, and a fresh checkout)"
+    refused = promote_skill(workspace, stale, Consent.PERSON_SIMULATED)
+    assert (refused.status, refused.next_step.startswith(f"{cure}: ")) == ("stale", True)
+    with pytest.raises(Refused) as other:
+        evaluate_candidate(workspace, stale)
+    assert str(other.value).endswith(f". {cure}")
+    place.main.write_bytes(text.replace(b"\n", b"\r\n") + b"- Mine.\r\n")
+    assert promote_skill(workspace, stale, Consent.PERSON_SIMULATED).next_step.startswith("Somebody edited the file.")
+    place.main.write_bytes(text)
+    assert promote_skill(workspace, stale, Consent.PERSON_SIMULATED).status == "promoted"

@@ -21,10 +21,12 @@ from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run, unfinished_run
-from skillopt_mcp.operations.runs.unfinished import furthest
+from skillopt_mcp.operations.runs.unfinished import furthest, others_left, told_others_left
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.confirmation import GATE
+from skillopt_mcp.optimizer.progress import Notify, Progress
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import NewCandidate
 from skillopt_mcp.records.runs import Run
@@ -55,6 +57,45 @@ def test_a_finished_run_is_answered_again_with_nothing_asked(place: Place, works
     assert replay(workspace, run) == first
     assert replay(workspace, workspace.store.runs.get_run(run.id)) == first
     assert workspace.store.runs.get_run(run.id).status == "finished"
+
+
+def editing(place: Place, stage: str) -> Notify:
+    """Return what edits the live file once, when a run tells that it is at this stage."""
+    before = place.main.read_bytes()
+
+    def notify(standing: Progress) -> None:
+        if standing.stage == stage and place.main.read_bytes() == before:
+            place.main.write_bytes(before + b"\n- Mind the date.\n")
+
+    return notify
+
+
+def test_a_version_that_could_not_be_promoted_any_more_is_not_tested(place: Place, workspace: Workspace) -> None:
+    run, before = start_run(workspace, "ledger-clerk", CONFIG), place.main.read_bytes()
+    result = replay(workspace, run, editing(place, "step"))
+    assert (result.verdict, result.n_pairs) == (None, 0)
+    assert re.match("it was not tested, .*: the live file of 'ledger-clerk' is version [0-9a-f]{12} now", result.reason)
+    assert result.next_step.startswith("It cannot be promoted now: the live file of 'ledger-clerk' is version")
+    assert f"skillopt-mcp evaluate {result.candidate_id}" in result.next_step
+    assert workspace.store.decisions.count_tests(run.skill_id) == 0
+    place.main.write_bytes(before)
+    assert evaluate_candidate(workspace, str(result.candidate_id)).verdict == "accept"
+
+
+def test_a_version_whose_folder_is_gone_is_not_tested(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    place.skill.rename(place.folder / "away")
+    result = replay(workspace, run)
+    assert (result.verdict, result.n_pairs) == (None, 0)
+    assert "its folder is gone" in result.reason
+    assert "its folder is gone" in result.next_step
+
+
+def test_a_run_whose_file_changed_during_its_test_does_not_say_promote(place: Place, workspace: Workspace) -> None:
+    result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG), editing(place, GATE))
+    assert result.verdict == "accept"
+    assert re.match(r"It cannot be promoted now: the live file of 'ledger-clerk' is version", result.next_step)
+    assert result.next_step.endswith(f"skillopt-mcp rebase {result.candidate_id}")
 
 
 def test_the_end_of_a_run_knows_what_became_of_its_candidate_meanwhile(place: Place, workspace: Workspace) -> None:
@@ -357,3 +398,14 @@ def test_a_new_run_reads_no_other_than_those_that_it_may_go_on_with(
     assert furthest(workspace, new, allow_changed=False) == first
     assert read == [first.id]
     assert unfinished_run(workspace, "ledger-clerk").id not in (first.id, new.id)
+
+
+def test_other_unfinished_runs_are_named_with_the_rule(workspace: Workspace) -> None:
+    runs = [start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"seed": seed})) for seed in range(3)]
+    assert told_others_left(others_left(workspace, runs[2])) == (
+        "--resume goes on with the newest unfinished run; unfinished as well: "
+        f"{runs[1].id} (0 calls), {runs[0].id} (0 calls); name one by its id"
+    )
+    for run in runs[:2]:
+        workspace.store.runs.set_status(run.id, "finished", "{}")
+    assert told_others_left(others_left(workspace, runs[2])) == ""

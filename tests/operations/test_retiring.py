@@ -23,7 +23,8 @@ from skillopt_mcp.operations.tasks.retiring import REASON_CHARACTERS, retire_tas
 from skillopt_mcp.operations.tasks.rotating import rotate_worn_tasks
 from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.testing.comparing import promotion_tasks, search_tasks
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, most_pairs
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.opening_tests import most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.tasks import Task
@@ -261,7 +262,8 @@ def test_a_history_carries_retired_tasks_and_their_successors(place: Place, work
     }
     assert "tasks_retired" in {told.content.get("kind") for told in other.store.room(Histories).list_archived(1)}
     assert verify_store(other.store.path).problems == []
-    assert import_history(other, file).status == "nothing_new"
+    again = import_history(other, file)
+    assert (again.status, "tasks retire" in again.next_step) == ("nothing_new", False)
 
 
 def test_an_import_neither_retires_a_task_nor_brings_one_back(place: Place, workspace: Workspace) -> None:
@@ -273,9 +275,12 @@ def test_an_import_neither_retires_a_task_nor_brings_one_back(place: Place, work
     import_history(other, before)
     retire_tasks(workspace, SKILL, [wrong.name])
     export_history(workspace, SKILL, after)
-    [conflict] = import_history(other, after).conflicts
+    got = import_history(other, after)
+    [conflict] = got.conflicts
     assert conflict == f"task '{wrong.name}': it is in use here, retired in the file"
-    import_history(other, after, keep_mine=True)
+    cure = f"a person retires here, too (skillopt-mcp tasks retire {SKILL} {wrong.name}). "
+    assert cure in got.next_step
+    assert cure in import_history(other, after, keep_mine=True).next_step
     assert other.store.retirements.list_retired(1) == {}
     [conflict] = import_history(workspace, before).conflicts
     assert conflict == f"task '{wrong.name}': it is retired here, in use in the file"

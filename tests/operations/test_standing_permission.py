@@ -67,8 +67,8 @@ def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
         assert "skills permit" not in result.next_step
         evaluated = evaluate_candidate(workspace, candidate)
         evidence = (
-            f"{evaluated.pairs_done} pairs of attempts at 5 held-out tasks, which scored "
-            f"{evaluated.base.mean:.2f} on average before and {evaluated.candidate.mean:.2f} with this change"
+            f"mean score {evaluated.base.mean:.2f} before and {evaluated.candidate.mean:.2f} with this change, "
+            f"over {evaluated.pairs_done} pairs of attempts at 5 held-out tasks"
         )
         assert review_candidate(workspace, candidate).evidence == evidence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hostwork import Clock, begun, driven, server
+from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
@@ -44,7 +44,7 @@ def test_a_look_at_a_test_whose_work_is_out_hands_out_the_same_work(place: Place
 
 
 def test_asking_again_for_a_proposal_hands_out_the_same_work_and_begins_no_other(place: Place, host: Workspace) -> None:
-    first = propose_from_evidence(host, str(place.skill), rollouts=8)
+    first = begun_proposal(host, str(place.skill), rollouts=8)
     again = propose_from_evidence(host, str(place.skill), rollouts=4)
     assert (again.job_id, again.work) == (first.job_id, first.work)
     assert again.next_step.startswith(f"This proposal was under way, with 8 rollouts: 4 were not begun. {ALREADY}")
@@ -159,7 +159,7 @@ def test_the_agent_that_hands_in_the_last_piece_is_not_told_what_it_came_to(
     assert told.next_step == told.proposed.next_step != HANDED_IN
 
 
-@pytest.mark.parametrize("reply", [5, 1.5, True])
+@pytest.mark.parametrize("reply", [5, 1.5, True, ["12"]])
 def test_a_reply_is_a_text_or_an_object_as_an_answer_is(place: Place, host: Workspace, reply: object) -> None:
     first, *_ = begun(host, place.propose(host)).work
     [receipt] = submit_work(host, [{"work_id": first.work_id, "reply": reply}], room=Room(items=0)).receipts

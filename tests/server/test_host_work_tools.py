@@ -59,7 +59,9 @@ def test_four_prices_cost_nothing_and_the_work_that_is_taken_one_share(
 
 def test_an_agent_that_breaks_the_schema_is_told_how_to_mend_it(served: SkillOptServer) -> None:
     ask_one(served, "record_trajectory", skill="ledger", task="total it", hard=False, reason="no VAT")
-    [item] = ask_one(served, "propose_edits", skill="ledger")["work"]
+    offered = ask_one(served, "propose_edits", skill="ledger")
+    assert (offered["status"], offered["work"]) == ("work", [])
+    [item] = ask_one(served, "submit_work", job_id=offered["job_id"])["work"]
     edit = {"op": "append", "content": "- Add VAT.", "sources": [1]}
     receipt = handed_in(served, {"work_id": item["work_id"], "reply": {"reasoning": "VAT", "edits": [edit]}})
     assert receipt["status"] == "refused"

@@ -154,12 +154,12 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     (
         "evaluate_candidate",
         {"candidate_id": "c-nope"},
-        "the store has no candidate 'c-nope': make one with propose_edits or replay",
+        "the store has no candidate 'c-nope': make one with propose_edits, or by skillopt-mcp replay",
     ),
     (
         "promote_skill",
         {"candidate_id": "c-nope"},
-        "the store has no candidate 'c-nope': make one with propose_edits or replay",
+        "the store has no candidate 'c-nope': make one with propose_edits, or by skillopt-mcp replay",
     ),
     (
         "rollback_skill",

@@ -8,14 +8,17 @@ from typing import cast, get_args
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.documents.diffs import first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import copied
+from skillopt_mcp.operations.candidates.recalling import told_rolled_back
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import EditOutcome, Proposed
+from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.skills.resembling import told_likeness
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import storable
@@ -31,13 +34,15 @@ ROW_BYTES = 110
 DETAIL_BYTES = 250
 FINDINGS_SHOWN = 4
 LOOKED_BACK = 16
+DIFF_LINES = 60
+UNMADE_SHOWN = 3
 
 
 def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
     """Apply edits to the live version and keep the result as a candidate; the user's file does not change.
 
     Raises BadInput when the edits are not of the form {op, target?, content?, path?}; an edit that does not fit the
-    skill is reported as unmatched instead.
+    skill is reported as unmatched instead. Raises Refused where git left a conflict in the skill.
     """
     if not edits:
         raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
@@ -45,6 +50,7 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     _check_size(patch)
     tracked = workspace.skill(skill)
     base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
+    check_merged(base)
     applied = apply_patch(base, patch)
     made = None
     if applied.files != base:
@@ -61,9 +67,12 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
         made = kept(workspace, new, patch, applied)
         workspace.store.trajectories.mark_seen(tracked.id)
     result = proposed(tracked.name, base, applied, made)
+    recalled = told_rolled_back(workspace.store, made) if made else ""
+    step = f"{recalled}; otherwise propose other edits." if recalled else result.next_step
     likeness = told_likeness(workspace, tracked.path)
-    step = f"First, {likeness}. {result.next_step}" if likeness else result.next_step
-    return fitted(result.model_copy(update={"next_step": step}), "diff")
+    step = f"First, {likeness}. {step}" if likeness else step
+    diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
+    return fitted(result.model_copy(update={"next_step": step, "diff": diff}), "diff")
 
 
 def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
@@ -104,12 +113,27 @@ def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidat
         edits=[_outcome(report, EDITS_BYTES // len(applied.reports)) for report in applied.reports],
         findings=_shown(found),
         notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
-        next_step=_next_step(made, found),
+        next_step=f"{_unmade(applied) if made else ''}{step_of(made, found)}",
     )
     return fitted(result, "diff")
 
 
-def _next_step(made: Candidate | None, found: tuple[str, ...]) -> str:
+def _unmade(applied: Applied) -> str:
+    """Return how many edits were not made beside others that were, and why; "" where all were."""
+    unmade = [report for report in applied.reports if report.status != "applied"]
+    if not unmade:
+        return ""
+    shown = "; ".join(f"edits.{each.index}: {shortened(each.detail, DETAIL_BYTES)}" for each in unmade[:UNMADE_SHOWN])
+    more = f"; and {len(unmade) - UNMADE_SHOWN} more" if len(unmade) > UNMADE_SHOWN else ""
+    was = "was" if len(unmade) == 1 else "were"
+    n = counted(len(applied.reports), "edit")
+    return (
+        f"{len(unmade)} of {n} {was} NOT made ({shown}{more}): correct and propose all of them again, or go on with "
+        "what is left. "
+    )
+
+
+def step_of(made: Candidate | None, found: tuple[str, ...]) -> str:
     if made is None:
         return "Nothing would change. Correct the unmatched edits as their details say and propose again."
     if found:

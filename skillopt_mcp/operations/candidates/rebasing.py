@@ -9,10 +9,11 @@ from skillopt_mcp.errors import Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import carried
 from skillopt_mcp.limits import PATCH_EDITS
-from skillopt_mcp.operations.candidates.proposing import kept, proposed
+from skillopt_mcp.operations.candidates.proposing import kept, proposed, step_of
 from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import IMPORTED, Candidate, CandidateOrigin, candidate_id
 from skillopt_mcp.records.edits import Applied, Edit, Patch
@@ -24,7 +25,7 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
 
     It carries where the edits come from and what the guard said of their evidence, and none of the old one's evidence.
     Raises NotFound, and Refused when the live file is the one that the candidate was made for, or the candidate itself,
-    edited or not.
+    edited or not, and when it has an unsettled conflict.
     """
     store = workspace.store
     old = store.candidates.get_candidate(known(id))
@@ -36,11 +37,12 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     if any(change.to_version == old.version_id for change in store.promotions.list_promotions(skill.id)[:1]):
         raise Refused(f"'{id}' was promoted, and '{skill.name}' was edited on top of it: it is in what is live already")
     live = store.skills.get_files(skill.id, skill.live_version)
+    check_merged(live)
     patch = Patch(_edits(workspace, old), f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
     applied = apply_patch(live, patch)
     made = _candidate(workspace, old, live, patch, applied) if applied.files != live else None
     result = proposed(skill.name, live, applied, made)
-    return result.model_copy(update={"next_step": _next_step(result, applied)})
+    return result.model_copy(update={"next_step": _next_step(made, applied)})
 
 
 def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
@@ -76,11 +78,11 @@ def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Pa
     return kept(workspace, made, patch, applied)
 
 
-def _next_step(result: Proposed, applied: Applied) -> str:
+def _next_step(made: Candidate | None, applied: Applied) -> str:
     missed = sum(report.status != "applied" for report in applied.reports)
-    if result.candidate_id is None:
+    if made is None:
         return "None of its edits fits what is live now, or all of it is there already: propose new ones."
     conflicts = (
         f"{missed} of {len(applied.reports)} edits do not fit what is live now and are left out. " if missed else ""
     )
-    return f"{conflicts}{result.next_step}"
+    return f"{conflicts}{step_of(made, made.findings)}"

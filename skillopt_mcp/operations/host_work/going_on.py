@@ -8,7 +8,7 @@ from skillopt_mcp.operations.leasing import told_leases
 from skillopt_mcp.operations.spending.listing_runs import way_on
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.candidates import Candidate, candidate_id
 from skillopt_mcp.records.skills import Skill, Version
 
 
@@ -43,9 +43,32 @@ def left_behind(workspace: Workspace, skill: Skill, candidates: Sequence[Candida
     return ""
 
 
+def told_others(workspace: Workspace, candidate: Candidate) -> str:
+    """Return which other test of a candidate's base is not decided yet, before one more is opened; "" where none is."""
+    decisions = workspace.store.decisions
+    verdicts = decisions.verdicts(candidate.skill_id, GATE, candidate.base_version)
+    others = [
+        row
+        for row in decisions.list_tests(candidate.skill_id)
+        if row.base_version == candidate.base_version
+        and row.version_id != candidate.version_id
+        and verdicts.get(row.version_id, "undecided") == "undecided"
+    ]
+    if not others:
+        return ""
+    last = others[-1]
+    its = candidate_id(last.skill_id, last.base_version, last.version_id)
+    return f"{last.id}, the test of {its}, is not decided yet, and each test takes its share of the skill's error rate"
+
+
 def told_stale(candidate: Candidate) -> str:
     """Return what to do with a candidate whose base is no longer what is live."""
+    return f"{candidate.id} is stale, as the file has changed since: {told_again(candidate.id)}"
+
+
+def told_again(candidate_id: str) -> str:
+    """Return how the edits of a candidate are made again on top of what is live now."""
     return (
-        f"{candidate.id} is stale, as the file has changed since: skillopt-mcp rebase {candidate.id} makes its edits "
-        "on top of what is live, as a new candidate to evaluate"
+        f"call propose_edits with its edits again (inspect {candidate_id} shows them), or at a terminal: skillopt-mcp "
+        f"rebase {candidate_id}; either makes a new candidate to evaluate"
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from skillopt_mcp.backends.work import kind_of, n_chars, work_of
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.operations.judging import is_attempted_by_host, is_judged_by_host, n_votes
@@ -158,8 +159,8 @@ def expectation(test: Test, store: Store) -> str:
     handed_in = f" ({n_in} {'answer is' if n_in == 1 else 'answers are'} handed in)" if n_in else ""
     made = "agent runs" if is_attempted_by_host(test.row.backend) else "target calls (none by your agents)"
     return (
-        f"{n_done} pairs are done{handed_in}; a verdict takes {fewest} more at the very least, and after {pause} it "
-        f"pauses: from {attempts[0]} to {attempts[1]} more {made}, each of which reads up to "
+        f"{counted(n_done, 'pair is', 'pairs are')} done{handed_in}; a verdict takes {fewest} more at the very least, "
+        f"and after {pause} it pauses: from {attempts[0]} to {attempts[1]} more {made}, each of which reads up to "
         f"{n_chars:,} characters (about {n_chars // 4:,} tokens) before it works{_to_judge(test, attempts)}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import PureWindowsPath
 
 from skillopt_mcp import limits
 from skillopt_mcp.backends.redacting import redacted
@@ -36,6 +37,7 @@ _SAID: dict[Answered, str] = {
     "late": "somebody else has answered it meanwhile",
     "withdrawn": "it is not needed any more",
 }
+GIVEN_UP = "this work was given up as failed before: nothing more is taken for it"
 _GIVEN_UP: dict[GivenUp, str] = {
     "missing": "it is missing now",
     "free": "it is handed out again",
@@ -59,19 +61,26 @@ def receive(workspace: Workspace, replies: Sequence[object]) -> tuple[list[Recei
 
 def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]:
     fields = given if isinstance(given, Mapping) else {"work_id": given}
-    work_id = fields.get("work_id")
-    if not isinstance(work_id, str):
+    given_id = fields.get("work_id")
+    if not isinstance(given_id, str):
         return Receipt(work_id="", status="refused", reason='a reply is {work_id, reply?}: "work_id" is missing'), None
+    # Some give the folder of the work, which is called by its id.
+    work_id = PureWindowsPath(given_id.strip()).name.lower()
     lease = workspace.store.leases.find(storable(work_id))
     if lease is None:
-        shown = shortened(work_id, 80)
+        shown = shortened(given_id, 80)
         return Receipt(work_id=shown, status="unknown", reason="nobody was ever given work of this id"), None
     try:
         return _answered(workspace, lease, fields), lease.scope
     except BadInput as error:
         status, reason = _overtaken(workspace, lease), shortened(str(error), 300)
-        told = Receipt(work_id=work_id, status=status or "refused", reason=_SAID[status] if status else reason)
+        told = Receipt(work_id=lease.id, status=status or "refused", reason=_said(lease, status) if status else reason)
         return told, lease.scope
+
+
+def _said(lease: Lease, status: Answered) -> str:
+    # Of a question that is over, a reply that could not be used may have been the last one.
+    return GIVEN_UP if lease.state == "failed" and lease.role == "target" else _SAID[status]
 
 
 def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
@@ -93,11 +102,11 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
             "a reply has an answer or was given up, never both: give reply, or failed, and leave out the other"
         )
     if lease.state == "failed" and failed is None:
-        raise BadInput("this work was given up as failed: take more with submit_work")
+        raise BadInput(GIVEN_UP)
     status: Answered
     if lease.state != "out":
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
-        reason = _SAID[status]
+        reason = _said(lease, status)
     elif failed is not None:
         became = _given_up(workspace, lease, str(failed))
         status, reason = "late" if became == "late" else "accepted", _GIVEN_UP[became]
@@ -166,7 +175,7 @@ def _reply(workspace: Workspace, lease: Lease, fields: Mapping[object, object]) 
 
 
 def _text(workspace: Workspace, lease: Lease, given: object) -> str:
-    if isinstance(given, Mapping | list):
+    if isinstance(given, Mapping):
         given = _written(given)
     if given is not None and not isinstance(given, str):
         raise BadInput("the reply is neither a text nor a JSON object: give it as a text")

@@ -23,6 +23,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill, Version, short
+from skillopt_mcp.store.skills import Permission
 
 UNSCORED_SHOWN = 20
 
@@ -44,13 +45,18 @@ def skill_detail(workspace: Workspace, skill: Skill, n: int | None = None) -> Sk
         n_retired=len(store.retirements.list_retired(skill.id)),
         n_trajectories=total,
         n_new=new,
-        permission=Permitted(given_by=permission.granted_by, simulated=permission.simulated) if permission else None,
+        permission=_permitted(permission) if permission else None,
         approvals=_approvals(workspace, skill.id),
         n_candidates=len(store.candidates.list_candidates(skill.id)),
         candidates=candidate_rows(workspace, skill, n),
         runs=[RunState(id=run.id, status=run.status) for run in runs[:n]],
         unscored=[f"trajectory:{each}" for each in store.trajectories.list_unscored(skill.id, UNSCORED_SHOWN)],
     )
+
+
+def _permitted(permission: Permission) -> Permitted:
+    by, host_run = permission.granted_by, permission.host_run
+    return Permitted(given_by=by, simulated=permission.simulated, host_run=host_run)
 
 
 def candidate_detail(workspace: Workspace, id: str) -> CandidateDetail:

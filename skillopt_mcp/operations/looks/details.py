@@ -39,11 +39,12 @@ class CandidateRow(BaseModel):
 
 
 class Permitted(BaseModel):
-    """A standing permission; `simulated`: evidence from a simulation is enough."""
+    """A standing permission; `simulated`: evidence from a simulation is enough; `host_run`: a host's own is."""
 
     model_config = ConfigDict(frozen=True)
     given_by: str
     simulated: bool
+    host_run: bool = False
 
 
 class ApprovalRow(BaseModel):

@@ -32,7 +32,7 @@ from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.looks.inspecting_tests import described_test, promotion_test, tested_candidate
 from skillopt_mcp.operations.looks.listing import skill_row
 from skillopt_mcp.operations.looks.standing import step_of_attempt, step_of_version, told_candidates
-from skillopt_mcp.operations.names import id_meant, known
+from skillopt_mcp.operations.names import id_meant, is_version, known, version_named
 from skillopt_mcp.operations.paging import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
 from skillopt_mcp.operations.spending.listing_runs import way_on
 from skillopt_mcp.operations.workspace import Workspace
@@ -42,7 +42,7 @@ from skillopt_mcp.records.skills import Skill, Version, short
 
 SHOWN = 20
 MANY_PAGES = 20
-_VERSION = re.compile("(.+)@([0-9a-f]{8,64})", re.DOTALL)
+VERSIONS_SHOWN = 8
 
 
 def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: Consent = Consent.STANDING) -> Inspected:
@@ -50,8 +50,8 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
 
     The last page says what to do next with a candidate or its test, if whoever asks can agree as `consent` says.
     """
-    start = page_start(cursor)
-    kind, text = described(workspace, known(id))
+    start, id = page_start(cursor), _meant(workspace, known(id))
+    kind, text = described(workspace, id)
     end = page_end(text, start)
     left = _told_left(kind, id, len(text) - end)
     page = Inspected(
@@ -134,10 +134,15 @@ def described(workspace: Workspace, id: str) -> tuple[str, str]:
         raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
 
 
-def version_named(id: str) -> tuple[str, str] | None:
-    """Return the skill and the version that an id names, None when it names another thing."""
-    found = _VERSION.fullmatch(id)
-    return (found[1], found[2]) if found else None
+def _meant(workspace: Workspace, id: str) -> str:
+    """Return an id, with its skill before it where it is a version alone. Raises NotFound where several have that."""
+    if not (is_version(id) and workspace.is_made) or workspace.store.skills.find_paths(id):
+        return id
+    having = [f"{skill.path}@{id}" for skill in workspace.store.skills.list_having(id)]
+    if len(having) > 1:
+        shown = " or ".join(quoted(each, 500) for each in having[:2])
+        raise NotFound(f"{quoted(id)} is a version of {len(having)} skills: name one, for instance {shown}")
+    return having[0] if having else id
 
 
 def _candidate(workspace: Workspace, id: str) -> str:
@@ -231,13 +236,17 @@ def _skill(workspace: Workspace, name: str) -> str:
     permission = store.skills.get_permission(skill.id)
     lines = [
         f"skill '{skill.name}' at {skill.path}",
-        *([trouble] if trouble else []),
+        # What to do about it is told as what is next.
+        *([trouble.partition(":")[0]] if trouble else []),
         f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
         f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
         f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
         *told_unused(workspace, skill.id),
     ]
+    before = [each for each in store.skills.list_live(skill.id, 1 + VERSIONS_SHOWN) if each != skill.live_version]
+    if before:
+        lines.append(f"was live before, the newest first: {', '.join(map(short, before[:VERSIONS_SHOWN]))}")
     lines += told_candidates(workspace, store.skills.get_skill(skill.id), SHOWN)
     unscored = store.trajectories.list_unscored(skill.id, UNSCORED_SHOWN)
     if unscored:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.folders import find_skill_folders, is_as_shipped
@@ -14,6 +16,7 @@ from skillopt_mcp.operations.host_work.going_on import left_behind, open_work
 from skillopt_mcp.operations.paging import page_start, shortened
 from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.skills.resembling import resembled, told_resembled
+from skillopt_mcp.operations.skills.unread import told_unread
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
@@ -22,7 +25,28 @@ from skillopt_mcp.records.skills import Skill, short
 PAGE = 15
 PAGE_BYTES = 9_000
 TROUBLE_BYTES = 1_500
+MOST_UNSCORED = 100
 TO_TRACK = "record_trajectory tracks it"
+
+
+class Kind(Enum):
+    """What a next step is about, the most pressing first."""
+
+    PROMOTE, UNDER_WAY, EVALUATE, BROKEN, LEARN, ANY = range(6)
+
+
+class _Row(NamedTuple):
+    kind: Kind
+    row: SkillRow
+
+
+class _Gathered(NamedTuple):
+    """What a skill has to learn from, and to be tested by."""
+
+    name: str
+    n_new: int
+    n_unscored: int
+    n_tasks: int
 
 
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
@@ -34,19 +58,29 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     untracked = [path for path in dict.fromkeys(found) if str(path) not in known and not is_as_shipped(path)]
     here: list[Skill | Path] = [*tracked, *untracked]
     alike = resembled(workspace, [*known, *map(str, untracked)]) if tracked else {}
-    rows, room = list[SkillRow](), PAGE_BYTES
+    rows, room = list[_Row](), PAGE_BYTES
     for each in here[start : start + PAGE]:
-        row = _tracked(workspace, each, alike) if isinstance(each, Skill) else _untracked(workspace, each, alike)
-        room -= len(row.model_dump_json().encode())
+        one = _tracked(workspace, each, alike) if isinstance(each, Skill) else _untracked(workspace, each, alike)
+        room -= len(one.row.model_dump_json().encode())
         if rows and room < 0:
             break
-        rows.append(row)
+        rows.append(one)
     n_left = max(len(here) - start - len(rows), 0)
+    more = [f"{n_left} more: pass the cursor."] if n_left else []
     return SkillList(
-        skills=rows,
+        skills=[each.row for each in rows],
         cursor=str(start + len(rows)) if n_left else None,
-        next_step=f"{n_left} more: pass the cursor." if n_left else _next_step(here),
+        next_step=" ".join([*_pressing(rows), *more]) or _next_step(here),
     )
+
+
+def _pressing(rows: Sequence[_Row]) -> list[str]:
+    """Return which skill of a page to go on with, the first where several are as pressing; nothing where none is."""
+    pressing = [each for each in rows if each.kind is not Kind.ANY]
+    if not pressing:
+        return []
+    first = min(pressing, key=lambda each: each.kind.value).row
+    return [f"Most pressing is the next step of {quoted(first.name)}."]
 
 
 def _listed(workspace: Workspace) -> list[Skill]:
@@ -62,13 +96,16 @@ def _next_step(here: list[Skill | Path]) -> str:
 
 def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
     """Return a tracked skill as it is listed."""
-    return _tracked(workspace, skill, resembled(workspace, [skill.path]))
+    return _tracked(workspace, skill, resembled(workspace, [skill.path])).row
 
 
-def _untracked(workspace: Workspace, path: Path, alike: Mapping[str, Skill]) -> SkillRow:
-    step = told_resembled(alike, str(path)) or TO_TRACK
+def _untracked(workspace: Workspace, path: Path, alike: Mapping[str, Skill]) -> _Row:
+    told = told_resembled(alike, str(path)) or shortened(told_unread(path), TROUBLE_BYTES)
     promotable = workspace.root_at(str(path)) is not None
-    return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
+    row = SkillRow(
+        name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=told or TO_TRACK
+    )  # fmt: skip
+    return _Row(Kind.BROKEN if told else Kind.ANY, row)
 
 
 def _trouble(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> str:
@@ -77,7 +114,7 @@ def _trouble(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
     return f"{trouble}; it looks like what is at {places[0]} now" if trouble and places else trouble
 
 
-def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> SkillRow:
+def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> _Row:
     store = workspace.store
     trouble = _trouble(workspace, skill, alike)
     skill = store.skills.get_skill(skill.id)
@@ -90,7 +127,18 @@ def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
     verdicts = store.decisions.verdicts(skill.id, GATE, skill.live_version)
     undecided = [each for each in current if verdicts.get(each.version_id, "undecided") == "undecided"]
     accepted = [each for each in current if verdicts.get(each.version_id) == "accept"]
-    return SkillRow(
+    n_unscored = len(store.trajectories.list_unscored(skill.id, MOST_UNSCORED))
+    approved = unused_approvals(workspace, skill.id)
+    agreed = [each for each in accepted if each.id in approved]
+    steps = (
+        (Kind.BROKEN, shortened(trouble, TROUBLE_BYTES) or told_resembled(alike, skill.path)),
+        (Kind.PROMOTE, f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(accepted)),
+        (Kind.UNDER_WAY, open_work(workspace, skill, undecided)),
+        (Kind.BROKEN, "" if current else left_behind(workspace, skill, candidates)),
+        _advice(undecided, _Gathered(skill.name, new, n_unscored, sum(counts.values()))),
+    )
+    kind, step = next((kind, step) for kind, step in steps if step)
+    row = SkillRow(
         name=skill.name,
         path=skill.path,
         tracked=True,
@@ -99,23 +147,27 @@ def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
         splits=SplitCounts(**counts),
         n_trajectories=total,
         n_new=new,
+        n_unscored=n_unscored,
         open_candidates=len(undecided) + len(accepted),
-        approved=list(unused_approvals(workspace, skill.id)),
+        approved=list(approved),
         promotable=workspace.root_of(skill) is not None,
-        next_step=shortened(trouble, TROUBLE_BYTES)
-        or told_resembled(alike, skill.path)
-        or (_promotion_of(_next_of(accepted)) if accepted else open_work(workspace, skill, undecided))
-        or ("" if current else left_behind(workspace, skill, candidates))
-        or _advice(undecided, new, sum(counts.values())),
+        next_step=step,
     )
+    return _Row(kind, row)
 
 
-def _advice(undecided: list[Candidate], n_new: int, n_tasks: int) -> str:
+def _advice(undecided: list[Candidate], gathered: _Gathered) -> tuple[Kind, str]:
     if undecided:
-        return _evaluation_of(_next_of(undecided)) if n_tasks else "add_tasks, then evaluate the candidate"
-    if n_new >= ENOUGH_TO_PROPOSE:
-        return "propose_edits"
-    return "record_trajectory" if n_tasks else "add_tasks"
+        step = _evaluation_of(_next_of(undecided)) if gathered.n_tasks else "add_tasks, then evaluate the candidate"
+        return Kind.EVALUATE, step
+    unscored = gathered.n_unscored
+    # What has no score teaches nothing yet.
+    if gathered.n_new - unscored >= ENOUGH_TO_PROPOSE:
+        return Kind.LEARN, "propose_edits"
+    if unscored:
+        many = "1 attempt has" if unscored == 1 else f"{unscored} attempts have"
+        return Kind.LEARN, f"{many} no score: inspect {gathered.name} lists them, record_trajectory says how each ended"
+    return Kind.ANY, "record_trajectory" if gathered.n_tasks else "add_tasks"
 
 
 def _next_of(candidates: list[Candidate]) -> Candidate:
@@ -123,7 +175,10 @@ def _next_of(candidates: list[Candidate]) -> Candidate:
     return next((each for each in reversed(candidates) if not each.findings), candidates[-1])
 
 
-def _promotion_of(candidate: Candidate) -> str:
+def _promotion_of(accepted: list[Candidate]) -> str:
+    if not accepted:
+        return ""
+    candidate = _next_of(accepted)
     if not candidate.findings:
         return f"promote_skill {candidate.id}"
     return (

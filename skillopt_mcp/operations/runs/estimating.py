@@ -14,6 +14,7 @@ from skillopt_mcp.operations.answering import answering, changed_since, run_back
 from skillopt_mcp.operations.judging import n_votes, origins
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.runs.replaying import planned
+from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
 from skillopt_mcp.operations.testing.choosing import chosen_tasks, target_tasks, tasks_to_test
 from skillopt_mcp.operations.testing.comparing import promotion_tasks, search_tasks
@@ -69,9 +70,10 @@ class Rescue(NamedTuple):
 def estimate_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> Estimate:
     """Return what a run of a skill, on the tasks of these digests `only`, would ask at most.
 
-    Raises NotFound, BadSkill.
+    Raises NotFound, BadSkill, Refused where git left a conflict in the skill.
     """
     tracked = workspace.recorded(skill)
+    check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
     n_sessions = len(workspace.store.trajectories.recent_trajectories(tracked.id, config.sessions))
     tasks = chosen_tasks(workspace, tracked, config, only)
     ending = _ending(workspace, tracked.live_version, tracked.id, tasks, config)
@@ -189,6 +191,16 @@ def _estimate(
         + ending.n_pairs * ending.votes,
         pair_judge_calls=ending.votes,
     )
+
+
+def estimate_proposal(run: Run, tasks: Sequence[Task]) -> dict[Role, int]:
+    """Return the calls that a proposal which attempts these tasks first asks of each role at most."""
+    n_seen = len(tasks) + len(run.sessions)
+    return {
+        "target": len(tasks),
+        "judge": sum(map(n_votes, tasks)),
+        "optimizer": _reasoning(n_seen, Config.of_run(run.config)),
+    }
 
 
 def estimate_test(workspace: Workspace, candidate_id: str, n_pairs: int) -> dict[Role, int]:

@@ -21,7 +21,9 @@ from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, withdr
 from skillopt_mcp.operations.judging import judge_named
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.offering import is_only_offered, offer, told_rollouts
 from skillopt_mcp.operations.runs.replaying import planned
+from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.spending.charging import together
 from skillopt_mcp.operations.testing.choosing import target_tasks
@@ -58,18 +60,19 @@ def propose_from_evidence(
     """Return the candidate that reflection makes of a skill's newest trajectories, `running`, or `work` for a host.
 
     With `rollouts`, so many train tasks are attempted first. A proposal that was begun on the same version goes on.
-    Raises BadInput when there is nothing to learn from, BackendError when no optimizer is set.
+    What it takes of a host's agents is told before any of that is handed out.
+    Raises BadInput when there is nothing to learn from, BackendError when no optimizer is set, Refused where git left a
+    conflict in the skill.
     """
     if not 0 <= rollouts <= MAX_ROLLOUTS:
         raise BadInput(f"rollouts {rollouts} is not possible: ask for 0 to {MAX_ROLLOUTS}")
     tracked = workspace.skill(skill)
-    under_way = _unfinished(workspace, tracked)
-    run = under_way or _begun(workspace, tracked, rollouts)
+    check_merged(workspace.store.skills.get_files(tracked.id, tracked.live_version))
+    possible = min(rollouts, len(_train_tasks(workspace, tracked))) if rollouts else 0
+    run = _unfinished(workspace, tracked, possible) or _begun(workspace, tracked, possible)
     result = advance_proposal(workspace, run, wait_s, room, notify)
-    if under_way is None or rollouts in (0, len(run.tasks)):
-        return result
-    told = f"This proposal was under way, with {len(run.tasks)} rollouts: {rollouts} were not begun. "
-    return result.model_copy(update={"next_step": f"{told}{result.next_step}"})
+    told = told_rollouts(run, rollouts, possible)
+    return result.model_copy(update={"next_step": f"{told}{result.next_step}"}) if told else result
 
 
 def advance_proposal(
@@ -83,7 +86,9 @@ def advance_proposal(
     if run.result:
         return _as_live(workspace, skill, Proposed.model_validate_json(run.result))
     if run.status == "stopped":
-        raise Refused(f"the proposal '{run.id}' was given up, as '{skill.name}' has changed since: propose again")
+        raise Refused(
+            f"the proposal '{run.id}' was given up for another, or since '{skill.name}' has changed: call propose_edits"
+        )
     job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run))
     job.watch(notify)
     wait([job.result], wait_s)
@@ -93,6 +98,9 @@ def advance_proposal(
     outcome = job.result.result()
     if isinstance(outcome, Work):
         return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
+    if room is None and not workspace.store.leases.list_of(run.id):
+        expected, step = offer(workspace, run)
+        return _open(skill, run, step).model_copy(update={"status": "work", "notes": [expected]})
     work, next_step = hand_out(workspace, run.id, outcome, room)
     standing = _open(skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
@@ -114,12 +122,17 @@ def _open(skill: Skill, run: Run, next_step: str) -> Proposed:
     )
 
 
-def _unfinished(workspace: Workspace, skill: Skill) -> Run | None:
-    """Return the skill's proposal that is under way; one that began on another version is given up."""
+def _unfinished(workspace: Workspace, skill: Skill, rollouts: int) -> Run | None:
+    """Return the skill's proposal that is under way; one that began on another version is given up.
+
+    So is one with another number of rollouts of which no more was done than to tell what it takes.
+    """
     runs = workspace.store.runs
     for run in reversed(runs.list_proposals_under_way(skill.id)):
         if run.base_version == skill.live_version and _named(workspace) == (run.target, run.optimizer):
-            return run
+            if rollouts in (0, len(run.tasks)) or not is_only_offered(workspace, run):
+                return run
+            _teach_again(workspace.store, run)
         runs.set_status(run.id, "stopped")
         withdraw(workspace, run.id)
     return None
@@ -134,7 +147,9 @@ def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     _, n_new = store.trajectories.count_trajectories(skill.id)
     sessions = store.trajectories.recent_trajectories(skill.id, min(MOST_SESSIONS, max(n_new, FEWEST_SESSIONS)))
     earlier = store.runs.list_runs(skill.id)
-    tasks = _train_tasks(workspace, skill, rollouts, len(earlier))
+    pool = _train_tasks(workspace, skill) if rollouts else []
+    # Others each time.
+    tasks = [pool[at] for at in epoch_order(len(pool), 42, len(earlier))[:rollouts]]
     if not sessions and not tasks:
         n_unscored = len(store.trajectories.list_unscored(skill.id, MOST_SESSIONS))
         unscored = f" ({n_unscored} have no score yet: inspect '{skill.name}')" if n_unscored else ""
@@ -168,14 +183,11 @@ def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
     return run
 
 
-def _train_tasks(workspace: Workspace, skill: Skill, n: int, ordinal: int) -> list[Task]:
-    """Return `n` train tasks, others each time."""
-    if not n:
-        return []
+def _train_tasks(workspace: Workspace, skill: Skill) -> list[Task]:
     tasks = [task for task in target_tasks(workspace, skill.id) if task.split == "train"]
     if not tasks:
         raise BadInput(f"'{skill.name}' has no train task to attempt: add tasks, or leave out rollouts")
-    return [tasks[at] for at in epoch_order(len(tasks), 42, ordinal)[:n]]
+    return tasks
 
 
 def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
@@ -224,10 +236,7 @@ def _why_none(workspace: Workspace, run: Run, result: Proposed) -> str:
     store = workspace.store
     if not result.edits and not _is_lost(store, run):
         return "Reflection found nothing to change: record more attempts, above all failed ones."
-    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal"]
-    read = {session for each in others if _has_taught(store, each) for session in each.sessions}
-    if unread := set(run.sessions) - read:
-        store.trajectories.mark_unseen(run.skill_id, min(unread))
+    _teach_again(store, run)
     if result.edits:
         return (
             "Reflection proposed edits, but none could be made in the file: correct them (they stand in notes) as "
@@ -235,6 +244,14 @@ def _why_none(workspace: Workspace, run: Run, result: Proposed) -> str:
         )
     again = "" if run.sessions else " with rollouts"
     return f"The answers were lost, so nothing was learned from the attempts: call propose_edits again{again}."
+
+
+def _teach_again(store: Store, run: Run) -> None:
+    """Let the attempts behind a proposal that came to nothing be new again, but for those that another has read."""
+    others = [each for each in store.runs.list_runs(run.skill_id) if each.kind == "proposal"]
+    read = {session for each in others if _has_taught(store, each) for session in each.sessions}
+    if unread := set(run.sessions) - read:
+        store.trajectories.mark_unseen(run.skill_id, min(unread))
 
 
 def _unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:

@@ -19,7 +19,8 @@ from skillopt_mcp.judges.shapes import is_form_alone
 from skillopt_mcp.operations.answering import answering, backends_of, check_unchanged, lock_of, note_answering, tasks_of
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.concluding import replayed, why_none
+from skillopt_mcp.operations.runs.concluding import replayed, why_none, why_untested
+from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
 from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.testing.calibrating import prospect
@@ -80,9 +81,10 @@ def new_run(
     workspace: Workspace, skill: str, config: Config, prompts: Prompts | None = None,
     only: Collection[str] | None = None,
 ) -> Run:  # fmt: skip
-    """Return a new run of a skill as `start_run` does, not yet stored."""
+    """Return a new run of a skill as `start_run` does, not yet stored. Raises Refused where git left a conflict."""
     store = workspace.store
     tracked = workspace.recorded(skill)
+    check_merged(store.skills.get_files(tracked.id, tracked.live_version))
     tasks = chosen_tasks(workspace, tracked, config, only)
     backends = workspace.backends_for(tasks) | {"optimizer": workspace.backend("optimizer")}
     check_caps(workspace.caps, backends)
@@ -222,6 +224,8 @@ def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Repla
         tasks, held = tasks_to_test(workspace, made, everything)
         if is_form_alone(held) or (held_out(everything) and not held):
             return replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
+        if untested := why_untested(workspace, run, skill, made):
+            return replayed(workspace, run, skill, made, untested, calls)
         backends = workspace.backends_for(held)
         try:
             rule = plan.config.promotion_rule

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, SkillOptError
+from skillopt_mcp.operations.changes.advising import next_step
+from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.host_work.handing_out import Room
 from skillopt_mcp.operations.host_work.receiving import receive
 from skillopt_mcp.operations.names import known
@@ -21,6 +26,7 @@ from skillopt_mcp.store.opening import Store
 
 PROPOSAL = "r-"
 HANDED_IN = "Handed in: whoever started you goes on with the job."
+MEND = "Mend what the reason says."
 NO_JOB = "there is no job {}: use the job_id that came with the work"
 _REASONS_SHOWN = 3
 
@@ -31,18 +37,43 @@ def submit_work(
 ) -> Submitted:  # fmt: skip
     """Return what became of the replies, and where their job, or the one that is named, stands then.
 
-    A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}.
+    A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}. With
+    room for nothing and no job named, nothing is told but what became of the replies.
     Raises BadInput when neither replies nor a job are given, NotFound for a job that is none.
     """
     if not replies and not job_id:
         raise BadInput("give replies ([{work_id, reply?}]), or the job_id that is to give more work")
     receipts, scopes = receive(workspace, replies)
-    answer = _standing(workspace, receipts, job_id or (scopes[0] if scopes else ""), (room or Room(), wait_s), notify)
-    only_hands_in = room is not None and not room.items
-    if only_hands_in and not job_id and answer.status == "done":
-        # What the job came to is for whoever began it, and not for the agent that did its last piece.
-        return answer.model_copy(update={"evaluated": None, "proposed": None, "next_step": HANDED_IN})
-    return answer.model_copy(update={"next_step": _next_step(answer, only_hands_in=only_hands_in)})
+    failing = [each for each in receipts if each.status in ("refused", "unknown")]
+    mend = _to_mend(failing, len(receipts)) if failing else ""
+    room = room or Room()
+    # Whoever has all of it to mend is not given more.
+    turn = replace(room, items=0) if receipts and len(failing) == len(receipts) else room
+    answer = _standing(workspace, _briefly(receipts), job_id or (scopes[0] if scopes else ""), (turn, wait_s), notify)
+    if not room.items and answer.job_id and not job_id:
+        return _handed_in(answer, mend)
+    return answer.model_copy(update={"next_step": _next_step(answer, mend, hands_out=bool(turn.items))})
+
+
+def _briefly(receipts: Sequence[Receipt]) -> list[Receipt]:
+    """Return the receipts with a reason that many of them share in the first few alone."""
+    told: Counter[str] = Counter()
+    brief = []
+    for each in receipts:
+        told[each.reason] += 1
+        is_known = each.reason and told[each.reason] > _REASONS_SHOWN
+        brief.append(each.model_copy(update={"reason": "as above"}) if is_known else each)
+    return brief
+
+
+def _handed_in(answer: Submitted, mend: str) -> Submitted:
+    """Return what became of replies alone: what their job came to, or stopped at, is for whoever began it."""
+    told = {"reason": "", "evaluated": None, "proposed": None}
+    if answer.status == "done":
+        return answer.model_copy(update={**told, "next_step": HANDED_IN})
+    # A job that stopped can be gone on with: what was not taken is mended all the same.
+    status = answer.status if answer.status != "stopped" else "running" if mend else "done"
+    return answer.model_copy(update={**told, "status": status, "next_step": mend or HANDED_IN})
 
 
 def _standing(
@@ -65,19 +96,28 @@ def _standing(
     except SkillOptError as error:
         return Submitted(
             status="stopped", job_id=job, receipts=receipts, reason=shortened(str(error), 600),
-            next_step="What was accepted is kept; mend what the reason says.",
+            next_step=f"What was accepted is kept. {_way_on(workspace, job)}",
         )  # fmt: skip
     return _submitted(job, receipts, outcome)
 
 
-def _next_step(answer: Submitted, *, only_hands_in: bool) -> str:
+def _way_on(workspace: Workspace, job: str) -> str:
+    """Return what to do about a job that has stopped: another proposal or candidate, where another file is live."""
+    store = workspace.store
+    if job.startswith(PROPOSAL):
+        run = store.runs.get_run(job)
+        again = f"Call propose_edits for '{store.skills.get_skill(run.skill_id).name}' again."
+        return again if run.status == "stopped" else MEND
+    candidate = store.candidates.get_candidate(candidate_of_job(workspace, job))
+    live = store.skills.get_skill(candidate.skill_id).live_version
+    return MEND if candidate.base_version == live else next_step(workspace, candidate, Consent.STANDING)
+
+
+def _next_step(answer: Submitted, mend: str, *, hands_out: bool) -> str:
     """Return what is to be done next: what was not taken is mended first, as long as its job is not over."""
     if answer.status == "done":
         return answer.next_step
-    failing = [each for each in answer.receipts if each.status in ("refused", "unknown")]
-    handed_in = only_hands_in and answer.status in ("work", "running")
-    mend = _to_mend(failing, len(answer.receipts)) if failing else ""
-    if handed_in:
+    if not hands_out and answer.status in ("work", "running"):
         return mend or HANDED_IN
     return f"{mend} {answer.next_step}" if mend else answer.next_step
 
@@ -86,9 +126,9 @@ def _to_mend(failing: Sequence[Receipt], n: int) -> str:
     """Return how many replies were not taken, and why, each reason once."""
     reasons = list(dict.fromkeys(each.reason for each in failing))
     more = f"; and {len(reasons) - _REASONS_SHOWN} more reasons" if len(reasons) > _REASONS_SHOWN else ""
-    were = "was" if len(failing) == 1 else "were"
+    were, of = "was" if len(failing) == 1 else "were", counted(n, "reply", "replies")
     return (
-        f"{len(failing)} of {n} replies {were} NOT taken ({'; '.join(reasons[:_REASONS_SHOWN])}{more}): mend that, and "
+        f"{len(failing)} of {of} {were} NOT taken ({'; '.join(reasons[:_REASONS_SHOWN])}{more}): mend that, and "
         "submit again."
     )
 

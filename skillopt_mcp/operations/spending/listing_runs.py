@@ -163,7 +163,7 @@ def way_on(workspace: Workspace, run: Run) -> str:
         return f"{run.id} goes on where it began, in a session of an agent: propose_edits for '{skill.name}'"
     work = told_leases(workspace, run.id)
     return (
-        f"{run.id} is in the hands of an agent that the server serves, and goes on there: submit_work with job_id "
+        f"{run.id} is under way, for any agent that the server serves: submit_work with job_id "
         f"{run.id}{f'; {work}' if work else ''}"
     )
 
@@ -235,7 +235,7 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         started_at=started_at,
         n_steps=len(steps),
         epochs=Config.of_run(run.config).epochs,
-        config=_unusual(run),
+        config=unusual(run),
         base_version=short(run.base_version),
         best_version=short(last.best_version if last else run.base_version),
         best=last.best if last else None,
@@ -255,7 +255,7 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
     )
 
 
-def _unusual(run: Run) -> dict[str, JsonValue]:
+def unusual(run: Run) -> dict[str, JsonValue]:
     """Return the settings of a run that differ from the defaults."""
     defaults = Config().model_dump(mode="json")
     settings = Config.of_run(run.config).model_dump(mode="json")

@@ -1,0 +1,157 @@
+"""Names: what one answer calls a thing, every other operation knows, or says what it is instead."""
+
+from __future__ import annotations
+
+import pytest
+from hostwork import begun
+from workshop import LESSONS, PLACEBO, Place
+
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.runs.replaying import start_run
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+
+
+def make_skills(place: Place, *names: str) -> None:
+    for name in names:
+        (place.root / name).mkdir()
+        (place.root / name / "SKILL.md").write_text(f"# {name}\n")
+
+
+def test_a_version_is_inspected_by_its_id_alone(place: Place, workspace: Workspace) -> None:
+    (row,) = list_skills(workspace).skills
+    assert row.live_version
+    found = inspect(workspace, row.live_version)
+    assert (found.kind, found.id) == ("version", f"{place.skill}@{row.live_version}")
+    with pytest.raises(NotFound, match='"0123456789ab" is a version of no skill here; and no skill "0123456789ab"'):
+        inspect(workspace, "0123456789ab")
+
+
+def test_a_version_that_two_skills_have_is_named_with_either(place: Place, workspace: Workspace) -> None:
+    make_skills(place, "one")
+    (place.root / "two").mkdir()
+    (place.root / "two" / "SKILL.md").write_bytes((place.root / "one" / "SKILL.md").read_bytes())
+    version = {workspace.skill(str(place.root / name)).live_version for name in ("one", "two")}.pop()
+    with pytest.raises(NotFound, match=f'"{version}" is a version of 2 skills: name one, for instance ".*/one@'):
+        inspect(workspace, version)
+
+
+def test_a_rollback_takes_a_version_as_inspect_spells_it_and_names_those_there_are(
+    place: Place, workspace: Workspace
+) -> None:
+    before = workspace.skill(str(place.skill)).live_version
+    candidate_id = place.accepted(workspace)
+    assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
+    live = workspace.skill(str(place.skill)).live_version
+    with pytest.raises(NotFound, match=f"it was live as, the newest first: .*{before[:12]}"):
+        rollback_skill(workspace, "ledger-clerk", "00000000", Consent.PERSON)
+    assert f"was live before, the newest first: {before[:12]}" in inspect(workspace, "ledger-clerk").text
+    for back in (live, before):
+        told = rollback_skill(workspace, "ledger-clerk", f"ledger-clerk@{back[:12]}", Consent.PERSON)
+        assert told.status == ("refused" if back == live else "rolled_back")
+        assert told.next_step
+    assert promote_skill(workspace, candidate_id, Consent.STANDING).next_step
+
+
+def test_what_is_live_is_neither_promoted_nor_left_without_a_word(place: Place, workspace: Workspace) -> None:
+    candidate_id = place.accepted(workspace)
+    promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
+    again = promote_skill(workspace, candidate_id, Consent.STANDING)
+    undo = "Nothing: it is what is live. To undo it: rollback_skill with skill ledger-clerk."
+    assert (again.status, again.next_step) == ("refused", undo)
+
+
+def test_what_is_given_for_a_candidate_is_told_with_its_candidate(place: Place, host: Workspace) -> None:
+    candidate_id = place.propose(host)
+    job = begun(host, candidate_id).job_id
+    run = start_run(place.open(), str(place.skill), Config()).id
+    told = {
+        job: f"'{job}' is a promotion test; its candidate is {candidate_id}",
+        run: f"'{run}' is a run; it has no candidate yet",
+        "ledger-clerk": "'ledger-clerk' is a skill, no candidate: inspect ledger-clerk lists its candidates",
+    }
+    for id, message in told.items():
+        with pytest.raises(NotFound) as error:
+            evaluate_candidate(host, id)
+        assert str(error.value) == message
+
+
+def test_blanks_around_an_id_or_a_name_are_no_part_of_it(place: Place, host: Workspace) -> None:
+    candidate_id = place.propose(host)
+    assert inspect(host, f" {candidate_id}\n").kind == "candidate"
+    assert inspect(host, " ledger-clerk ").kind == "skill"
+    assert evaluate_candidate(host, f" {candidate_id} ").candidate_id == candidate_id
+
+
+def test_a_tasks_id_is_told_as_one(place: Place, workspace: Workspace) -> None:
+    with pytest.raises(NotFound, match='"task-0123abcd" seems to be a task\'s id, and no task is shown here'):
+        inspect(workspace, "task-0123abcd")
+
+
+def test_an_unknown_skill_is_told_with_those_most_like_it(place: Place, workspace: Workspace) -> None:
+    make_skills(place, *(f"alpha-{n:02}" for n in range(12)), "release-notes")
+    with pytest.raises(NotFound, match=r'"Release-Notes" .*\(did you mean "release-notes"\? found: "release-notes", '):
+        workspace.skill("Release-Notes")
+    with pytest.raises(NotFound, match=r'\(found: "alpha-00", .* and 4 more\)'):
+        workspace.skill("zzz")
+
+
+def test_a_half_made_patch_says_so_before_it_is_tested(place: Place, workspace: Workspace) -> None:
+    from_edits = [{"op": "append", "content": PLACEBO}, {"op": "replace", "target": "no such text", "content": "x"}]
+    made = propose_edits(workspace, str(place.skill), from_edits)
+    assert made.status == "candidate"
+    assert made.next_step == (
+        "1 of 2 edits was NOT made (edits.1: the target is not in the file; copy the text exactly as it stands there): "
+        "correct and propose all of them again, or go on with what is left. Call evaluate_candidate with candidate_id "
+        f"{made.candidate_id}; the file changes only after an accepting verdict."
+    )
+
+
+def test_what_a_person_rolled_back_is_told_as_that_at_once(place: Place, workspace: Workspace) -> None:
+    candidate_id = place.accepted(workspace)
+    promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
+    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    version = workspace.store.candidates.get_candidate(candidate_id).version_id
+    back = (
+        "It was live, and a person rolled it back. To have it back, a person runs: skillopt-mcp rollback ledger-clerk "
+        f"{version[:12]}"
+    )
+    assert evaluate_candidate(workspace, candidate_id).next_step == back
+    again = propose_edits(workspace, str(place.skill), [{"op": "append", "content": LESSONS}])
+    assert (again.candidate_id, again.next_step) == (candidate_id, f"{back}; otherwise propose other edits.")
+
+
+def test_a_long_diff_is_cut_to_sixty_lines_for_its_author(place: Place, workspace: Workspace) -> None:
+    made = propose_edits(
+        workspace, str(place.skill), [{"op": "append", "content": "\n".join(f"- rule {n}" for n in range(400))}]
+    )
+    lines = made.diff.splitlines()
+    assert len(lines) == 61
+    assert f"lines left out: inspect {made.candidate_id} shows all ...]" in made.diff
+    assert lines[-1] == "+- rule 399"
+
+
+def test_attempts_without_a_score_are_counted_and_told_as_the_next_step(place: Place, workspace: Workspace) -> None:
+    for n in range(3):
+        record_trajectory(workspace, str(place.skill), Recording(task=f"{n}: book it", answer="1"))
+    listed = list_skills(workspace)
+    (row,) = listed.skills
+    assert (row.n_unscored, row.n_new) == (3, 3)
+    assert row.next_step == (
+        "3 attempts have no score: inspect ledger-clerk lists them, record_trajectory says how each ended"
+    )
+    assert listed.next_step == 'Most pressing is the next step of "ledger-clerk".'
+
+
+def test_of_several_skills_the_most_pressing_is_named(place: Place, workspace: Workspace) -> None:
+    make_skills(place, "aaa")
+    record_trajectory(workspace, "aaa", Recording(task="say it", answer="1"))
+    place.propose(workspace)
+    assert list_skills(workspace).next_step == 'Most pressing is the next step of "ledger-clerk".'
