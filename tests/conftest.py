@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -24,17 +26,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def _kept_bytecode() -> str:
     """Return a folder among the temporary ones that is ours alone, and the same in every run."""
     folder = Path(tempfile.gettempdir(), f"skillopt-mcp-bytecode-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
     return str(folder) if is_ours else tempfile.mkdtemp(prefix="bytecode-")
 
 
-if sys.dont_write_bytecode:
+_KEPT = _kept_bytecode() if sys.dont_write_bytecode else None
+if _KEPT:
     # Told to keep nothing beside the source, each process would compile everything again, the tests among it.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _kept_bytecode()
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _KEPT
 
 # A machine that is busy with others says nothing of what is tested.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -51,6 +55,17 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Keep no bytecode of what is gone, as folders of tests and clones are: it would grow with every run."""
+    if _KEPT is None or hasattr(config, "workerinput"):
+        return
+    for folder, inside, _ in os.walk(_KEPT):
+        there = Path("/", os.path.relpath(folder, _KEPT))
+        for name in [name for name in inside if not (there / name).is_dir()]:
+            inside.remove(name)
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from skillopt_mcp.backends.base import Backend, BackendFault, slots_of
 from skillopt_mcp.calls.pacing import Breaker, Pace
+from skillopt_mcp.calls.retrying import ONE_CHANCE
 from skillopt_mcp.records.budgets import Cost
-from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.records.calls import Call, Fault, Message, Reply, Usage, storable
 
 MOST_WAITING = 100
 
@@ -21,6 +22,10 @@ class Open(NamedTuple):
 
     key: bytes
     call: Call
+
+    def has_one_chance(self, fault: Fault | None) -> bool:
+        """Return whether it is an attempt at a task, which may bring this fault upon itself."""
+        return self.call.stage == "rollout" and fault in ONE_CHANCE
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +42,17 @@ class Sent:
     outcome: Reply | BackendFault | None = None
     latency_s: float = 0.0
     task: asyncio.Task[None] | None = None
+
+    def kept(self, reply: Reply) -> Reply:
+        """Return a reply exactly as the store will give it back, with what failed attempts at the call cost besides."""
+        messages = reply.messages
+        if not all(message.content.isascii() and message.role.isascii() for message in messages):
+            messages = tuple(
+                Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages
+            )
+        usage = reply.usage.plus(self.paid) if self.paid else reply.usage
+        used = Usage(usage.tokens_in, usage.tokens_out, usage.usd, self.latency_s * 1000, usage.tokens_cached)
+        return Reply(storable(reply.text), messages, used, reply.fault, self.call_id)
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +86,16 @@ class Lane:
     def put_again(self, sent: Sent, at: float) -> None:
         """Keep a call to be sent again at a time of the loop's clock."""
         heappush(self.again, (at, sent.call_id, sent))
+
+    @property
+    def had_their_chance(self) -> list[tuple[Open, Reply]]:
+        """Return what is held back and is begun anew by no interruption."""
+        return [(item, missing) for item, missing in self.held if item.has_one_chance(missing.fault)]
+
+    def let_go(self) -> list[tuple[Open, Reply]]:
+        """Return the calls that were held back as missing; they are no longer the lane's."""
+        held, self.held = self.held, []
+        return held
 
     def take(self, now: float) -> tuple[list[Sent], list[Open]]:
         """Return what may go out now, the calls that are due again first; it is no longer the lane's."""

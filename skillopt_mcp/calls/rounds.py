@@ -12,11 +12,11 @@ from skillopt_mcp.backends.base import FATAL, BackendFault
 from skillopt_mcp.calls.lanes import Lane, Open, Sent
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
-from skillopt_mcp.calls.retrying import MAX_PAUSE_S, ONE_CHANCE, POLICIES, wait_before_next
+from skillopt_mcp.calls.retrying import MAX_PAUSE_S, POLICIES, wait_before_next
 from skillopt_mcp.calls.spending import Budget, Pause
 from skillopt_mcp.errors import Outage, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
-from skillopt_mcp.records.calls import Call, Message, Reply, Usage, storable
+from skillopt_mcp.records.calls import Call, Reply, Usage, storable
 from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
 
 POLL_S = 0.05
@@ -86,9 +86,8 @@ class Round:
             self._grace_s = GRACE_S
             raise failure
         for lane in self._lanes:
-            if lane.held and lane.is_idle:
-                self._done += lane.held
-                lane.held.clear()
+            if lane.is_idle:
+                self._done += lane.let_go()
 
     def _land(self, sent: Sent) -> BaseException | None:
         """Take one call in; return what ends the run, if its outcome does."""
@@ -104,11 +103,9 @@ class Round:
             lane.asked_s = 0.0
             lane.breaker.note(None)
             self._terms.budget.answered(sent.cost, sent.item.call, outcome)
-            self._done.append((sent.item, _kept(outcome, sent)))
+            self._done.append((sent.item, sent.kept(outcome)))
             # What comes in after an outage has ended the round tells nothing of what failed before.
-            if lane.held and not self._is_over:
-                self._done += lane.held
-                lane.held.clear()
+            self._done += lane.let_go() if not self._is_over else []
             return None
         if outcome is None:
             return sent.task.exception() if sent.task and not sent.task.cancelled() else None
@@ -130,8 +127,7 @@ class Round:
         sent.n_failed += 1
         lane.asked_s = fault.retry_after or 0.0
         wait = wait_before_next(fault.fault, sent.n_failed, fault.retry_after, sent.item.key, age_s=now - sent.first_at)
-        has_one_chance = sent.item.call.stage == "rollout" and fault.fault in ONE_CHANCE
-        if wait.given_up is None and not has_one_chance:
+        if wait.given_up is None and not sent.item.has_one_chance(fault.fault):
             lane.put_again(sent, now + wait.seconds)
             return None
         is_of_the_call = fault.fault in OF_THE_CALL
@@ -298,20 +294,6 @@ class Round:
             self._landed.clear()
             if not (self._is_over or self._grace_s):
                 # Who interrupts gives no attempt a second chance: what hangs is what is on its way then.
-                self._done += [each for lane in self._lanes for each in lane.held if _had_its_chance(*each)]
+                self._done += [each for lane in self._lanes for each in lane.had_their_chance]
             if self._done or self._attempts:
                 self._terms.calls.settle(self._settlement(0, [], []))
-
-
-def _had_its_chance(item: Open, missing: Reply) -> bool:
-    return item.call.stage == "rollout" and missing.fault in ONE_CHANCE
-
-
-def _kept(reply: Reply, sent: Sent) -> Reply:
-    """Return the reply exactly as the store will give it back, with what failed attempts at the call cost besides."""
-    messages = reply.messages
-    if not all(message.content.isascii() and message.role.isascii() for message in messages):
-        messages = tuple(Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages)
-    usage = reply.usage.plus(sent.paid) if sent.paid else reply.usage
-    used = Usage(usage.tokens_in, usage.tokens_out, usage.usd, sent.latency_s * 1000, usage.tokens_cached)
-    return Reply(storable(reply.text), messages, used, reply.fault, sent.call_id)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.conflicts import conflicts
+from skillopt_mcp.documents.conflicts import SETTLE, conflicts
 from skillopt_mcp.documents.lines import BOM, is_text
 from skillopt_mcp.documents.links import Link, links
 from skillopt_mcp.limits import DESCRIPTION_CHARACTERS
@@ -41,7 +41,7 @@ def lint(files: SkillFiles, folder: str) -> tuple[Problem, ...]:
     of_a_skill = files.main_path == MAIN_FILE
     front = (Problem("error", text) for text in _front(files.main, folder)) if of_a_skill else ()
     sizes = (Problem("advice", text) for text in _sizes(files)) if of_a_skill else ()
-    unmerged = (Problem("error", f"{found}: settle the conflict") for found in conflicts(files))
+    unmerged = (Problem("error", f"{found}: {SETTLE}") for found in conflicts(files))
     return (*front, *unmerged, *sizes, *_links(files))
 
 

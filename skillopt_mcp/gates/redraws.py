@@ -28,8 +28,8 @@ class Redraws:
     Who ends a process whenever an attempt hangs, or lets leases run out, counts the best of several attempts, and what
     is on its way at a Ctrl-C is what takes long. One interruption is forgiven: the first redraw of each attempt among
     the pairs that were on their way with the first. Beyond it, what was redrawn more often for the candidate than for
-    the live version is held against it: that pair is missing, and its redraws are paid for. The other way round they
-    can only make an accept harder.
+    the live version is held against it: that pair is missing, and its redraws are paid for. The other way round,
+    where what is ended is what fails, they only make an accept harder.
     """
 
     base: int = 0

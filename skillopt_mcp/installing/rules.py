@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.entries import NAME
 from skillopt_mcp.installing.json_edits import JsonText
 
@@ -21,12 +22,23 @@ _ALLOWED = ("permissions", "allow")
 _SERVER = f"mcp__{NAME}"
 _TOOL_RULES = tuple(f"{_SERVER}__{tool}" for tool in _TOOLS)
 _FOLDER_RULE = re.compile(r"(?:Read|Edit)\(/.*/skillopt-[0-9a-f]{12}/\*\*\)")
+_PATTERN = re.compile(r"[*?\[\]\\]")
 _ON_FOLDERS = re.compile(r"(Read|Edit)\(/(/.*)/\*\*\)")
 
 
 def work_rules(folder: Path) -> tuple[str, ...]:
     """Return the rules by which work below a folder of this path is done unasked; `Edit` allows to write, too."""
     return (*_TOOL_RULES, f"Read(/{folder}/**)", f"Edit(/{folder}/**)")
+
+
+def check_rules(rules: Sequence[str]) -> None:
+    """Raise BadInput for the rule on a folder whose path a host reads as a pattern: it would allow others, too."""
+    folders = [found[2] for found in map(_ON_FOLDERS.fullmatch, rules) if found]
+    if folder := next(filter(_PATTERN.search, folders), None):
+        raise BadInput(
+            f"a host would read the path of the folder of work '{folder}' as a pattern, and allow others, too: name "
+            "one without any of * ? [ ] \\ by SKILLOPT_WORK, or leave out --skill"
+        )
 
 
 def with_rules(text: str, rules: Sequence[str]) -> str:

@@ -70,10 +70,10 @@ class Workplaces:
     def _make_folder(self, folder: Path) -> None:
         for is_last in (False, False, True):
             _make_private(self.root.parent)
-            _make_private(self.root)
             try:
+                _make_private(self.root)
                 folder.mkdir(mode=0o700)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
                 # Whoever removed the last work of this store has taken the folder around it along.
                 if is_last:
                     raise

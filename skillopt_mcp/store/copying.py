@@ -50,6 +50,17 @@ def migrate_copy(path: Path) -> None:
         connection.close()
 
 
+def read_tests(path: Path) -> list[tuple[str, str, float]]:
+    """Return id, skill and error rate of a store's promotion tests, of whatever schema it is. Raises StoreError."""
+    sql = "select confirmation.id, name, alpha from confirmation join skill on skill.id = skill_id order by skill.id"
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            return [(str(test), str(skill), float(alpha)) for test, skill, alpha in connection.execute(sql)]
+    finally:
+        connection.close()
+
+
 def prepare_store(path: Path) -> None:
     """Give a copy the journal mode that a new store has. Raises StoreError."""
     connection = driver.connect(path)

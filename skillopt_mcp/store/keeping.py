@@ -5,7 +5,6 @@ from __future__ import annotations
 import filecmp
 import glob
 import os
-import secrets
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
@@ -27,10 +26,12 @@ def keep_old(path: Path, schema: int, newest: int) -> Path:
 
     The caller holds the store, so that nobody changes it meanwhile. Raises StoreError when it cannot be copied.
     """
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    # One name for all: whoever was killed here left a part of a copy, and holds the store no more.
+    hidden = path.with_name(f".{path.name}.schema-{schema}")
     first = path.with_name(f"{path.name}.schema-{schema}")
     source = driver.connect(path)
     try:
+        remove_store(hidden)
         make_file(hidden)
         copy_into(source, path, hidden)
         for kept in chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2))):

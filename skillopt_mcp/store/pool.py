@@ -72,6 +72,8 @@ class Pool:
             try:
                 # Within: a Ctrl-C during it is raised once it is through, and would leave the transaction open.
                 connection.execute("begin immediate")
+                # Again: it may have been replaced while we waited for whoever held it.
+                self._check_there()
                 self._check_schema(connection)
                 yield connection
                 connection.execute("commit")

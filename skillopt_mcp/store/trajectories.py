@@ -175,6 +175,11 @@ class Trajectories:
         new = self._pool.row(_N_NEW, [skill_id, _MOST_COUNTED])
         return cast(int, total[0] if total else 0), cast(int, new[0] if new else 0)
 
+    def count_new_scored(self, skill_id: int, n: int) -> int:
+        """Return how many of the last thousand trajectories are new since a proposal, and scored; `n` at most."""
+        row = self._pool.row(_N_NEW_SCORED, [skill_id, n])
+        return cast(int, row[0] if row else 0)
+
     def mark_seen(self, skill_id: int) -> None:
         """Note that a proposal has seen every trajectory recorded so far."""
         with self._pool.write() as connection:
@@ -262,6 +267,10 @@ _MOST_COUNTED = 10_000
 _N_NEW = (
     "select count(*) from (select 1 from trajectory"
     " where skill_id = ?1 and id > (select n_seen from skill where id = ?1) limit ?2)"
+)
+_N_NEW_SCORED = (
+    "select count(*) from (select 1 from (select hard from trajectory where skill_id = ?1"
+    " and id > (select n_seen from skill where id = ?1) order by id desc limit 1000) where hard is not null limit ?2)"
 )
 _N_AFTER = "select count(*) from trajectory where skill_id = ? and id > ?"
 

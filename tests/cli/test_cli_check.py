@@ -14,6 +14,7 @@ from console import Cli, Place
 
 from skillopt_mcp import limits
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.documents.conflicts import SETTLE
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -393,7 +394,7 @@ def test_a_link_that_was_checked_out_as_a_text_file_is_an_error(here: Path, caps
 def test_the_marks_of_an_unfinished_merge_fail_a_check(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skill = repository / "skills" / "first" / "SKILL.md"
     skill.write_text(skill.read_text() + "<<<<<<< HEAD\nA.\n=======\nB.\n>>>>>>> feat\n")
-    told = 'error: "SKILL.md" has the marks of an unfinished merge (line 7, 11): settle the conflict'
+    told = f'error: "SKILL.md" has the marks of an unfinished merge (line 7, 11): {SETTLE}'
     assert checked(capsys, "--changed", "main") == (1, [f"skills/first: {told}", "1 skill: 1 error, 0 advice."])
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from corpus import skill
 
-from skillopt_mcp.documents.conflicts import conflicts
+from skillopt_mcp import limits
+from skillopt_mcp.documents.conflicts import SETTLE, conflicts
 from skillopt_mcp.documents.lint import lint
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 HEAD = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\n"
 CONFLICT = "Always:\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"
@@ -18,7 +22,7 @@ def test_the_marks_of_an_unfinished_merge_are_told_with_their_lines(ending: str)
     told = '"SKILL.md" has the marks of an unfinished merge (line 7, 11)'
     assert list(conflicts(files)) == [told]
     (problem,) = lint(files, "book-keeping")
-    assert (problem.severity, problem.text) == ("error", f"{told}: settle the conflict")
+    assert (problem.severity, problem.text) == ("error", f"{told}: {SETTLE}")
 
 
 def test_one_mark_that_was_left_behind_is_enough() -> None:
@@ -32,8 +36,29 @@ def test_another_text_of_the_skill_is_looked_at_too() -> None:
     assert list(conflicts(skill(HEAD, notes=b"\0" + CONFLICT.encode()))) == []
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_program_that_holds_a_mark_is_none_and_one_that_holds_a_whole_conflict_is(ending: str) -> None:
+    held = "cat <<EOF\n>>>>>>> feat\n<<<<<<< HEAD\n=======\nEOF\n"
+    of_one, of_all = (SkillFile("a.sh", text.replace("\n", ending).encode()) for text in (held, CONFLICT))
+    assert list(conflicts(SkillFiles((of_one,)))) == []
+    assert list(conflicts(SkillFiles((of_all,))))
+
+
 @pytest.mark.parametrize(
     "body", ["```\n" + CONFLICT + "```\n", "Title\n=======\n", " <<<<<<< HEAD\n", "<<<<<<<< 8\n", ">>>>>>>quoted\n"]
 )
 def test_what_only_shows_a_conflict_is_none(body: str) -> None:
     assert list(conflicts(skill(HEAD + body))) == []
+
+
+def test_marks_are_told_apart_from_those_in_the_fences_around_them_and_the_first_lines_are_shown() -> None:
+    fenced = "~~~\n<<<<<<< a\n~~~\n"
+    (told,) = conflicts(skill(HEAD + (fenced + ">>>>>>> b\n") * 6 + fenced))
+    assert told.endswith("(line 9, 13, 17, 21, ...)")
+
+
+def test_as_many_marks_and_fences_as_a_file_takes_are_told_in_seconds() -> None:
+    files = skill(HEAD + "```\n```\n>>>>>>>\n" * (limits.FILE_BYTES // 20))
+    began = time.process_time()
+    assert list(conflicts(files))
+    assert time.process_time() - began < 10

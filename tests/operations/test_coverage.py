@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -194,3 +195,34 @@ def test_an_undecided_test_says_what_helps_it(place: Place, permitted: Workspace
     rule = ConfirmRule(max_pairs=4, claim="like_these")
     like_these = evaluate_candidate(permitted, place.propose(permitted, "- Two."), rule=rule)
     assert "test tasks that are added join it" in like_these.next_step
+
+
+def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_not_covered(
+    place: Place, permitted: Workspace
+) -> None:
+    luck = passing(lambda _: 0.5)
+    ended = Counter[str]()
+
+    class Ending(Scripted):
+        """A target whose process somebody ends, twice each, where the live version is about to pass."""
+
+        async def complete(self, call: Call) -> Reply:
+            reply = await luck.complete(call)
+            passes = not is_new(rollout_of(call)) and reply.text != "no"
+            if passes and ended[call.draw] < 2:
+                ended[call.draw] += 1
+                raise KeyboardInterrupt
+            return Reply("no") if passes else reply
+
+    use(permitted, Ending(lambda _: "", name=REAL))
+    permitted.n_slots = 1
+    candidate = place.propose(permitted, PLACEBO)
+    while True:
+        try:
+            result = evaluate_candidate(permitted, candidate)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert result.verdict == "accept"
+    told = f"0 attempts of the candidate and {ended.total()} of the live version were begun anew"
+    assert told in asked(permitted, candidate).reason

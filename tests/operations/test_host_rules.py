@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.hosts import Scope, Surroundings
 from skillopt_mcp.operations.hosts.connecting import connections
 from skillopt_mcp.operations.hosts.installing import Request, apply_plan, plan_install
@@ -92,6 +93,19 @@ def test_a_folder_of_work_that_the_server_is_told_by_hand_is_the_one_that_is_all
     found = allowed(around.home / ".claude/settings.json")
     assert f"Read(/{folder_of('/a/store.db', {'SKILLOPT_WORK': '/var/work'})}/**)" in found
     assert connections(around, Path("/a/store.db"))[0].missing == ["hooks"]
+
+
+@pytest.mark.parametrize("name", ["w*k", "w?", "[w]", "w\\k"])
+def test_a_folder_of_work_that_would_be_a_pattern_is_refused_and_nothing_is_written(
+    around: Surroundings, name: str
+) -> None:
+    odd = replace(around, environ={**around.environ, "SKILLOPT_WORK": f"/var/{name}"})
+    with pytest.raises(BadInput, match="as a pattern, and allow others, too: name one without"):
+        install(odd, asked(odd))
+    install(odd, replace(asked(odd), skill=False))
+    plain = replace(around, environ={**around.environ, "SKILLOPT_WORK": "/var/my work (a)"})
+    install(plain, asked(plain))
+    assert "Edit(//var/my work (a)/skillopt-" in allowed(around.home / ".claude/settings.json")[-1]
 
 
 def test_what_a_person_allowed_before_stays_when_ours_goes(around: Surroundings) -> None:

@@ -10,7 +10,7 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.evidence.recording import ENOUGH_TO_PROPOSE, Recording, record_trajectory
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.runs.replaying import start_run
@@ -148,6 +148,18 @@ def test_attempts_without_a_score_are_counted_and_told_as_the_next_step(place: P
         "3 attempts have no score: inspect ledger-clerk lists them, record_trajectory says how each ended"
     )
     assert listed.next_step == 'Most pressing is the next step of "ledger-clerk".'
+
+
+def test_only_attempts_with_a_score_that_no_proposal_has_seen_lead_to_one(place: Place, workspace: Workspace) -> None:
+    skill = str(place.skill)
+    for n in range(105):
+        record_trajectory(workspace, skill, Recording(task=f"{n}: book it", answer="1"))
+    assert list_skills(workspace).skills[0].next_step.startswith("100 attempts have no score: ")
+    workspace.store.trajectories.mark_seen(workspace.skill(skill).id)
+    for n in range(ENOUGH_TO_PROPOSE):
+        record_trajectory(workspace, skill, Recording(task=f"{n}: pay it", answer="1", hard=False))
+    (row,) = list_skills(workspace).skills
+    assert (row.n_unscored, row.n_new, row.next_step) == (100, ENOUGH_TO_PROPOSE, "propose_edits")
 
 
 def test_of_several_skills_the_most_pressing_is_named(place: Place, workspace: Workspace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hostwork import begun, begun_proposal
 from workshop import PLACEBO, Place
 
@@ -9,11 +10,14 @@ from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.runs.submitting import HANDED_IN, submit_work
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
+SIMULATED = "simulated:honest"
 EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\n# Mine\n"
 
 
@@ -54,6 +58,33 @@ def test_a_proposal_that_was_only_told_of_gives_way_to_one_of_another_size(place
     under_way = propose_from_evidence(host, skill, rollouts=3)
     assert under_way.job_id == small.job_id
     assert under_way.next_step.startswith("This proposal was under way, with 2 rollouts: 3 were not begun. ")
+
+
+@pytest.mark.parametrize(("target", "optimizer", "sizes"), [("host", SIMULATED, (4, 2)), (SIMULATED, "host", (0, 2))])
+def test_a_proposal_that_waits_for_its_first_work_gives_way_whoever_does_the_rest(
+    place: Place, target: str, optimizer: str, sizes: tuple[int, int]
+) -> None:
+    environ = {"SKILLOPT_WORK": str(place.folder / "work")}
+    host = place.stack.enter_context(
+        Workspace(
+            place.store_path, target=target, optimizer=optimizer, project=place.folder, environ=environ, hands_out=True
+        )
+    )
+    place.add_tasks(host)
+    record_trajectory(host, str(place.skill), Recording(task="book it", answer="1", hard=False, reason="wrong"))
+    first, second = (propose_from_evidence(host, str(place.skill), rollouts=each) for each in sizes)
+    assert host.store.runs.get_run(first.job_id).status == "stopped"
+    assert len(host.store.runs.get_run(second.job_id).tasks) == sizes[1]
+    assert second.next_step.startswith("Nothing is handed out yet.")
+
+
+def test_whoever_finds_a_proposal_that_was_only_told_of_is_told_what_it_takes(place: Place, host: Workspace) -> None:
+    told = propose_from_evidence(host, str(place.skill), rollouts=4)
+    way = f"{told.job_id} is under way, and nothing of it is handed out yet: propose_edits for 'ledger-clerk' goes on"
+    assert list_skills(host).skills[0].next_step == way
+    assert inspect(host, told.job_id).next_step == way
+    submit_work(host, [], told.job_id)
+    assert "submit_work with job_id" in list_skills(host).skills[0].next_step
 
 
 def test_an_agent_that_hands_in_is_told_nothing_of_a_job_that_stopped(place: Place, host: Workspace) -> None:

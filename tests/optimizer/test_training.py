@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from training_world import (
@@ -270,6 +271,19 @@ def test_a_run_killed_at_every_stage_of_every_step_pays_nothing_twice(
     assert n_deaths == 1 + 9 * 6
     assert outcome_of(bench, state) == whole
     assert mortal.n_sent == n_calls
+
+
+def test_a_run_whose_best_version_is_not_the_current_one_goes_on_from_both(
+    tmp_path: Path, simulation: tuple[Bench, Backend]
+) -> None:
+    config = Config(batch=2, epochs=3, minibatch=2, max_edits=2, min_edits=1, use_gate=False, **PLAIN)
+    bench, backend = simulated(tmp_path / "whole")
+    with bench:
+        whole = outcome_of(bench, finished(bench, backend, config))
+        assert any(record.best_version != record.current_version for record in bench.store.runs.list_steps(RUN)[:-1])
+    bench, backend = simulation
+    state, _ = resumed_at_every_stage(bench, Mortal(backend), config)
+    assert outcome_of(bench, state) == whole
 
 
 def test_a_finished_run_asks_nothing_more(simulation: tuple[Bench, Backend]) -> None:

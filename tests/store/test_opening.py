@@ -129,6 +129,23 @@ def test_a_migration_that_fails_and_is_tried_again_keeps_one_copy(path: Path, mo
     assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
 
 
+def test_what_a_process_that_was_killed_left_of_its_copy_goes_with_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older_store(path, monkeypatch)
+    with monkeypatch.context() as killed:
+        killed.setattr("skillopt_mcp.store.keeping.copy_into", lambda *_: 1 / 0)
+        killed.setattr("skillopt_mcp.store.keeping.remove_store", lambda _: None)
+        with pytest.raises(ZeroDivisionError):
+            Pool(path)
+    [left] = path.parent.glob(".*")
+    left.write_bytes(b"a part")
+    left.with_name(f"{left.name}-journal").write_bytes(b"a part")
+    Pool(path).close()
+    assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
+    assert schema_of(path.with_name("skillopt.db.schema-22")) == 22
+
+
 def test_sixteen_processes_that_migrate_at_once_keep_one_copy(
     path: Path, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,12 +1,14 @@
 """The pool: every write is one immediate transaction, on a connection with every setting."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 from children import SKILL, count, fork
 
 from skillopt_mcp.errors import NewerStore, StoreError
-from skillopt_mcp.store.driver import Connection, sqlite
+from skillopt_mcp.store.driver import Connection, Cursor, sqlite
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, together
@@ -155,3 +157,25 @@ def test_a_process_writes_nothing_more_to_a_store_that_a_newer_release_has_chang
     with pytest.raises(NewerStore, match=told), pool.write() as connection:
         connection.execute("insert into skill_root(path) values ('/x')")
     assert pool.rows("select path from skill_root") == []
+
+
+def test_a_store_that_is_replaced_while_a_writer_waits_for_it_takes_nothing_from_it(pool: Pool) -> None:
+    class Held:
+        """A connection that waits for its turn until another process has put a backup in the store's place."""
+
+        def __init__(self, real: Connection) -> None:
+            self.real = real
+            self.in_transaction = True
+
+        def execute(self, sql: str, *values: Sequence[object]) -> Cursor:
+            if sql == "begin immediate":
+                pool.path.rename(pool.path.with_name("kept.db"))
+                pool.path.touch()
+            return self.real.execute(sql, *values)
+
+    [real] = pool._idle
+    pool._idle[:] = [cast(Connection, Held(real))]
+    with pytest.raises(StoreError, match="was removed, moved or replaced"), pool.write() as connection:
+        connection.execute("insert into skill_root(path) values ('/lost')")
+    assert real.execute("select path from skill_root").fetchall() == []
+    pool._idle[:] = [real]

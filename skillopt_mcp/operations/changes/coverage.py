@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.testing.opening_tests import evidence_so_far
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import net_staked
-from skillopt_mcp.optimizer.reservations import answers_alike, retired_losses
+from skillopt_mcp.optimizer.reservations import answers_alike, begun_anew, retired_losses
 from skillopt_mcp.records.judging import ByHost
 from skillopt_mcp.store.decisions import ConfirmationRow
 
@@ -51,6 +52,9 @@ def uncovered(workspace: Workspace, test: ConfirmationRow, *, simulated: bool) -
     if n_lost := retired_losses(store, test):
         lost = counted(n_lost, "task")
         return f"{lost} that earlier candidates lost were retired before its test, which a person should see"
+    redraws = begun_anew(store, test)
+    if abs(redraws.candidate - redraws.base) > PAIRS_AT_ONCE:
+        return f"in its test, {redraws}: more than one interruption explains, which a person should see"
     if inputs and not simulated and answers_alike(test, store.decisions.list_pairs(test.id)[: inputs.n_pairs]):
         return "its target answers alike each time, so that its test speaks of a few answers: a person should see them"
     return ""

@@ -23,7 +23,7 @@ from skillopt_mcp.installing.entries import (
     with_server,
 )
 from skillopt_mcp.installing.hosts import HOOKED, PERSONAL, Places, Scope, Surroundings, host_environment, places
-from skillopt_mcp.installing.rules import RULED
+from skillopt_mcp.installing.rules import RULED, check_rules
 from skillopt_mcp.operations.evidence.hooking import EVENTS
 from skillopt_mcp.operations.hosts.host_files import Plan, clear, planned, text_of
 from skillopt_mcp.operations.hosts.host_settings import Settings, are_settings_alone, rules_for
@@ -170,6 +170,7 @@ def _settings(where: Places, request: Request, around: Surroundings) -> Settings
         named = {name: str(value) for name, value in told.items()} if isinstance(told, dict) else {}
         environ = {**host_environment(request.host, around), **named}
         rules = rules_for(store_path(request.store, environ), environ)
+        check_rules(rules)
     return Settings(line, rules)
 
 

@@ -44,7 +44,7 @@ class _Gathered(NamedTuple):
     """What a skill has to learn from, and to be tested by."""
 
     name: str
-    n_new: int
+    n_new_scored: int
     n_unscored: int
     n_tasks: int
 
@@ -128,6 +128,8 @@ def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
     undecided = [each for each in current if verdicts.get(each.version_id, "undecided") == "undecided"]
     accepted = [each for each in current if verdicts.get(each.version_id) == "accept"]
     n_unscored = len(store.trajectories.list_unscored(skill.id, MOST_UNSCORED))
+    # What has no score teaches nothing yet.
+    n_scored = store.trajectories.count_new_scored(skill.id, ENOUGH_TO_PROPOSE)
     approved = unused_approvals(workspace, skill.id)
     agreed = [each for each in accepted if each.id in approved]
     steps = (
@@ -135,7 +137,7 @@ def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
         (Kind.PROMOTE, f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(accepted)),
         (Kind.UNDER_WAY, open_work(workspace, skill, undecided)),
         (Kind.BROKEN, "" if current else left_behind(workspace, skill, candidates)),
-        _advice(undecided, _Gathered(skill.name, new, n_unscored, sum(counts.values()))),
+        _advice(undecided, _Gathered(skill.name, n_scored, n_unscored, sum(counts.values()))),
     )
     kind, step = next((kind, step) for kind, step in steps if step)
     row = SkillRow(
@@ -160,11 +162,9 @@ def _advice(undecided: list[Candidate], gathered: _Gathered) -> tuple[Kind, str]
     if undecided:
         step = _evaluation_of(_next_of(undecided)) if gathered.n_tasks else "add_tasks, then evaluate the candidate"
         return Kind.EVALUATE, step
-    unscored = gathered.n_unscored
-    # What has no score teaches nothing yet.
-    if gathered.n_new - unscored >= ENOUGH_TO_PROPOSE:
+    if gathered.n_new_scored >= ENOUGH_TO_PROPOSE:
         return Kind.LEARN, "propose_edits"
-    if unscored:
+    if unscored := gathered.n_unscored:
         many = "1 attempt has" if unscored == 1 else f"{unscored} attempts have"
         return Kind.LEARN, f"{many} no score: inspect {gathered.name} lists them, record_trajectory says how each ended"
     return Kind.ANY, "record_trajectory" if gathered.n_tasks else "add_tasks"

@@ -29,7 +29,9 @@ def offer(workspace: Workspace, run: Run) -> tuple[str, str]:
 
 def is_only_offered(workspace: Workspace, run: Run) -> bool:
     """Return whether a host was told what a proposal takes, and nothing of it was done or handed out."""
-    return is_host(run.target) and is_host(run.optimizer) and not workspace.store.leases.list_of(run.id)
+    # Attempts come before any question on them.
+    asked_first = run.target if run.tasks else run.optimizer
+    return is_host(asked_first) and not workspace.store.leases.list_of(run.id)
 
 
 def told_rollouts(run: Run, asked: int, possible: int) -> str:

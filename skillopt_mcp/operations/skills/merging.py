@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.documents.conflicts import conflicts
+from skillopt_mcp.documents.conflicts import SETTLE, conflicts
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.records.skills import SkillFiles
 
@@ -11,7 +11,4 @@ def check_merged(files: SkillFiles) -> None:
     """Raise Refused for files of a skill that git could not merge."""
     found = next(conflicts(files), "")
     if found:
-        raise Refused(
-            f"{found}: settle the conflict in the file first, or put what is meant to be there into fenced code; "
-            "nothing was spent"
-        )
+        raise Refused(f"{found}: {SETTLE}; nothing was spent")

@@ -161,6 +161,8 @@ def way_on(workspace: Workspace, run: Run) -> str:
         return ""
     if not any(map(is_host, (run.target, run.optimizer, run.judge))):
         return f"{run.id} goes on where it began, in a session of an agent: propose_edits for '{skill.name}'"
+    if not workspace.store.leases.list_of(run.id):
+        return f"{run.id} is under way, and nothing of it is handed out yet: propose_edits for '{skill.name}' goes on"
     work = told_leases(workspace, run.id)
     return (
         f"{run.id} is under way, for any agent that the server serves: submit_work with job_id "

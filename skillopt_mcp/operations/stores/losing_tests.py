@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.copying import read_tests
 
 
 def lost_tests(store_path: Path, backup: Path) -> tuple[str, ...]:
@@ -14,14 +15,14 @@ def lost_tests(store_path: Path, backup: Path) -> tuple[str, ...]:
     if not store_path.exists():
         return ()
     try:
-        with Store(store_path) as store, Store(backup) as before:
-            tests = [(skill, store.decisions.list_tests(skill.id)) for skill in store.skills.list_skills()]
-            known = {each.id for _, of in tests for each in of if before.decisions.find_confirmation(each.id)}
+        tests, known = read_tests(store_path), {test for test, _, _ in read_tests(backup)}
     except SkillOptError:
         return ()
+    lost: dict[str, list[float]] = defaultdict(list)
+    for test, skill, alpha in tests:
+        if test not in known:
+            lost[skill].append(alpha)
     return tuple(
-        f"{counted(len(lost), 'promotion test')} of {skill.name}, which took {sum(each.alpha for each in lost):.3f} of "
-        "its error rate"
-        for skill, of in tests
-        if (lost := [each for each in of if each.id not in known])
+        f"{counted(len(of), 'promotion test')} of {skill}, which took {sum(of):.3f} of its error rate"
+        for skill, of in lost.items()
     )
