@@ -36,7 +36,7 @@ def skill_roots(store: Store | None, project: Path, environ: Mapping[str, str]) 
     home = Path(os.path.expanduser("~"))
     hosts = [os.path.realpath(root) for root in default_roots(home, project, environ)]
     # A registered root is pinned: a link that took its place since leads nowhere.
-    pinned = [path for path in store.skills.list_roots() if os.path.realpath(path) == path] if store else []
+    pinned = [path for path in store.permissions.list_roots() if os.path.realpath(path) == path] if store else []
     # A memory file is a root of its own: whoever allows it allows nothing beside it.
     return [Path(root) for root in dict.fromkeys([*hosts, *pinned]) if os.path.isdir(root) or is_memory(root)]
 

@@ -17,6 +17,7 @@ from skillopt_mcp.store.events import Events
 from skillopt_mcp.store.exposures import Exposures
 from skillopt_mcp.store.leases import Leases
 from skillopt_mcp.store.ledger import Ledger
+from skillopt_mcp.store.permissions import Permissions
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotions import Promotions
 from skillopt_mcp.store.retirements import Retirements
@@ -36,6 +37,7 @@ class Store:
         self.locks_path = path.with_name(path.name + ".locks")
         self._pool = Pool(path)
         self.skills = Skills(self._pool)
+        self.permissions = Permissions(self._pool)
         self.tasks = Tasks(self._pool)
         self.retirements = Retirements(self._pool)
         self.trajectories = Trajectories(self._pool)

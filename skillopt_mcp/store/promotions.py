@@ -7,8 +7,8 @@ from typing import cast
 from skillopt_mcp.records.candidates import Promotion, PromotionKind, PromotionState, undone_by
 from skillopt_mcp.store.approvals import close_versions, is_unused
 from skillopt_mcp.store.events import append
+from skillopt_mcp.store.permissions import Permission, is_granted
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.skills import Permission, is_granted
 
 _PROMOTION = (
     "select id, skill_id, kind, candidate_id, from_version, to_version,"

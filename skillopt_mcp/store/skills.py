@@ -6,7 +6,6 @@ import hashlib
 import shlex
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from skillopt_mcp.errors import NotFound, Refused, UnsafeStore
@@ -14,6 +13,7 @@ from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Ve
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.joining import MAY_JOIN, RECORDED, RECORDED_KINDS, join
+from skillopt_mcp.store.permissions import withdraw
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
@@ -22,17 +22,8 @@ _VERSION = "select id, skill_id, parent_id, origin, created_at from version"
 _COMPRESS_FROM = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """A standing permission: who gave it, and whether evidence from a simulation is enough, or a host's own."""
-
-    granted_by: str
-    simulated: bool
-    host_run: bool = False
-
-
 class Skills:
-    """Tables skill, skill_root, permission, forgotten, version, version_file, blob."""
+    """Tables skill, forgotten, version, version_file, blob."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -162,7 +153,7 @@ class Skills:
         """
         with self._pool.write() as connection:
             _forget(connection, skill_id)
-            _revoke(connection, skill_id)
+            withdraw(connection, skill_id)
 
     def list_forgotten(self) -> set[int]:
         """Return the ids of the skills that are not listed."""
@@ -224,42 +215,6 @@ class Skills:
             raise UnsafeStore(f"version '{version_id}' is damaged in the store: restore a backup; nothing was changed")
         return files
 
-    def add_root(self, path: str) -> None:
-        """Register a skill root that a person named; it is already resolved."""
-        with self._pool.write() as connection:
-            cursor = connection.execute("insert into skill_root(path) values (?) on conflict do nothing", [path])
-            if cursor.rowcount:
-                append(connection, "root_added", path)
-
-    def list_roots(self) -> list[str]:
-        """Return the registered skill roots."""
-        return [str(row[0]) for row in self._pool.rows("select path from skill_root order by path")]
-
-    def grant_permission(
-        self, skill_id: int, granted_by: str, *, simulated: bool = False, host_run: bool = False
-    ) -> None:
-        """Keep a person's standing permission to promote this skill's clean, accepted candidates.
-
-        Only with `simulated` does it cover verdicts that rest on a simulation, and only with `host_run` those that a
-        host's own agents judged, or made in a session that had seen the tasks.
-        """
-        with self._pool.write() as connection:
-            connection.execute(
-                "insert or replace into permission(skill_id, granted_by, simulated, host_run) values (?, ?, ?, ?)",
-                [skill_id, granted_by, int(simulated), int(host_run)],
-            )
-            append(connection, "permission_set", skill_id, by=granted_by, simulated=simulated, host_run=host_run)
-
-    def revoke_permission(self, skill_id: int) -> None:
-        """Take the standing permission back."""
-        with self._pool.write() as connection:
-            _revoke(connection, skill_id)
-
-    def get_permission(self, skill_id: int) -> Permission | None:
-        """Return the standing permission, or None."""
-        row = self._pool.row("select granted_by, simulated, host_run from permission where skill_id = ?", [skill_id])
-        return Permission(str(row[0]), bool(row[1]), bool(row[2])) if row else None
-
 
 def add_version(
     connection: Connection,
@@ -291,13 +246,6 @@ def add_version(
     return True
 
 
-def is_granted(connection: Connection, skill_id: int, permission: Permission) -> bool:
-    """Return, within the caller's transaction, whether a standing permission still stands as it was given."""
-    sql = "select 1 from permission where skill_id = ? and granted_by = ? and simulated = ? and host_run = ?"
-    values = [skill_id, permission.granted_by, int(permission.simulated), int(permission.host_run)]
-    return connection.execute(sql, values).fetchone() is not None
-
-
 def _is_changing(connection: Connection, skill_id: int, begun: int) -> bool:
     sql = "select id, state from promotion where skill_id = ? order by id desc limit 1"
     row = connection.execute(sql, [skill_id]).fetchone()
@@ -321,11 +269,6 @@ def _forget(connection: Connection, skill_id: int) -> None:
 def _recall(connection: Connection, skill_id: int) -> None:
     if connection.execute("delete from forgotten where skill_id = ?", [skill_id]).rowcount:
         append(connection, "skill_recalled", skill_id)
-
-
-def _revoke(connection: Connection, skill_id: int) -> None:
-    if connection.execute("delete from permission where skill_id = ?", [skill_id]).rowcount:
-        append(connection, "permission_withdrawn", skill_id)
 
 
 def _skill(row: Row) -> Skill:

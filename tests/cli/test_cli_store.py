@@ -83,11 +83,11 @@ def test_a_backup_is_restored_after_a_yes(cli, make_place, tmp_path) -> None:
     code, screen = at_a_terminal(place, "restore", str(file), answer="n")
     assert (code, "It allows skill root" in screen) == (1, True)
     with Workspace(place.store_path) as workspace:
-        assert str(tmp_path / "later") in workspace.store.skills.list_roots()
+        assert str(tmp_path / "later") in workspace.store.permissions.list_roots()
     code, screen = at_a_terminal(place, "restore", str(file), answer="y")
     assert (code, "is kept as" in screen) == (0, True)
     with Workspace(place.store_path) as workspace:
-        assert str(tmp_path / "later") not in workspace.store.skills.list_roots()
+        assert str(tmp_path / "later") not in workspace.store.permissions.list_roots()
 
 
 def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monkeypatch) -> None:
@@ -102,7 +102,7 @@ def test_an_agent_in_its_shell_restores_nothing(cli, make_place, tmp_path, monke
     told = cli("restore", file, "--yes", store=place.store_path)
     assert (told.returncode, "'restore' is for a person" in told.stderr) == (1, True)
     with Workspace(place.store_path) as workspace:
-        assert workspace.store.skills.get_permission(1) is None
+        assert workspace.store.permissions.get(1) is None
     monkeypatch.delenv("CLAUDECODE")
     told = cli("restore", file, "--yes", store=place.store_path)
     assert told.returncode == 0, told.stderr

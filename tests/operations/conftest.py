@@ -21,7 +21,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     for file in make_skill(SEED).files:
         (place.skill / file.path).write_bytes(file.content)
     with place.open() as workspace:
-        workspace.store.skills.add_root(str(place.root))
+        workspace.store.permissions.add_root(str(place.root))
     with place.stack:
         yield place
 

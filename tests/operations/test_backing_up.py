@@ -28,7 +28,7 @@ def run_sql(path: Path, *statements: str) -> None:
 
 def roots(path: Path) -> list[str]:
     with Store(path) as store:
-        return store.skills.list_roots()
+        return store.permissions.list_roots()
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_store_that_is_not_sound_makes_no_backup(place: Place, workspace: Work
 
 def test_a_restored_store_is_the_backup_and_the_other_is_kept(place: Place, backup: Path) -> None:
     with place.open() as later:
-        later.store.skills.add_root("/later")
+        later.store.permissions.add_root("/later")
     place.stack.close()
     restored = restore_store(place.store_path, backup)
     assert roots(place.store_path) == [str(place.root)]
@@ -115,7 +115,7 @@ def test_nothing_is_restored_while_another_has_the_store_open(place: Place, back
     with Store(place.store_path) as store:
         with pytest.raises(Busy, match="another process has the store"):
             restore_store(place.store_path, backup)
-        store.skills.add_root("/still here")
+        store.permissions.add_root("/still here")
         assert store._pool.row("pragma journal_mode") == ("wal",)
     assert roots(place.store_path) == ["/still here", str(place.root)]
 

@@ -155,7 +155,7 @@ def test_after_lost_tasks_were_retired_it_covers_no_other_candidate(place: Place
 def test_what_the_host_itself_judges_is_covered_where_a_person_allowed_that(place: Place, workspace: Workspace) -> None:
     with place.open(store="judged.db") as own:
         tracked = own.skill(str(place.skill))
-        own.store.skills.add_root(str(place.root))
+        own.store.permissions.add_root(str(place.root))
         tasks = [NewTask(f"task {n} {n * n}: do", Exact(kind="exact", expected="x"), split="test") for n in range(20)]
         by_host = NewTask("judged by the host: do", ByHost(kind="host", criteria="It is right."), split="test")
         own.store.tasks.add_tasks(tracked.id, [*tasks, by_host], EQUAL_SHARES)

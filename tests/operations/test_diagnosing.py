@@ -80,7 +80,7 @@ def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
     path = tmp_path / "store.db"
     with Workspace(path) as workspace:
         for n in range(200):
-            workspace.store.skills.add_root(f"/root-{n}")
+            workspace.store.permissions.add_root(f"/root-{n}")
         assert diagnose(workspace).store.content == "sound"
     raw = bytearray(path.read_bytes())
     page = raw.find(b"/root-150") // 1024 * 1024

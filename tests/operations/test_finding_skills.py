@@ -233,7 +233,7 @@ def test_a_forgotten_copy_of_which_nothing_is_recorded_stays_forgotten(place: Pl
 def test_a_copy_with_a_permission_alone_is_forgotten_and_has_it_no_more(place: Place, workspace: Workspace) -> None:
     copy = permit(workspace, str(copied(place, place.folder / "second")), simulated=False)
     assert forget_skill(workspace, copy.path).kept == ""
-    assert workspace.store.skills.get_permission(copy.id) is None
+    assert workspace.store.permissions.get(copy.id) is None
 
 
 def test_a_name_is_found_however_its_letters_are_composed(place: Place, workspace: Workspace) -> None:
@@ -285,7 +285,7 @@ def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_a
     told = evaluate_candidate(host, candidate)
     assert (told.status, told.work) == ("work", [])
     assert told.reason.endswith(f"until a person allows it: skillopt-mcp skills add-root {apart.parent}")
-    host.store.skills.add_root(str(apart.parent))
+    host.store.permissions.add_root(str(apart.parent))
     assert "add-root" not in evaluate_candidate(host, candidate).reason
 
 

@@ -29,7 +29,7 @@ N = 90
 def bare(place: Place) -> Workspace:
     """Return a workspace on a store that knows nothing yet."""
     workspace = place.open(store="bare.db")
-    workspace.store.skills.add_root(str(place.root))
+    workspace.store.permissions.add_root(str(place.root))
     return workspace
 
 

@@ -403,7 +403,7 @@ def test_a_forgotten_skill_is_hidden_and_loses_its_permission_and_nothing_else(
     assert done.kept == "90 tasks"
     assert forget_skill(workspace, "ledger-clerk").kept == "90 tasks"
     assert [row.name for row in list_skills(workspace).skills if row.tracked] == []
-    assert workspace.store.skills.get_permission(skill.id) is None
+    assert workspace.store.permissions.get(skill.id) is None
     assert workspace.kept("ledger-clerk").id == skill.id
     assert_sound(place)
     new.rename(place.skill)

@@ -324,7 +324,7 @@ def test_a_skill_outside_the_roots_is_not_written(place: Place, workspace: Works
     outside = place.folder / "skills-evil" / "twin"  # the name of the root is the beginning of its name
     outside.mkdir(parents=True)
     (outside / "SKILL.md").write_bytes(place.main.read_bytes())
-    workspace.store.skills.grant_permission(workspace.skill(str(outside)).id, "a person", simulated=True)
+    workspace.store.permissions.grant(workspace.skill(str(outside)).id, "a person", simulated=True)
     tracked = workspace.skill(str(outside))
     for task in workspace.store.tasks.list_tasks(workspace.skill("ledger-clerk").id):
         workspace.store.tasks.add_tasks(tracked.id, [task], {"train": 1.0, "val": 1.0, "test": 1.0})  # type: ignore[list-item]

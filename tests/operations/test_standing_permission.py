@@ -58,7 +58,7 @@ def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
         tracked = workspace.skill(str(place.skill))
         tasks = [replace(task, split="test") for task in make_tasks(5, SEED)]
         workspace.store.tasks.add_tasks(tracked.id, tasks, EQUAL_SHARES)
-        workspace.store.skills.add_root(str(place.root))
+        workspace.store.permissions.add_root(str(place.root))
         permit(workspace, "ledger-clerk", simulated=True)
         candidate, before = place.accepted(workspace), place.main.read_bytes()
         result = promote_skill(workspace, candidate, STANDING)

@@ -53,7 +53,7 @@ def sent(place: Place, workspace: Workspace, tmp_path: Path) -> Path:
 def other(place: Place) -> Workspace:
     """Return a workspace on another store that knows the same folder, and permits whatever it may."""
     workspace = place.open(store="other.db")
-    workspace.store.skills.add_root(str(place.root))
+    workspace.store.permissions.add_root(str(place.root))
     permit(workspace, str(place.skill), simulated=True)
     return workspace
 
@@ -272,8 +272,8 @@ def test_permissions_roots_and_commands_stay_behind(place: Place, workspace: Wor
     third = place.open(store="third.db")
     import_history(third, file, str(place.skill))
     skill = third.skill(str(place.skill))
-    assert third.store.skills.get_permission(skill.id) is None
-    assert (third.store.skills.list_roots(), third.store.commands.list_commands()) == ([], [])
+    assert third.store.permissions.get(skill.id) is None
+    assert (third.store.permissions.list_roots(), third.store.commands.list_commands()) == ([], [])
 
 
 def test_a_task_whose_command_is_not_registered_here_is_left_out(

@@ -66,7 +66,7 @@ def test_a_verdict_without_its_pairs_does_not_recompute(place: Place, promoted: 
 def test_a_hash_that_was_kept_tells_whether_history_was_taken_away(place: Place, promoted: str) -> None:
     head = verify_store(place.store_path).head
     with place.open() as workspace:
-        workspace.store.skills.add_root("/elsewhere")
+        workspace.store.permissions.add_root("/elsewhere")
     assert verify_store(place.store_path, head).problems == []
     with pytest.raises(BadInput, match="is no hash of an event"):
         verify_store(place.store_path, head[:12])

@@ -34,8 +34,8 @@ def tasks(*prompts: str) -> list[NewTask]:
 
 def test_each_event_continues_the_one_before_it(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
-    store.skills.add_root("/")
-    store.skills.grant_permission(skill.id, "a person")
+    store.permissions.add_root("/")
+    store.permissions.grant(skill.id, "a person")
     events = store.events.list_events()
     assert [event.seq for event in events] == [1, 2, 3]
     before = ""
@@ -55,9 +55,9 @@ def test_what_happens_is_told_once_and_in_order(store: Store) -> None:
     store.skills.track("s", "/s", EDITED)
     store.tasks.add_tasks(skill.id, tasks("a", "b"), EQUAL_SHARES)
     store.tasks.add_tasks(skill.id, tasks("a"), EQUAL_SHARES)
-    store.skills.grant_permission(skill.id, "a person")
-    store.skills.revoke_permission(skill.id)
-    store.skills.revoke_permission(skill.id)
+    store.permissions.grant(skill.id, "a person")
+    store.permissions.revoke(skill.id)
+    store.permissions.revoke(skill.id)
     store.commands.register(RegisteredCommand("c", ("/bin/true",), "0" * 64))
     store.commands.remove("c")
     store.commands.remove("c")

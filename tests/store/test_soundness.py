@@ -35,7 +35,7 @@ VALUES = st.lists(st.none() | st.text(max_size=9) | st.integers(-9, 9) | st.floa
 def full(store: Store) -> Store:
     """Return a store with a row in every table whose rows have a checksum or a digest, sound as it is."""
     skill = store.skills.track("s", "/s", SKILL)
-    store.skills.add_root("/")
+    store.permissions.add_root("/")
     task = NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}), split="val", tags=("a",))
     store.tasks.add_tasks(skill.id, [task], EQUAL_SHARES)
     store.trajectories.add_trajectory(skill.id, skill.live_version, NewTrajectory("a", "b", True, 1, "c", "[]"))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from skillopt_mcp.errors import NotFound, UnsafeStore
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.skills import Permission
 
 NAMES = st.text("abc/é.", min_size=1, max_size=8)
 CONTENTS = st.one_of(st.binary(max_size=200), st.binary(min_size=1, max_size=8).map(lambda seed: seed * 1000))
@@ -120,16 +120,16 @@ def test_two_skills_of_one_name_are_told_apart_by_path(store: Store) -> None:
 
 def test_a_permission_lasts_until_it_is_taken_back(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
-    assert store.skills.get_permission(skill.id) is None
-    store.skills.grant_permission(skill.id, "ann")
-    assert store.skills.get_permission(skill.id) == Permission("ann", simulated=False)
-    store.skills.grant_permission(skill.id, "ann", simulated=True)
-    assert store.skills.get_permission(skill.id) == Permission("ann", simulated=True)
-    store.skills.revoke_permission(skill.id)
-    assert store.skills.get_permission(skill.id) is None
+    assert store.permissions.get(skill.id) is None
+    store.permissions.grant(skill.id, "ann")
+    assert store.permissions.get(skill.id) == Permission("ann", simulated=False)
+    store.permissions.grant(skill.id, "ann", simulated=True)
+    assert store.permissions.get(skill.id) == Permission("ann", simulated=True)
+    store.permissions.revoke(skill.id)
+    assert store.permissions.get(skill.id) is None
 
 
 def test_a_skill_root_is_registered_once(store: Store) -> None:
     for path in ("/b", "/a", "/b"):
-        store.skills.add_root(path)
-    assert store.skills.list_roots() == ["/a", "/b"]
+        store.permissions.add_root(path)
+    assert store.permissions.list_roots() == ["/a", "/b"]

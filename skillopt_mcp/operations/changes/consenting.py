@@ -15,7 +15,7 @@ from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import STANDING_PERMISSION, Approval, rolled_back
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.skills import Permission
+from skillopt_mcp.store.permissions import Permission
 
 
 class Consent(Enum):
@@ -89,7 +89,7 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     if change.findings:
         look = f"A person has to look at it at a terminal: {_approve_or(store, change)}"
         return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
-    permission = store.skills.get_permission(change.skill.id) if permits else None
+    permission = store.permissions.get(change.skill.id) if permits else None
     ungiven = _not_given(workspace, change, permission)
     beyond = _beyond_any_permission(workspace, change) if permits else ""
     why = ungiven or beyond if permits else "each change needs an approval here"

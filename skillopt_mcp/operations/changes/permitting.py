@@ -33,7 +33,7 @@ def add_root(workspace: Workspace, path: str) -> Path:
         raise BadInput(f"'{root}' is too wide for a skill root: name the folder that holds the skill folders")
     if (root / "SKILL.md").exists():
         raise BadInput(f"'{root}' is a skill itself: name the folder that holds it, '{root.parent}'")
-    workspace.store.skills.add_root(str(root))
+    workspace.store.permissions.add_root(str(root))
     return root
 
 
@@ -46,14 +46,14 @@ def permit(
     session that had seen the tasks.
     """
     tracked, by = workspace.skill(skill), signed(given_by, workspace.login)
-    workspace.store.skills.grant_permission(tracked.id, by, simulated=simulated, host_run=host_run)
+    workspace.store.permissions.grant(tracked.id, by, simulated=simulated, host_run=host_run)
     return tracked
 
 
 def revoke(workspace: Workspace, skill: str) -> Skill:
     """Take a standing permission back."""
     tracked = workspace.recorded(skill)
-    workspace.store.skills.revoke_permission(tracked.id)
+    workspace.store.permissions.revoke(tracked.id)
     return tracked
 
 

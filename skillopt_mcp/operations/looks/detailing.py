@@ -23,7 +23,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill, Version, short
-from skillopt_mcp.store.skills import Permission
+from skillopt_mcp.store.permissions import Permission
 
 UNSCORED_SHOWN = 20
 
@@ -33,7 +33,7 @@ def skill_detail(workspace: Workspace, skill: Skill, n: int | None = None) -> Sk
     store = workspace.store
     runs = store.runs.list_runs(skill.id)[::-1]
     total, new = store.trajectories.count_trajectories(skill.id)
-    permission = store.skills.get_permission(skill.id)
+    permission = store.permissions.get(skill.id)
     return SkillDetail(
         name=skill.name,
         path=skill.path,

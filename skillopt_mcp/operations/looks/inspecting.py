@@ -233,7 +233,7 @@ def _skill(workspace: Workspace, name: str) -> str:
     store = workspace.store
     trouble = workspace.trouble(skill)
     counts = store.tasks.count_tasks(skill.id)
-    permission = store.skills.get_permission(skill.id)
+    permission = store.permissions.get(skill.id)
     lines = [
         f"skill '{skill.name}' at {skill.path}",
         # What to do about it is told as what is next.

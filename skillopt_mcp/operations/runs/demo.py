@@ -101,7 +101,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
     """
     backend = place.backend
     with Workspace(place.store_path, target=backend, optimizer=backend, project=place.folder) as workspace:
-        workspace.store.skills.add_root(str(place.skill_path.parent))
+        workspace.store.permissions.add_root(str(place.skill_path.parent))
         skill = workspace.skill(str(place.skill_path))
         workspace.store.tasks.add_tasks(skill.id, make_tasks(N_TASKS, place.seed), EQUAL_SHARES)
         run = start_run(workspace, skill.path, CONFIG)

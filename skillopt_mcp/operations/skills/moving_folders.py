@@ -100,6 +100,6 @@ def _below(workspace: Workspace, old: str) -> tuple[str, list[Skill]]:
 
 
 def _next_step(workspace: Workspace, before: str) -> str:
-    roots = [root for root in workspace.store.skills.list_roots() if Path(root).is_relative_to(before)]
+    roots = [root for root in workspace.store.permissions.list_roots() if Path(root).is_relative_to(before)]
     told = f" Skill roots that lay there: {', '.join(roots)}; say anew which may be written: " if roots else ""
     return f"Look at them with: skillopt-mcp skills.{told}{'skillopt-mcp skills add-root FOLDER' if roots else ''}"

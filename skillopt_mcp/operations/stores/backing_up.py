@@ -194,7 +194,7 @@ def _described(copy: Path, file: Path, found: Verified) -> Backup:
     with Store(copy) as store:
         skills = store.skills.list_skills()
         named = _named(skills)
-        permits = [f"skill root {root}" for root in store.skills.list_roots()]
+        permits = [f"skill root {root}" for root in store.permissions.list_roots()]
         permits += [
             f"promotions of {named[each.id]} without asking" for each in skills if _is_permitted(store, each.id)
         ]
@@ -222,7 +222,7 @@ def _named(skills: Sequence[Skill]) -> dict[int, str]:
 
 
 def _is_permitted(store: Store, skill_id: int) -> bool:
-    return store.skills.get_permission(skill_id) is not None
+    return store.permissions.get(skill_id) is not None
 
 
 def _dated(store_path: Path) -> Path:
