@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 TIMEOUT_S = 60
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:<=>?]*[ -/]*[@-~]|[\]P_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 # Where the cursor is, and what kind of terminal it is: a host may wait for the answers.
@@ -60,7 +62,10 @@ class Terminal:
     def _read(self) -> None:
         if not select.select([self.descriptor], [], [], 0.2)[0]:
             return
-        read = os.read(self.descriptor, 65_536)
+        try:
+            read = os.read(self.descriptor, 65_536)
+        except OSError:
+            pytest.fail(f"the host has ended, and drew last: {self.drawn[-3000:].decode(errors='replace')}")
         self.drawn += read
         for asked, answer in _ASKED.items():
             if asked in read:

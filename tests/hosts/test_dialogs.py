@@ -82,7 +82,7 @@ def codex(place: Path, candidate_id: str) -> Iterator[Terminal]:
         config += f'\n[projects.{json.dumps(str(project))}]\ntrust_level = "trusted"\n'
         (home / ".codex" / "config.toml").write_text(config)
         environment = host_environment(home, {"CODEX_HOME": str(home / ".codex"), "LOOPBACK_KEY": "loopback-only"})
-        with in_terminal([binary("CODEX"), "Use the skillopt tools."], project, environment) as terminal:
+        with in_terminal([binary("CODEX"), "--no-daemon", "Use the skillopt tools."], project, environment) as terminal:
             yield terminal
 
 
