@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from host_plans import install, uninstall
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.hosts import Scope, Surroundings
@@ -32,16 +33,6 @@ def asked(around: Surroundings, store: str = "", *, hooks: bool = False, scope: 
     words = ("serve", *(("--store", store) if store else ()))
     program = str(around.home / "skillopt-mcp")
     return Request("claude-code", scope, program, words, store=store or None, hooks=hooks, skill=True)
-
-
-def install(around: Surroundings, request: Request) -> None:
-    apply_plan(plan_install(request, around))
-
-
-def uninstall(around: Surroundings, request: Request) -> list[str]:
-    plan = plan_uninstall(request, around)
-    apply_plan(plan)
-    return plan.notes
 
 
 def allowed(path: Path) -> list[str]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from host_plans import install, uninstall
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.installing.hosts import Surroundings, places
-from skillopt_mcp.operations.hosts.installing import Request, apply_plan, plan_install
+from skillopt_mcp.operations.hosts.installing import Request
 from skillopt_mcp.operations.hosts.shipping import AGENT, SKILL
 from skillopt_mcp.operations.hosts.uninstalling import left_behind, plan_uninstall
 from skillopt_mcp.operations.looks.listing import list_skills
@@ -42,16 +43,6 @@ def around(tmp_path: Path) -> Surroundings:
 
 def asked(host: str = "claude-code", **more: object) -> Request:
     return Request(**{"host": host, "scope": "user", "command": PROGRAM, **more})  # type: ignore[arg-type]
-
-
-def install(around: Surroundings, request: Request) -> None:
-    apply_plan(plan_install(request, around))
-
-
-def uninstall(around: Surroundings, request: Request) -> list[str]:
-    plan = plan_uninstall(request, around)
-    apply_plan(plan)
-    return plan.notes
 
 
 def everything(around: Surroundings) -> set[str]:
