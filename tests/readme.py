@@ -1,4 +1,4 @@
-"""Readme: the parts of README.md that are made from the code; `python -m tests.readme` writes them."""
+"""Readme: the parts of README.md and of the guide that are made from the code; `python -m tests.readme` writes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from skillopt_mcp.cli.main import commands
+from skillopt_mcp.guide.pages import pages
 from skillopt_mcp.optimizer.config import Config, allowed
 from skillopt_mcp.records import judging
 from skillopt_mcp.server.app import LISTED_PATH
@@ -19,11 +20,13 @@ from skillopt_mcp.store.migrating import migrate, migration_files
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+GUIDE = ROOT / "skillopt_mcp" / "guide"
+PAGES = (README, *sorted(GUIDE.glob("*.md")))
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 
 
 def generated(text: str) -> str:
-    """Return README's text with every generated block made anew."""
+    """Return a page's text with every generated block made anew."""
     return _BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
 
 
@@ -45,6 +48,12 @@ def tools() -> str:
     return "\n".join(rows)
 
 
+def guide() -> str:
+    """Return the pages of the guide as a table."""
+    rows = [f"| [{page.name}](skillopt_mcp/guide/{page.name}.md) | {page.title} |" for page in pages()]
+    return "\n".join(["| page | about |", "|---|---|", *rows])
+
+
 def judges() -> str:
     """Return the judges as a table."""
     rows = ["| judge | passes when |", "|---|---|"]
@@ -61,8 +70,7 @@ def settings() -> str:
         other = f"`{theirs[name]}`" if name in theirs else ""
         default = str(field.default).lower()
         rows.append(f"| `{name}` | {default} | {field.description} ({allowed(field)}) | {other} |")
-    shown = "\n".join(rows)
-    return f"<details><summary>{len(rows) - 2} settings</summary>\n\n{shown}\n\n</details>"
+    return "\n".join(rows)
 
 
 def command_table() -> str:
@@ -93,6 +101,7 @@ def schema() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "claude_desktop": claude_desktop,
+    "guide": guide,
     "tools": tools,
     "judges": judges,
     "settings": settings,
@@ -101,4 +110,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
 }
 
 if __name__ == "__main__":
-    README.write_text(generated(README.read_text("utf-8")), "utf-8")
+    for path in PAGES:
+        path.write_text(generated(path.read_text("utf-8")), "utf-8")

@@ -16,7 +16,7 @@ LEVELS = [
     {"limits"},
     {"records"},
     {"tracing"},
-    {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard", "redaction", "environments"},
+    {"documents", "judges", "gates", "schedule", "splits", "prompts", "guard", "redaction", "guide"},
     {"environments"},
     {"backends", "folders", "livefiles", "renaming"},
     {"transcripts", "installing"},

@@ -1,15 +1,31 @@
 import json
 import re
 import tomllib
+from pathlib import Path
+
+import pytest
 
 from skillopt_mcp import __version__
 from skillopt_mcp.cli.main import commands
+from skillopt_mcp.guide.pages import pages
 from skillopt_mcp.server.app import LISTED_PATH
-from tests.readme import README, ROOT, generated
+from tests.readme import GUIDE, PAGES, README, ROOT, generated
+
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+_FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 
 
-def test_the_generated_parts_are_what_the_code_says() -> None:
-    text = README.read_text("utf-8")
+def anchors(path: Path) -> set[str]:
+    """Return what the headings of a Markdown file are linked to by, as GitHub makes it."""
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", _FENCED.sub("", path.read_text("utf-8")), re.MULTILINE):
+        found.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_generated_parts_are_what_the_code_says(path: Path) -> None:
+    text = path.read_text("utf-8")
     assert generated(text) == text, "run: python -m tests.readme"
 
 
@@ -19,11 +35,28 @@ def test_every_command_and_tool_is_named() -> None:
     assert [name for name in [*tools, *commands()] if f"`{name}" not in text] == []
 
 
-def test_every_snippet_of_configuration_parses() -> None:
-    blocks = re.findall(r"^```(json|toml)\n(.*?)^```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert {kind for kind, _ in blocks} == {"json", "toml"}
-    for kind, text in blocks:
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_snippet_of_configuration_parses(path: Path) -> None:
+    for kind, text in re.findall(r"^```(json|toml)\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE):
         (json.loads if kind == "json" else tomllib.loads)(text)
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "SECURITY.md"], ids=lambda path: path.stem)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target, anchor in _LINK.findall(_FENCED.sub("", path.read_text("utf-8"))):
+        there = path.parent / target if target else path
+        assert there.exists(), f"{target} is not there"
+        assert not anchor or anchor in anchors(there), f"{there.name} has no heading for #{anchor}"
+
+
+def test_every_page_of_the_guide_is_listed() -> None:
+    assert {page.name for page in pages()} == {path.stem for path in GUIDE.glob("*.md")}
+
+
+def test_the_guide_leads_nowhere_outside_of_itself_for_a_wheel_has_no_more() -> None:
+    for path in GUIDE.glob("*.md"):
+        outside = [target for target, _ in _LINK.findall(path.read_text("utf-8")) if "/" in target]
+        assert outside == [], path.name
 
 
 def test_ci_finds_the_test_command_that_a_newcomer_reads() -> None:

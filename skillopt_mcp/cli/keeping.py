@@ -30,6 +30,10 @@ def _rebase(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", metavar="CANDIDATE", help="the one that is stale")
 
 
+def _guide(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("page", metavar="PAGE", nargs="?", help="which page (else all are listed)")
+
+
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skill", metavar="SKILL", nargs="?", help="only this skill's")
 
@@ -188,4 +192,5 @@ KEEPING: dict[str, Command] = {
     ),
     "import": Command("take in a skill's history from another store", "import my-skill.history", _import),
     "doctor": Command("check the installation, the store, the skill folders and backends", "doctor", _doctor),
+    "guide": Command("read the guide: how things work, a page a subject", "guide evidence", _guide),
 }

@@ -14,6 +14,14 @@ from skillopt_mcp.cli.training import TRAINING
 from skillopt_mcp.documents.characters import quoted
 
 COMMANDS: dict[str, Command] = {**TRAINING, **KEEPING}
+PAGE_OF = {
+    "serve": "hosts", "install": "hosts", "uninstall": "hosts", "capture": "recording", "harvest": "recording",
+    "tasks": "tasks", "judges": "tasks", "replay": "replay", "runs": "replay", "evaluate": "evidence",
+    "calibrate": "evidence", "race": "evidence", "credit": "evidence", "promote": "promoting", "approve": "promoting",
+    "rollback": "promoting", "rebase": "promoting", "history": "promoting", "skills": "promoting", "check": "checking",
+    "verify": "store", "backup": "store", "restore": "store", "export": "store", "import": "store",
+}  # fmt: skip
+"""The page of the guide that tells most of a command, where one does."""
 
 
 class WrongUsage(Exception):
@@ -68,7 +76,8 @@ def _top() -> argparse.ArgumentParser:
         description="Train the skill files of coding agents, with a gate that does not lie.",
         epilog="\n".join(
             ["commands:", *lines, "", "Try it, with no key and no model:  skillopt-mcp demo",
-             "Options of a command:             skillopt-mcp COMMAND --help"]
+             "Options of a command:             skillopt-mcp COMMAND --help",
+             "How things work, page by page:    skillopt-mcp guide"]
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [-h] [--version] [--store PATH] COMMAND ...",
@@ -83,10 +92,11 @@ def _top() -> argparse.ArgumentParser:
 
 def _parser(name: str) -> argparse.ArgumentParser:
     command = COMMANDS[name]
+    more = f"\n\nmore of it:\n  {PROGRAM} guide {PAGE_OF[name]}" if name in PAGE_OF else ""
     parser = _Parser(
         prog=f"{PROGRAM} {name}",
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
-        epilog=f"example:\n  {PROGRAM} {command.example}",
+        epilog=f"example:\n  {PROGRAM} {command.example}{more}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -9,7 +9,7 @@ from skillopt_mcp.cli.declaring import common, yes
 _ROWS = """a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
   {"id": "q1", "prompt": "What is 2 + 5?", "judge": {"kind": "exact", "expected": "7"}, "split": "val"}
 
-judge kinds (the README has the fields of each):
+judge kinds ('skillopt-mcp guide tasks' has more of each):
   exact, contains, regex, numeric, choice, f1, anls, json, table, tool_called, command, rubric, length, heading,
   environment, host, all, weighted
 

@@ -94,6 +94,18 @@ def say_raw(text: str) -> None:
         results().buffer.write(text.encode())
 
 
+def say_markdown(text: str) -> None:
+    """Print Markdown of our own: laid out where a person looks, as it is where a program reads."""
+    console = stdout()
+    if not console.is_terminal:
+        say_raw(text)
+        return
+    from rich.markdown import Markdown  # noqa: PLC0415 - its parser takes a while, and one command alone needs it
+
+    with output():
+        console.print(Markdown(text, hyperlinks=False))
+
+
 def note(text: str) -> None:
     """Tell the person something that is not the result."""
     _print(stderr(), text)
