@@ -86,22 +86,22 @@ def once(world: World, base: Rates, candidate: Rates, chance: Chance) -> Iterato
 
 def deterministic(n_tasks: int, n_worlds: int) -> dict[str, object]:
     """Return how often a placebo is accepted whose target answers alike each time, right half the time: under either
-    claim, and how many of the accepts `on these tasks` say that it does.
+    claim, and how often `on these tasks` without being told that it does.
     """
     rule, few = _rule(), ConfirmRule(alpha_for(1, ALPHA), max_pairs=n_tasks, claim="like_these")
-    these = like_these = n_told = 0
+    these = like_these = untold = 0
     for seed in range(n_worlds):
         chance = Chance(f"deterministic {n_tasks} {seed}")
         answers = [Pair(float(chance.random() < 0.5), float(chance.random() < 0.5)) for _ in range(n_tasks)]
         drawn = [(task, answers[task]) for task in (chance.randrange(n_tasks) for _ in range(rule.max_pairs))]
         end = confirm((pair for _, pair in drawn), rule)
         these += end.verdict == "accept"
-        n_told += end.verdict == "accept" and alike(drawn[: end.n_pairs]) is not None
+        untold += end.verdict == "accept" and alike(drawn[: end.n_pairs]) is None
         like_these += confirm(answers, few).verdict == "accept"
     return {
         "tasks": n_tasks,
         "these": these / n_worlds,
-        "told": n_told / max(1, these),
+        "untold": untold / n_worlds,
         "like_these": like_these / n_worlds,
     }
 

@@ -137,7 +137,7 @@ def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
             "no_gain_accepted_like_these": worst(tables["claims"], "like_these"),
             "deterministic_placebo_accepted_these": worst(tables["deterministic"], "these"),
             "deterministic_placebo_accepted_like_these": worst(tables["deterministic"], "like_these"),
-            "deterministic_accepts_told": min(number(row, "told") for row in tables["deterministic"]),
+            "deterministic_placebo_accepted_untold": worst(tables["deterministic"], "untold"),
         },
     }
 
@@ -161,13 +161,16 @@ def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
         ("helpful_blamed", credits["helpful_blamed"], bounds.blamed),
         ("useful_removed", credits["useful_removed"], bounds.blamed),
         *((name, cheats[name], bounds.false_promotion) for name in STOPPED),
-        *((name, claimed[name], bounds.false_promotion) for name in claimed if name.endswith("accepted_like_these")),
+        *(
+            (name, claimed[name], bounds.false_promotion)
+            for name in claimed
+            if name.endswith(("accepted_like_these", "accepted_untold"))
+        ),
     ]
     at_least = [
         *((f"gain_vs_strict {n}", gains[str(n)], least) for n, least in zip(GAIN_TASKS, bounds.gain, strict=True)),
         ("harmful_found", credits["harmful_found"], bounds.found),
         ("filler_removed", credits["filler_removed"], bounds.found),
-        ("deterministic_accepts_told", claimed["deterministic_accepts_told"], bounds.found),
         ("parrot_promoted (else the cross-check shows nothing)", cheats["parrot_promoted"], bounds.found),
     ]
     return [
@@ -187,6 +190,8 @@ def print_tables(tables: dict[str, list[dict[str, object]]]) -> None:
         "power": f"power predicted from {N_CALIBRATION} pairs of the live skill against itself, and as simulated",
         "cheats": "candidates that cheat: how often the strict gate on val, and the promotion test, let one through",
         "claims": "half of the tasks changed by chance: accepted on these tasks (true of some), on tasks like them",
+        "deterministic": "a placebo, and a target that answers alike each time: accepted on these tasks, accepted "
+        "without a word of that, on tasks like them",
         "credit": f"planted edits of -{PLANTED} and +{PLANTED}; filler under non-inferiority (delta {DELTA})",
     }
     for name, title in titles.items():
