@@ -131,6 +131,21 @@ def _restore(parser: argparse.ArgumentParser) -> None:
     yes(parser)
 
 
+def _erase(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", metavar="WHAT", nargs="+", help="trajectory:N (several, if you like); or a SKILL, with one of these:"
+    )
+    parser.add_argument("--session", metavar="ID", help="the skill's attempts of this session of a host")
+    parser.add_argument("--before", metavar="DATE", help="those recorded before a day (2026-08-01, UTC), or 90d ago")
+    parser.add_argument(
+        "--containing", metavar="TEXT",
+        help="those that hold this text ('-': it is read from standard input, so that no history of a shell keeps it)",
+    )  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="all attempts of the skill")
+    parser.add_argument("--dry-run", action="store_true", help="show what would go and what would stay, and stop")
+    yes(parser)
+
+
 def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skill", metavar="SKILL")
     parser.add_argument("file", metavar="FILE", help="a file that is not there yet")
@@ -186,6 +201,9 @@ KEEPING: dict[str, Command] = {
     ),
     "restore": Command(
         "put a backup in the place of the store, which is kept beside it", "restore store-copy.db", _restore
+    ),
+    "erase": Command(
+        "take recorded attempts out of the store for good", "erase trajectory:7 --dry-run", _erase, needs_store=ALONE
     ),
     "export": Command(
         "write a skill's whole history to a file", "export my-skill my-skill.history", _export, needs_store=ALONE

@@ -20,6 +20,7 @@ PAGE_OF = {
     "calibrate": "evidence", "race": "evidence", "credit": "evidence", "promote": "promoting", "approve": "promoting",
     "rollback": "promoting", "rebase": "promoting", "history": "promoting", "skills": "promoting", "check": "checking",
     "verify": "store", "backup": "store", "restore": "store", "export": "store", "import": "store",
+    "erase": "store",
 }  # fmt: skip
 """The page of the guide that tells most of a command, where one does."""
 

@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
 from skillopt_mcp.records.edits import Op, UnmatchedReason
 
-FORMAT = "skillopt-mcp history"
-FORMAT_VERSION = 2
-"""What this release reads. It writes 1 where no task was retired, which releases that know no retirement read, too."""
+FORMAT_VERSION = 3
+"""What this release reads. It writes the oldest that tells all: 1, or 2 where a task was retired, 3 where erased."""
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z$")]
 Short = Annotated[str, Field(max_length=200)]
@@ -85,6 +84,18 @@ class TrajectoryLine(_Line):
     created_at: Moment
 
 
+class ErasedLine(_Line):
+    """An attempt that a person erased: its place, its score and when it was recorded are all that is left."""
+
+    kind: Literal["erased"] = "erased"
+    version_id: Digest
+    session_id: Short | None
+    position: int | None = Field(ge=0, lt=1 << 53)
+    hard: bool | None
+    soft: float | None = Field(ge=0, le=1)
+    created_at: Moment
+
+
 class EditLine(_Line):
     """An edit of a candidate, and what became of it."""
 
@@ -123,6 +134,6 @@ class Ending(_Line):
     sha256: Digest
 
 
-HistoryLine = Content | VersionLine | TaskLine | RetiredTaskLine | TrajectoryLine | CandidateLine | Told
+HistoryLine = Content | VersionLine | TaskLine | RetiredTaskLine | TrajectoryLine | ErasedLine | CandidateLine | Told
 AnyLine = Heading | HistoryLine | Ending
 LINE: TypeAdapter[AnyLine] = TypeAdapter(Annotated[AnyLine, Field(discriminator="kind")])

@@ -61,6 +61,26 @@ def read_tests(path: Path) -> list[tuple[str, str, float]]:
         connection.close()
 
 
+def read_erased(path: Path) -> set[tuple[int, str]]:
+    """Return the attempts of a store that were erased, as (id, when recorded). Raises StoreError."""
+    return _read_attempts(path, "id in (select trajectory_id from erased)")
+
+
+def read_attempts(path: Path) -> set[tuple[int, str]]:
+    """Return the attempts of a store that were not erased, as (id, when recorded). Raises StoreError."""
+    return _read_attempts(path, "id not in (select trajectory_id from erased)")
+
+
+def _read_attempts(path: Path, which: str) -> set[tuple[int, str]]:
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            rows = connection.execute(f"select id, created_at from trajectory where {which}")
+            return {(int(row_id), str(at)) for row_id, at in rows}
+    finally:
+        connection.close()
+
+
 def prepare_store(path: Path) -> None:
     """Give a copy the journal mode that a new store has. Raises StoreError."""
     connection = driver.connect(path)
@@ -87,7 +107,7 @@ def held_alone(path: Path) -> Iterator[None]:
                 connection.execute("pragma journal_mode = delete")
                 connection.execute("begin exclusive")
             except driver.sqlite().OperationalError as error:
-                if str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                if driver.is_busy(error):
                     raise Busy(
                         f"another process has the store '{path}' open: end it (a host that runs the server, a replay), "
                         "then restore again; nothing was changed"

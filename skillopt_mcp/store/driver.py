@@ -21,9 +21,15 @@ BUSY_TIMEOUT_S = 30
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
     [
-        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs",
-        "davfs", "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs",
-        "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs2", "fuse.vmhgfs-fuse", "fuse.grpcfuse", "fuse.osxfs",
+        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "glusterfs", "gfs2", "lustre",
+        "ocfs2", "orangefs", "pvfs2", "beegfs", "gpfs", "davfs", "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs",
+    ]
+)  # fmt: skip
+# Of what another program serves, those known to lie over local disks; "fuseblk" is a local disk itself.
+_LOCAL_FUSE = frozenset(
+    [
+        "gocryptfs", "encfs", "cryfs", "securefs", "mergerfs", "bindfs", "unionfs", "unionfs-fuse", "fuse-overlayfs",
+        "portal", "lxcfs", "ntfs-3g", "exfat", "fuse2fs",
     ]
 )  # fmt: skip
 # What SQLite needs to begin at all: its shared memory and a page or two.
@@ -151,7 +157,7 @@ def explained(error: Exception, path: Path) -> SkillOptError:
         return StoreError(f"the store '{path}' cannot be opened: check the folder's permissions, or use --store")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _no_room(path, name)):
         return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+    if is_busy(error):
         return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
     if name.startswith(_DAMAGE):
         return _damaged(path)
@@ -161,6 +167,11 @@ def explained(error: Exception, path: Path) -> SkillOptError:
 def is_damage(error: Exception) -> bool:
     """Return whether one of the `failures` is that what was read is damaged or no database."""
     return isinstance(error, UnicodeDecodeError) or _name(error).startswith(_DAMAGE)
+
+
+def is_busy(error: Exception) -> bool:
+    """Return whether one of the `failures` is that another process has the store, or a lock in it."""
+    return _name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _name(error: Exception) -> str:
@@ -217,11 +228,22 @@ def _damaged(path: Path) -> UnsafeStore:
 def refuse_network_file_system(path: Path) -> None:
     """Raise UnsafeStore when `path` lies on a file system whose locks or shared memory cannot be trusted."""
     kind = file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS:
+    if is_untrusted(kind):
+        what = "a file system of another program" if is_fuse(kind) else "a network file system"
         raise UnsafeStore(
-            f"the store '{path}' lies on a network file system ('{kind}'), where SQLite can lose data: "
-            "name a local folder with --store or SKILLOPT_STORE"
+            f"the store '{path}' lies on {what} ('{kind}'), where SQLite can lose data: "
+            "name a folder on a local disk with --store or SKILLOPT_STORE"
         )
+
+
+def is_untrusted(kind: str) -> bool:
+    """Return whether a kind of file system is a network's, or one of another program that is not known to be local."""
+    return kind in NETWORK_FILE_SYSTEMS or (is_fuse(kind) and kind.partition(".")[2] not in _LOCAL_FUSE)
+
+
+def is_fuse(kind: str) -> bool:
+    """Return whether a kind of file system is served by another program (FUSE), which may fetch from anywhere."""
+    return kind == "fuse" or kind.startswith("fuse.")
 
 
 def file_system(path: Path) -> str:

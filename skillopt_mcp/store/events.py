@@ -45,6 +45,7 @@ KINDS = {
     "skill_imported": "imported",
     "approval_given": "approval",
     "approval_withdrawn": "approval",
+    "attempts_erased": "erased",
 }
 """What can happen, and to which table's rows."""
 
@@ -99,6 +100,7 @@ ROWS = {
         " from approval where id = ?"
     ),
     "imported": "select id, skill_id, sha256, created_at from imported where id = ?",
+    "erased": "select id, trajectory_id, created_at from erased where id between ? and ? order by id",
 }
 """The rows that an event of a table stands for, by its key."""
 
@@ -175,7 +177,7 @@ def append(connection: Connection, kind: str, *key: Key, **facts: str | int | fl
     rows = connection.execute(ROWS[KINDS[kind]], key).fetchall()
     last = connection.execute("select seq, hash from event order by seq desc limit 1").fetchone()
     seq, prev_hash = (last[0] + 1, last[1]) if last else (1, "")
-    content = _canonical({**facts, "at": now(), "key": key, "rows": _digest(rows)})
+    content = canonical({**facts, "at": now(), "key": key, "rows": _digest(rows)})
     connection.execute(
         "insert into event(seq, kind, content, prev_hash, hash) values (?, ?, ?, ?, ?)",
         [seq, kind, content, prev_hash, _hash(seq, kind, content, prev_hash)],
@@ -188,12 +190,13 @@ def now() -> str:
 
 
 def _digest(rows: Sequence[Row]) -> str:
-    return hashlib.sha256(_canonical(rows).encode()).hexdigest()
+    return hashlib.sha256(canonical(rows).encode()).hexdigest()
 
 
 def _hash(seq: int, kind: str, content: str, prev_hash: str) -> str:
     return hashlib.sha256(f"{prev_hash}\n{seq}\n{kind}\n{content}".encode()).hexdigest()
 
 
-def _canonical(value: object) -> str:
+def canonical(value: object) -> str:
+    """Return a value as JSON, the same text for the same value."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

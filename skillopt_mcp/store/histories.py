@@ -8,35 +8,39 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from skillopt_mcp.records.calls import Message, messages_json, parse_messages
 from skillopt_mcp.records.candidates import NewCandidate
-from skillopt_mcp.records.histories import Told, TrajectoryLine
+from skillopt_mcp.records.histories import ErasedLine, Told, TrajectoryLine
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.store.candidates import insert_candidate
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
+from skillopt_mcp.store.events import append, canonical
 from skillopt_mcp.store.learned import new_learned
 from skillopt_mcp.store.matching import beginning, is_earlier, new_retired, new_tasks
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.received import (
+    ATTEMPTS,
+    TOMBSTONES,
+    NewAttempts,
+    attempt_line,
+    insert_attempts,
+    list_tombstones,
+    new_attempts,
+)
 from skillopt_mcp.store.retirements import note_retired, retire_task, retired_name
 from skillopt_mcp.store.skills import add_version
-from skillopt_mcp.store.sums import row_sum
 from skillopt_mcp.store.tasks import insert_task, name_of, note_added
 
 FINAL = ("accept", "reject")
 _PAGE = 200
-_TRAJECTORY = (
-    "select id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at"
-    " from trajectory where skill_id = ? and id > ? order by id limit ?"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class NewHistory:
     """What a history brings, checked: versions (parent, files), tasks, attempts, candidates, and what only tells.
 
-    Retired tasks come with the reason for that; `learned` are all that the candidates may have been made from.
+    Retired tasks come with the reason for that; `learned` are all that the candidates may have been made from; of
+    `erased` attempts it tells that they were.
     """
 
     sha256: str
@@ -47,11 +51,15 @@ class NewHistory:
     told: Sequence[Told]
     retired: Sequence[tuple[NewTask, str]] = ()
     learned: Sequence[NewTask] = ()
+    erased: Sequence[ErasedLine] = ()
 
 
 @dataclass(slots=True)
 class Taken:
-    """How much of each kind was new, and in words what of it contradicts what is there."""
+    """How much of each kind was new, and in words what of it contradicts what is there.
+
+    `n_erased` attempts were erased here, and are left out; `kept` are here, and were erased where it comes from.
+    """
 
     versions: int = 0
     tasks: int = 0
@@ -59,12 +67,16 @@ class Taken:
     candidates: int = 0
     told: int = 0
     learned: bool = False
+    tombstones: int = 0
+    n_erased: int = 0
+    kept: Sequence[int] = ()
     conflicts: list[str] = field(default_factory=list)
 
     @property
     def n_new(self) -> int:
         """Return how much was new in all."""
-        return self.versions + self.tasks + self.trajectories + self.candidates + self.told + self.learned
+        n_rows = self.versions + self.tasks + self.trajectories + self.candidates + self.told
+        return n_rows + self.learned + self.tombstones
 
 
 class Histories:
@@ -84,9 +96,13 @@ class Histories:
     def walk_trajectories(self, skill_id: int, without: Collection[int] = ()) -> Iterator[TrajectoryLine]:
         """Yield the attempts of a skill, the oldest first, `without` those of these ids."""
         after = 0
-        while page := self._pool.rows(_TRAJECTORY, [skill_id, after, _PAGE]):
-            yield from (_trajectory(row[1:]) for row in page if row[0] not in without)
+        while page := self._pool.rows(ATTEMPTS, [skill_id, after, _PAGE]):
+            yield from (attempt_line(row[1:]) for row in page if row[0] not in without)
             after = cast(int, page[-1][0])
+
+    def list_erased(self, skill_id: int) -> list[ErasedLine]:
+        """Return what is left of the attempts of a skill that were erased."""
+        return list(list_tombstones(self._pool.rows(TOMBSTONES, [skill_id])))
 
     def changed_trajectories(self, skill_id: int) -> set[int]:
         """Return the attempts of a skill that are not what was written, by their sums."""
@@ -123,7 +139,8 @@ class Histories:
         with self._pool.write() as connection:
             tasks = new_tasks(connection, skill_id, new.tasks, taken.conflicts)
             retired = new_retired(connection, skill_id, new.retired, taken.conflicts)
-            trajectories = _new_trajectories(connection, skill_id, new.trajectories, taken)
+            attempts = new_attempts(connection, skill_id, new.trajectories, new.erased)
+            taken.conflicts += attempts.conflicts
             told = _new_told(connection, skill_id, new.told, taken)
             if taken.conflicts and not keep_mine:
                 return Taken(conflicts=taken.conflicts)
@@ -136,28 +153,23 @@ class Histories:
             gone = [_insert_retired(connection, skill_id, task, reason) for task, reason in retired]
             note_added(connection, skill_id, len(tasks) + len(gone))
             note_retired(connection, skill_id, gone)
-            taken.tasks, taken.trajectories, taken.told = len(tasks) + len(gone), len(trajectories), len(told)
+            taken.tasks, taken.trajectories, taken.told = len(tasks) + len(gone), len(attempts.attempts), len(told)
+            taken.tombstones, taken.n_erased, taken.kept = len(attempts.tombstones), attempts.n_erased, attempts.kept
             learned = new_learned(connection, skill_id, new.learned)
             taken.learned = bool(learned)
             if taken.n_new:
-                _insert(connection, (skill_id, new.sha256), trajectories, [*told, *learned])
+                _insert(connection, (skill_id, new.sha256), attempts, [*told, *learned])
         return taken
 
 
 def _insert(
-    connection: Connection, of: tuple[int, str], trajectories: Sequence[TrajectoryLine], told: Sequence[tuple[str, str]]
+    connection: Connection, of: tuple[int, str], attempts: NewAttempts, told: Sequence[tuple[str, str]]
 ) -> None:
     """Store attempts and archived lines under the import that brought them, and record it."""
     connection.execute("insert into imported(skill_id, sha256) values (?, ?) on conflict do nothing", of)
     sql = "select id from imported where skill_id = ? and sha256 = ?"
     [imported_id] = connection.execute(sql, of).fetchone()
-    for line in trajectories:
-        values = (of[0], *_values(line), imported_id)
-        connection.execute(
-            "insert into trajectory(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason,"
-            " messages, created_at, imported_id, sum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, row_sum(*values)),
-        )
+    insert_attempts(connection, of[0], attempts, imported_id)
     connection.executemany(
         "insert into archive(skill_id, imported_id, kind, sha256, content) values (?, ?, ?, ?, ?)",
         [(of[0], imported_id, what, _sha256(content), content) for what, content in told],
@@ -172,40 +184,6 @@ def _insert_retired(connection: Connection, skill_id: int, task: NewTask, reason
     return task_id
 
 
-def _new_trajectories(
-    connection: Connection, skill_id: int, lines: Sequence[TrajectoryLine], taken: Taken
-) -> list[TrajectoryLine]:
-    placed: dict[tuple[str, int], str] = {}
-    loose: set[str] = set()
-    for row in connection.execute(_TRAJECTORY, [skill_id, 0, -1]):
-        line = _trajectory(row[1:])
-        _note(line, placed, loose)
-    found = []
-    for line in lines:
-        if line.session_id is not None and line.position is not None:
-            there = placed.get((line.session_id, line.position))
-            if there is not None:
-                if there != _same(line):
-                    taken.conflicts.append(f"attempt {line.position} of session '{line.session_id}': another is here")
-                continue
-        elif _same(line) in loose:
-            continue
-        found.append(line)
-        _note(line, placed, loose)
-    return found
-
-
-def _note(line: TrajectoryLine, placed: dict[tuple[str, int], str], loose: set[str]) -> None:
-    if line.session_id is not None and line.position is not None:
-        placed[line.session_id, line.position] = _same(line)
-    else:
-        loose.add(_same(line))
-
-
-def _same(line: TrajectoryLine) -> str:
-    return _sha256(line.model_dump_json())
-
-
 def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken: Taken) -> list[tuple[str, str]]:
     """Return the lines that are not archived yet, as (what, json); this store's own are none of them."""
     verdicts: dict[tuple[str, str], str] = {}
@@ -218,14 +196,14 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
     for what, (names, query) in _TOLD.items():
         for row in connection.execute(query, [skill_id]).fetchall():
             own = dict(zip(names.split(), row, strict=True))
-            held.add((what, _sha256(_json(own))))
+            held.add((what, _sha256(canonical(own))))
             begun |= dict.fromkeys(beginning(what, own), own)
             # As earlier releases told a test: without what it asks.
             own.pop("rule", None)
-            held.add((what, _sha256(_json(own))))
+            held.add((what, _sha256(canonical(own))))
     found: list[tuple[str, str]] = []
     for line in told:
-        content = _json(line.content)
+        content = canonical(line.content)
         key = (line.what, _sha256(content))
         if key in held or any(is_earlier(line.content, begun.get(at)) for at in beginning(line.what, line.content)):
             continue
@@ -237,30 +215,6 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
             if here in FINAL and there in FINAL and here != there:
                 taken.conflicts.append(f"version {version[:12]}: its verdict is {here} here, {there} in the file")
     return found
-
-
-def _trajectory(row: Row) -> TrajectoryLine:
-    version, session, position, prompt, answer, hard, soft, reason, messages, created = row
-    parsed = parse_messages(str(messages))
-    told = [(m.role, m.content) if m.name is None else (m.role, m.content, m.name) for m in parsed]
-    return TrajectoryLine.model_construct(
-        kind="trajectory", version_id=str(version), session_id=cast(str | None, session),
-        position=cast(int | None, position), prompt=str(prompt), answer=str(answer),
-        hard=None if hard is None else bool(hard), soft=cast(float | None, soft), reason=str(reason),
-        messages=tuple(told), created_at=str(created),
-    )  # fmt: skip
-
-
-def _values(line: TrajectoryLine) -> tuple[str | int | float | None, ...]:
-    messages = messages_json([Message(*message) for message in line.messages])
-    return (
-        line.version_id, line.session_id, line.position, line.prompt, line.answer,
-        None if line.hard is None else int(line.hard), line.soft, line.reason, messages, line.created_at,
-    )  # fmt: skip
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _sha256(text: str) -> str:

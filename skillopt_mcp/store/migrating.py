@@ -104,8 +104,7 @@ def _retry_while_busy(action: Callable[[], object]) -> None:
             action()
             return
         except driver.sqlite().OperationalError as error:
-            busy = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-            if not busy or time.monotonic() > deadline:
+            if not driver.is_busy(error) or time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
 

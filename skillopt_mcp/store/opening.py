@@ -70,6 +70,10 @@ class Store:
         """Return a room that few need, so that opening a store does not load it."""
         return make(self._pool)
 
+    def empty_log(self, wait_ms: int) -> bool:
+        """Bring the log beside the store into it, and cut it to nothing; return whether nobody kept us from it."""
+        return self._pool.empty_log(wait_ms)
+
     def close(self) -> None:
         """Close every connection."""
         self._pool.close()

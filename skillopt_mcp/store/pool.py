@@ -94,6 +94,20 @@ class Pool:
             found: Row | None = connection.execute(sql, values).fetchone()
             return found
 
+    def empty_log(self, wait_ms: int) -> bool:
+        """Bring the write-ahead log into the file and cut it to nothing; return whether nobody kept us from it.
+
+        Who reads, or writes, is waited for so long; what was in the log before is in neither afterwards.
+        """
+        with self._lent() as connection:
+            [before] = connection.execute("pragma busy_timeout").fetchone()
+            connection.execute(f"pragma busy_timeout = {wait_ms}")
+            try:
+                [is_kept, *_] = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            finally:
+                connection.execute(f"pragma busy_timeout = {before}")
+        return not is_kept
+
     def _check_there(self) -> None:
         """Raise StoreError when the file at our path is not the one that we opened: what we wrote would be nowhere."""
         if self._file is None or _file_at(self.path) != self._file:

@@ -18,6 +18,7 @@ from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import row_sum
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
+_LISTED = "id not in (select skill_id from forgotten)"
 _VERSION = "select id, skill_id, parent_id, origin, created_at from version"
 _COMPRESS_FROM = 1024
 
@@ -54,7 +55,7 @@ class Skills:
 
     def find_listed(self, path: str) -> Skill | None:
         """Return the tracked skill at a path, None where there is none or it is forgotten."""
-        row = self._pool.row(f"{_SKILL} where path = ? and id not in (select skill_id from forgotten)", [path])
+        row = self._pool.row(f"{_SKILL} where path = ? and {_LISTED}", [path])
         return _skill(row) if row else None
 
     def find_paths(self, name: str) -> list[str]:
@@ -76,6 +77,10 @@ class Skills:
     def list_skills(self) -> list[Skill]:
         """Return every tracked skill, by name."""
         return [_skill(row) for row in self._pool.rows(f"{_SKILL} order by name, path")]
+
+    def list_listed(self) -> list[Skill]:
+        """Return every tracked skill that is not forgotten, by name."""
+        return [_skill(row) for row in self._pool.rows(f"{_SKILL} where {_LISTED} order by name, path")]
 
     def track(
         self, name: str, path: str, files: SkillFiles, begun: int | None = None, before: str | None = None

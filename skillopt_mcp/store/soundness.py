@@ -39,6 +39,7 @@ _KEYS = {
     "task": "select id from task where created_at >= ?",
     "rotation": "select task_id from rotation where created_at >= ?",
     "retirement": "select task_id from retirement where created_at >= ?",
+    "erased": "select id from erased where created_at >= ?",
 }
 
 
@@ -190,7 +191,7 @@ def _recorded(latest: dict[tuple[str, tuple[Key, ...]], tuple[int, str, str]]) -
     """Return the rows that events tell of as (table, key)."""
     found: set[tuple[str, Key]] = set()
     for table, key in latest:
-        if table == "task":
+        if table in ("task", "erased"):
             found |= {(table, n) for n in range(int(key[0]), int(key[-1]) + 1)}
         elif table in ("rotation", "retirement"):
             found |= {(table, n) for n in json.loads(str(key[0]))}

@@ -35,16 +35,17 @@ class NewTrajectory:
     known_to: str | None = None
 
 
-Scoring = Literal["scored", "corrected", "same", "unexplained", "learned from"]
-"""What came of a score: with the last three the attempt stays as it was."""
+Scoring = Literal["scored", "corrected", "same", "unexplained", "learned from", "erased"]
+"""What came of a score: with the last four the attempt stays as it was."""
 
 
 class _Counted(NamedTuple):
-    """So many trajectories of a skill have ids above `n_seen` and up to `last_id`; none of them is ever removed."""
+    """So many trajectories of a skill have ids above `n_seen` and up to `last_id`; `erasure` was the last by then."""
 
     n_seen: int
     last_id: int
     n: int
+    erasure: int
 
 
 class Trajectories:
@@ -60,7 +61,7 @@ class Trajectories:
         Returns its id, whether it is new, and the number of trajectories since the last proposal.
         """
         with self._pool.write() as connection:
-            n_seen, n_new, prompt = self._look_up(connection, skill_id, new.task_name)
+            known, prompt = self._look_up(connection, skill_id, new.task_name)
             values = (
                 skill_id, version_id, new.session_id, new.position, new.prompt if prompt is None else prompt,
                 new.answer, None if new.hard is None else int(new.hard), new.soft, new.reason, new.messages, now(),
@@ -84,9 +85,9 @@ class Trajectories:
             if new.known_to:
                 expose_asked(connection, skill_id, prompt or new.task_name or new.prompt, new.known_to)
         if added:
-            n_new = min(n_new + 1, _MOST_COUNTED)
-            self._counted[skill_id] = _Counted(n_seen, trajectory_id, n_new)
-        return trajectory_id, added, n_new
+            known = known._replace(last_id=trajectory_id, n=min(known.n + 1, _MOST_COUNTED))
+            self._counted[skill_id] = known
+        return trajectory_id, added, known.n
 
     def score_trajectory(
         self, skill_id: int, trajectory_id: int, score: tuple[bool | None, float | None], reason: str
@@ -100,7 +101,7 @@ class Trajectories:
         with self._pool.write() as connection:
             row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
             if row is None:
-                return None
+                return "erased" if connection.execute(_IS_ERASED, [trajectory_id, skill_id]).fetchone() else None
             was_scored = row[6] is not None
             if was_scored and tuple(row[6:8]) == told:
                 return "same"
@@ -156,13 +157,17 @@ class Trajectories:
             )
 
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
-        """Return the skill's id and the trajectory, or None."""
+        """Return the skill's id and the trajectory, or None: also of one that was erased."""
         row = self._pool.row(
             "select skill_id, id, prompt, answer, messages, hard, soft, reason, session_id from trajectory"
-            " where id = ?",
+            f" where id = ? and {_IS_THERE}",
             [trajectory_id],
         )
         return (cast(int, row[0]), _trajectory(row[1:])) if row else None
+
+    def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
+        """Return whether an attempt of a skill was erased."""
+        return self._pool.row(_IS_ERASED, [trajectory_id, skill_id]) is not None
 
     def version_of(self, trajectory_id: int) -> str:
         """Return the version of the skill that an attempt was made with; empty where there is no such attempt."""
@@ -209,7 +214,7 @@ class Trajectories:
         """
         rows = self._pool.rows(
             "select id from (select id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
-            f" where hard is null and {_NOT_HELD_OUT} order by id desc limit ?2",
+            f" where hard is null and {_IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
         return [cast(int, row[0]) for row in rows]
@@ -217,7 +222,7 @@ class Trajectories:
     def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
         """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
         rows = self._pool.rows(
-            f"select id from trajectory where skill_id = ?1 and hard is not null and {_NOT_HELD_OUT}"
+            f"select id from trajectory where skill_id = ?1 and hard is not null and {_IS_THERE} and {_NOT_HELD_OUT}"
             " order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
@@ -234,28 +239,31 @@ class Trajectories:
         )
         return [(cast(int, task_id), str(draw)) for task_id, draw in reversed(rows)]
 
-    def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[int, int, str | None]:
-        """Return what the last proposal of a skill had seen, how many came since, and the prompt of its task so named.
+    def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[_Counted, str | None]:
+        """Return how many came since the last proposal of a skill, and the prompt of its task so named.
 
-        They are counted on from the last record of this process, as long as there was no other proposal.
+        They are counted on from the last record of this process, as long as there was no other proposal or erasure.
         """
-        # Three statements: of one, SQLite makes the plan anew each time, which takes ten times as long.
+        # Four statements: of one, SQLite makes the plan anew each time, which takes ten times as long.
         [n_seen] = connection.execute("select n_seen from skill where id = ?", [skill_id]).fetchone()
+        [erasure] = connection.execute("select coalesce(max(id), 0) from erased").fetchone()
         known = self._counted.get(skill_id)
-        if known is None or known.n_seen != n_seen:
-            known = _Counted(n_seen, n_seen, 0)
+        if known is None or (known.n_seen, known.erasure) != (n_seen, erasure):
+            known = _Counted(n_seen, n_seen, 0, erasure)
             [n_more] = connection.execute(_N_NEW, [skill_id, _MOST_COUNTED]).fetchone()
         else:  # few: what others recorded since this process did last
             [n_more] = connection.execute(_N_AFTER, [skill_id, known.last_id]).fetchone()
         named = connection.execute("select prompt from task where skill_id = ? and name = ?", [skill_id, task_name])
         [prompt] = named.fetchone() or [None]
-        return n_seen, min(known.n + n_more, _MOST_COUNTED), prompt
+        return known._replace(n=min(known.n + n_more, _MOST_COUNTED)), prompt
 
 
 _NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
+_IS_THERE = "id not in (select trajectory_id from erased)"
+_IS_ERASED = f"select 1 from trajectory where id = ? and skill_id = ? and not {_IS_THERE}"
 _SUMMED_ROW = (
     "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
-    " imported_id from trajectory where id = ? and skill_id = ?"
+    f" imported_id from trajectory where id = ? and skill_id = ? and {_IS_THERE}"
 )
 _UNANSWERED = (
     "select id from trajectory where skill_id = ? and session_id = ? and position = ?"
@@ -265,14 +273,16 @@ _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id 
 # Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
 _MOST_COUNTED = 10_000
 _N_NEW = (
-    "select count(*) from (select 1 from trajectory"
-    " where skill_id = ?1 and id > (select n_seen from skill where id = ?1) limit ?2)"
+    "select count(*) from (select id from trajectory where skill_id = ?1"
+    " and id > (select n_seen from skill where id = ?1) order by id desc limit ?2)"
+    f" where {_IS_THERE}"
 )
 _N_NEW_SCORED = (
-    "select count(*) from (select 1 from (select hard from trajectory where skill_id = ?1"
-    " and id > (select n_seen from skill where id = ?1) order by id desc limit 1000) where hard is not null limit ?2)"
+    "select count(*) from (select 1 from (select id, hard from trajectory where skill_id = ?1"
+    " and id > (select n_seen from skill where id = ?1) order by id desc limit 1000)"
+    f" where hard is not null and {_IS_THERE} limit ?2)"
 )
-_N_AFTER = "select count(*) from trajectory where skill_id = ? and id > ?"
+_N_AFTER = f"select count(*) from trajectory where skill_id = ? and id > ? and {_IS_THERE}"
 
 
 def _trajectory(row: Row) -> Trajectory:

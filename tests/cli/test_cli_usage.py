@@ -23,7 +23,7 @@ LEAST = {
     "rebase": ["c-1"], "check": ["S"],
     "rollback": ["S"],
     "install": ["codex"], "uninstall": ["codex"], "backup": ["F"], "restore": ["F"], "export": ["S", "F"],
-    "import": ["F"],
+    "import": ["F"], "erase": ["trajectory:1"],
 }  # fmt: skip
 
 

@@ -360,7 +360,7 @@ def with_path(path: str) -> Callable[[Rows], Rows]:
         lambda rows: [row for row in rows if row["kind"] != "version"],
         lambda rows: rows[1:],
         lambda rows: [*rows, rows[0]],
-        lambda rows: [{**rows[0], "version": 3}, *rows[1:]],
+        lambda rows: [{**rows[0], "version": 4}, *rows[1:]],
         lambda rows: [*rows, {"kind": "permission", "granted_by": "me"}],
         lambda rows: [*rows, {"kind": "task", "task": {"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}}],
         lambda rows: [{**row, "soft": 7} if row["kind"] == "trajectory" else row for row in rows],

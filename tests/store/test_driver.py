@@ -87,8 +87,37 @@ def test_only_a_sqlite_without_the_wal_reset_bug_is_safe_for_wal(version: tuple[
 )
 def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: str) -> None:
     assert driver.file_system_in(MOUNTS, path) == kind
-    is_network = kind in driver.NETWORK_FILE_SYSTEMS
-    assert is_network is (kind in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"})
+    assert driver.is_untrusted(kind) is (kind in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "gfs2", "ocfs2", "orangefs", "pvfs2", "coda", "fuse", "fuse.sshfs", "fuse.rclone", "fuse.juicefs",
+        "fuse.mount-s3", "fuse.gvfsd-fuse", "fuse.onedriver", "fuse.nobody-has-heard-of",
+    ],
+)  # fmt: skip
+def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(kind: str) -> None:
+    assert driver.is_untrusted(kind)
+
+
+@pytest.mark.parametrize(
+    "kind", ["fuseblk", "fuse.gocryptfs", "fuse.encfs", "fuse.mergerfs", "fuse.bindfs", "fuse.fuse-overlayfs",
+             "fuse.portal", "ext4", "overlay", "tmpfs", "zfs", ""],
+)  # fmt: skip
+def test_a_local_file_system_is_trusted_though_another_program_serves_it(kind: str) -> None:
+    assert not driver.is_untrusted(kind)
+
+
+def test_a_file_system_of_another_program_is_refused_by_name_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, shared = tmp_path / "mountinfo", tmp_path / "shared"
+    table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - fuse.cloudfs cloudfs rw\n")
+    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    with pytest.raises(UnsafeStore, match=r"another program \('fuse\.cloudfs'\).*a folder on a local disk with --store"):
+        Pool(shared / "skillopt.db")
+    assert not shared.exists()
 
 
 def test_without_a_mount_table_no_file_system_is_named() -> None:

@@ -46,6 +46,8 @@ def run(options: Options) -> int:
         terminal.say(f"{got.skill}: nothing of the file was taken in.")
     else:
         terminal.say(f"{got.skill}: the file is the history of {got.of}.")
+    if got.erased:
+        terminal.note(f"note: {counted(got.erased, 'attempt')} that the file tells to be erased, erased here as well")
     if got.known_tasks:
         terminal.note(
             f"note: {counted(got.known_tasks, 'held-out task')} here {'was' if got.known_tasks == 1 else 'were'} train "

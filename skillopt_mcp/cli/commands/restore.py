@@ -54,3 +54,6 @@ def _say(backup: Backup) -> None:
         terminal.say(f"  It allows {permit}.")
     for lost in backup.lost_tests:
         terminal.say(f"  It does not know of {lost}: that is given back, and may be spent again.")
+    if backup.n_returning:
+        back = "that was erased since comes" if backup.n_returning == 1 else "that were erased since come"
+        terminal.say(f"  {counted(backup.n_returning, 'attempt')} {back} back: erase again what is to be gone.")

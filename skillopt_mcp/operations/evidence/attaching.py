@@ -23,6 +23,10 @@ def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, re
     is_held_out = workspace.store.tasks.is_held_out(skill_id, recording.task)
     kept = []
     for each in sorted(found.ids):
+        # What it asked is gone: by its number alone it is taken for the one of this turn, so that none brings it back.
+        if workspace.store.trajectories.is_erased(skill_id, each):
+            kept.append(each)
+            continue
         owner, stored = workspace.store.trajectories.get_trajectory(each) or (None, None)
         if stored is None or owner != skill_id or not (stored.session in sessions or stored.prompt in tasks):
             continue

@@ -33,6 +33,7 @@ _TOLD: dict[Scoring, str] = {
         "It had a score before, which stays, as a run has learned from it: record the attempt anew with the right "
         "score, and let its reason say that {} was scored wrongly."
     ),
+    "erased": "A person has erased {}: nothing is kept of it to score or to learn from. Go on without it.",
 }
 _RECORDED = re.compile("trajectory:[0-9]{1,18}")
 

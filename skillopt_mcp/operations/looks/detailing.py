@@ -23,6 +23,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill, Version, short
+from skillopt_mcp.store.erasing import Tombstone
 from skillopt_mcp.store.permissions import Permission
 
 UNSCORED_SHOWN = 20
@@ -115,6 +116,23 @@ def trajectory_detail(workspace: Workspace, skill_id: int, attempt: Trajectory) 
         soft=None if is_held_out else attempt.soft,
         reason=None if is_held_out else attempt.hint,
         n_messages=None if is_held_out else len(attempt.messages),
+    )
+
+
+def tombstone_detail(workspace: Workspace, id: str, left: Tombstone) -> TrajectoryDetail:
+    """Return what is left of an attempt that was erased."""
+    return TrajectoryDetail(
+        id=id,
+        skill=workspace.store.skills.get_skill(left.skill_id).name,
+        version=short(left.version_id),
+        session=left.session_id or "",
+        held_out=False,
+        task=None,
+        hard=None,
+        soft=None,
+        reason=None,
+        n_messages=None,
+        erased_at=left.erased_at,
     )
 
 

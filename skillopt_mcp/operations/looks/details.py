@@ -144,6 +144,7 @@ class TrajectoryDetail(Detail):
     soft: float | None
     reason: str | None
     n_messages: int | None
+    erased_at: str | None = None
 
 
 class FileRow(BaseModel):

@@ -24,6 +24,7 @@ from skillopt_mcp.operations.looks.detailing import (
     candidate_detail,
     is_unproven,
     skill_detail,
+    tombstone_detail,
     trajectory_detail,
     version_detail,
 )
@@ -39,6 +40,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill, Version, short
+from skillopt_mcp.store.erasing import Erasing, Tombstone
 
 SHOWN = 20
 MANY_PAGES = 20
@@ -85,6 +87,8 @@ def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> 
         return candidate_detail(workspace, id)
     if kind == "test":
         return promotion_test(workspace, id)
+    if kind == "trajectory" and (left := _tombstone(workspace, id)):
+        return tombstone_detail(workspace, id, left)
     if kind == "trajectory":
         return trajectory_detail(workspace, *_attempt(workspace, id))
     if kind == "version" and (named := version_named(id)):
@@ -108,6 +112,8 @@ def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
     if kind == "version" and (named := version_named(id)):
         skill, version = _version_named(workspace, *named)
         return step_of_version(workspace, skill, version.id, consent)
+    if kind == "trajectory" and _tombstone(workspace, id):
+        return "Nothing: nothing is left of it to learn from."
     if kind == "trajectory":
         skill_id, trajectory = _attempt(workspace, id)
         held_out = workspace.store.tasks.is_held_out(skill_id, trajectory.prompt)
@@ -175,6 +181,8 @@ def _candidate(workspace: Workspace, id: str) -> str:
 
 
 def _trajectory(workspace: Workspace, id: str) -> str:
+    if left := _tombstone(workspace, id):
+        return f"{id}, recorded at {left.recorded_at}, was erased by a person at {left.erased_at}: its text is gone"
     skill_id, trajectory = _attempt(workspace, id)
     if workspace.store.tasks.is_held_out(skill_id, trajectory.prompt):
         return f"{id} attempted a held-out task: what was asked, answered and scored is not shown"
@@ -184,14 +192,25 @@ def _trajectory(workspace: Workspace, id: str) -> str:
                       f"reason: {trajectory.hint}"])  # fmt: skip
 
 
+def _tombstone(workspace: Workspace, id: str) -> Tombstone | None:
+    """Return what is left of an attempt that was erased, None where the id names no such one."""
+    number = _number(id)
+    return None if number is None else workspace.store.room(Erasing).get_tombstone(number)
+
+
 def _attempt(workspace: Workspace, id: str) -> tuple[int, Trajectory]:
     """Return the skill and the trajectory that an id names. Raises NotFound."""
-    number = id.partition(":")[2]
-    plain = number.isascii() and number.isdecimal() and len(number) < 19
-    found = workspace.store.trajectories.get_trajectory(int(number)) if plain else None
+    number = _number(id)
+    found = None if number is None else workspace.store.trajectories.get_trajectory(number)
     if found is None:
         raise NotFound(f"the store has no {quoted(id)}: ids of trajectories come from record_trajectory")
     return found
+
+
+def _number(id: str) -> int | None:
+    """Return the number in a trajectory's id, None where no trajectory can have it."""
+    number = id.partition(":")[2]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else None
 
 
 def _work(workspace: Workspace, id: str) -> str:

@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 from skillopt_mcp.calls.spending import told_failures
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.answering import told_changes
+from skillopt_mcp.operations.answering import tasks_of, told_changes
 from skillopt_mcp.operations.judging import shown_origin
 from skillopt_mcp.operations.leasing import told_items, told_leases
-from skillopt_mcp.operations.results import Proposed, Replayed, StepRow
+from skillopt_mcp.operations.results import Proposed, Replayed, SplitCounts, StepRow
 from skillopt_mcp.operations.runs.concluding import step_row
 from skillopt_mcp.operations.spending.charging import (
     Account,
@@ -79,6 +79,19 @@ def _answered(run: Run) -> list[str]:
     since = f" (after step {first.after}; before that it is not known)" if first.after else ""
     changes = [f"changed in mid-run: {each}" for each in told_changes(run)]
     return [f"answered by {told}; skillopt-mcp {first.program}{since}", *changes]
+
+
+def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
+    """Return how many tasks of each split a run was frozen with."""
+    counts = Counter(task.split for task in tasks_of(workspace, run))
+    return SplitCounts(train=counts["train"], val=counts["val"], test=counts["test"])
+
+
+def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
+    """Return what a run's tables tell as fields: the sizes of its splits, what was sent, and what used it."""
+    used = account(workspace.store, run.id)
+    table = [row.model_dump(mode="json") for row in used.table]
+    return {"n_tasks": n_tasks_of(workspace, run).model_dump(), **used.told.model_dump(mode="json"), "used": table}
 
 
 def steps_of(workspace: Workspace, run_id: str) -> list[StepRow]:

@@ -52,7 +52,7 @@ class _Gathered(NamedTuple):
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput."""
     start = page_start(cursor)
-    tracked = _listed(workspace) if workspace.is_made else []
+    tracked = workspace.store.skills.list_listed() if workspace.is_made else []
     known = {skill.path for skill in tracked}
     found = [Path(os.path.realpath(path)) for path in find_skill_folders(workspace.roots())]
     untracked = [path for path in dict.fromkeys(found) if str(path) not in known and not is_as_shipped(path)]
@@ -74,6 +74,16 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     )
 
 
+def all_skills(workspace: Workspace) -> list[SkillRow]:
+    """Return the rows of every page of `list_skills`."""
+    page = list_skills(workspace)
+    rows = list(page.skills)
+    while page.cursor:
+        page = list_skills(workspace, page.cursor)
+        rows += page.skills
+    return rows
+
+
 def _pressing(rows: Sequence[_Row]) -> list[str]:
     """Return which skill of a page to go on with, the first where several are as pressing; nothing where none is."""
     pressing = [each for each in rows if each.kind is not Kind.ANY]
@@ -81,11 +91,6 @@ def _pressing(rows: Sequence[_Row]) -> list[str]:
         return []
     first = min(pressing, key=lambda each: each.kind.value).row
     return [f"Most pressing is the next step of {quoted(first.name)}."]
-
-
-def _listed(workspace: Workspace) -> list[Skill]:
-    hidden = workspace.store.skills.list_forgotten()
-    return [skill for skill in workspace.store.skills.list_skills() if skill.id not in hidden]
 
 
 def _next_step(here: list[Skill | Path]) -> str:

@@ -21,6 +21,7 @@ from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, withdr
 from skillopt_mcp.operations.judging import judge_named
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.forgetting import shows_erased
 from skillopt_mcp.operations.runs.offering import is_only_offered, offer, told_rollouts
 from skillopt_mcp.operations.runs.replaying import planned
 from skillopt_mcp.operations.skills.merging import check_merged
@@ -96,6 +97,8 @@ def advance_proposal(
         return _open(skill, run, f"Call propose_edits for '{skill.name}' again; it goes on meanwhile.")
     workspace.jobs.drop(run.id, job)
     outcome = job.result.result()
+    if shows_erased(workspace.store, outcome):
+        return advance_proposal(workspace, run, wait_s, room, notify)
     if isinstance(outcome, Work):
         return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
     if room is None and not workspace.store.leases.list_of(run.id):

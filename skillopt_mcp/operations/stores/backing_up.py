@@ -18,6 +18,7 @@ from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.skills.moving_folders import missing_folders
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
 from skillopt_mcp.operations.stores.losing_tests import lost_tests
+from skillopt_mcp.operations.stores.returning import n_returning
 from skillopt_mcp.operations.stores.verifying import WAY_ON, Verified, verify_store
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.store import driver
@@ -45,7 +46,7 @@ class Backup(Result):
 
     `skills` are the names, with the path where two share one; `skill_paths` are their paths, in the same order.
     `missing` names the folders of its skills that are not on this machine, `lost_tests` the promotion tests that the
-    store has and the backup has not.
+    store has and the backup has not. `n_returning` attempts that were erased since come back with it.
     """
 
     file: str
@@ -54,6 +55,7 @@ class Backup(Result):
     missing: list[str]
     permits: list[str]
     lost_tests: tuple[str, ...] = ()
+    n_returning: int = 0
     n_events: int
     last_event_at: str
     problems: list[str]
@@ -94,7 +96,7 @@ def review_backup(store_path: Path, file: Path, *, unsound: bool = False) -> Bac
     Raises Refused when it is not sound, unless `unsound` says that it is wanted; NewerStore, StoreError.
     """
     with _restorable(store_path, file, unsound=unsound) as (copy, found):
-        return _described(copy, file, found).model_copy(update={"lost_tests": lost_tests(store_path, copy)})
+        return _described(copy, file, found).model_copy(update=_undone(store_path, copy))
 
 
 def restore_store(store_path: Path, file: Path, *, unsound: bool = False) -> Restored:
@@ -106,7 +108,7 @@ def restore_store(store_path: Path, file: Path, *, unsound: bool = False) -> Res
     if store_path.exists() and file.exists() and os.path.samefile(store_path, file):
         raise BadInput(f"'{file}' is the store itself: name a backup")
     with _restorable(store_path, file, unsound=unsound) as (copy, found):
-        described = _described(copy, file, found).model_copy(update={"lost_tests": lost_tests(store_path, copy)})
+        described = _described(copy, file, found).model_copy(update=_undone(store_path, copy))
         held = held_locks(store_path.with_name(f"{store_path.name}.locks"))
         if held:
             raise Busy(
@@ -125,6 +127,11 @@ def restore_store(store_path: Path, file: Path, *, unsound: bool = False) -> Res
         kept=str(kept) if is_kept else "",
         next_step=f"It is in place.{told} {step}",
     )
+
+
+def _undone(store_path: Path, copy: Path) -> dict[str, object]:
+    """Return what a backup takes back of what was done in the store since."""
+    return {"lost_tests": lost_tests(store_path, copy), "n_returning": n_returning(store_path, copy)}
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.looks.inspecting_runs import describe_run
-from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run, figures_of, n_tasks_of
+from skillopt_mcp.operations.results import Replayed, Result
 from skillopt_mcp.operations.runs.concluding import on_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.runs import Run, StepRecord
@@ -22,6 +23,10 @@ from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
 RUN_FILE = "run.json"
 BEST = "best_skill"
 _TEMPORARY = ".writing-"
+_AT_THE_STOP = (
+    "a promotion test takes its means where it stops, and it stops where they favour its verdict: on average the gain "
+    "that they tell after accept, and the loss that they tell after reject, are larger than the true ones"
+)
 
 
 class Exported(Result):
@@ -60,7 +65,7 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # First of all the file that says whose folder this is.
-        contents = {RUN_FILE: _json(_frozen(run)), **dict(_contents(workspace, run, steps, best))}
+        contents = {RUN_FILE: _json(_frozen(workspace, run)), **dict(_contents(workspace, run, steps, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)
     except OSError as error:
@@ -114,10 +119,11 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     """Yield every file but the first as (path, content)."""
     yield "best_skill.md", best.main
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
-    yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n".encode()
+    yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n{_means(run)}".encode()
     if run.result:
         result = json.loads(run.result)
-        yield "summary.json", _json(result | {"next_step": on_store(result["next_step"], workspace.store_path)})
+        told = {"next_step": on_store(result["next_step"], workspace.store_path), **figures_of(workspace, run)}
+        yield "summary.json", _json(result | told)
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:
@@ -127,6 +133,16 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     for version in sorted(versions):
         for file in _files(workspace, run, version).files:
             yield f"versions/{short(version)}/{file.path}", file.content
+
+
+def _means(run: Run) -> str:
+    """Return what the promotion test of a run measured, and how to read it; empty where it came to nothing."""
+    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
+    if result is None or result.test_before is None or result.test_after is None:
+        return ""
+    pairs = counted(result.n_pairs, "pair")
+    means = f"live {result.test_before:.3f}, candidate {result.test_after:.3f} in {pairs} of held-out runs"
+    return f"\nThe promotion test: {means}. How to read that: {_AT_THE_STOP}.\n"
 
 
 def _step(workspace: Workspace, run: Run, step: StepRecord) -> Iterator[tuple[str, bytes]]:
@@ -154,11 +170,12 @@ def _files(workspace: Workspace, run: Run, version: str) -> SkillFiles:
     return workspace.store.skills.get_files(run.skill_id, version)
 
 
-def _frozen(run: Run) -> dict[str, object]:
+def _frozen(workspace: Workspace, run: Run) -> dict[str, object]:
     """Return what a run was frozen to, its JSON read."""
     row = asdict(run)
     row.pop("result")
-    return row | {"config": json.loads(run.config), "prompts": json.loads(run.prompts)}
+    n_tasks = n_tasks_of(workspace, run).model_dump()
+    return row | {"config": json.loads(run.config), "prompts": json.loads(run.prompts), "n_tasks": n_tasks}
 
 
 def _json(value: object) -> bytes:

@@ -27,6 +27,7 @@ from skillopt_mcp.records.histories import (
     CandidateLine,
     Content,
     Ending,
+    ErasedLine,
     Heading,
     RetiredTaskLine,
     TaskLine,
@@ -38,7 +39,7 @@ from skillopt_mcp.records.skills import SkillFile, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.redaction.redacting import Redactor
 
-_TEXTS = (TaskLine, TrajectoryLine, CandidateLine, Told)
+_TEXTS = (TaskLine, TrajectoryLine, ErasedLine, CandidateLine, Told)
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class ReadHistory:
     tasks: list[NewTask] = field(default_factory=list)
     retired: list[tuple[NewTask, str]] = field(default_factory=list)
     trajectories: list[TrajectoryLine] = field(default_factory=list)
+    erased: list[ErasedLine] = field(default_factory=list)
     candidates: list[CandidateLine] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
 
@@ -123,6 +125,8 @@ def _take(read: ReadHistory, line: AnyLine, n: int) -> None:
         case TrajectoryLine():
             _check_size(line)
             read.trajectories.append(line)
+        case ErasedLine():
+            read.erased.append(line)
         case CandidateLine():
             if not {line.base_version, line.version_id} <= read.versions.keys():
                 raise BadInput("a candidate comes after its versions")

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.counts import counted
@@ -28,20 +28,21 @@ from skillopt_mcp.operations.tasks.adding import parse_task
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import IMPORTED, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Edit, EditReport
-from skillopt_mcp.records.histories import CandidateLine, TaskLine, TrajectoryLine
+from skillopt_mcp.records.histories import CandidateLine, ErasedLine, TaskLine, TrajectoryLine
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.histories import Histories, NewHistory, Taken
 
 _SHOWN = 20
+Line = TypeVar("Line", TrajectoryLine, ErasedLine)
 
 
 class Received(Result):
     """What came of an import: how much of each kind was new; with status conflicts, nothing was taken in.
 
     `of` is the skill whose history it is, as the file names it; `known_tasks` counts the held-out tasks here that the
-    promotion tests of the file's candidates leave out.
+    promotion tests of the file's candidates leave out. `erased` counts the attempts that are erased here from now on.
     """
 
     status: Literal["imported", "nothing_new", "conflicts"]
@@ -52,6 +53,7 @@ class Received(Result):
     trajectories: int
     candidates: int
     told: int
+    erased: int
     known_tasks: int
     conflicts: list[str]
     left_out: list[str]
@@ -79,7 +81,8 @@ def import_history(
         sha256=read.sha256,
         versions=list(read.versions.values()),
         tasks=_judged(workspace, read.tasks, left_out),
-        trajectories=_placed(workspace, tracked, read, left_out),
+        trajectories=_placed(workspace, tracked, read, read.trajectories, left_out),
+        erased=_placed(workspace, tracked, read, read.erased, left_out),
         candidates=[_candidate(tracked, line, read.versions) for line in read.candidates],
         told=read.told,
         retired=read.retired,
@@ -88,12 +91,14 @@ def import_history(
     _check_documents(workspace, tracked, read)
     taken = workspace.store.room(Histories).add(tracked.id, new, keep_mine=keep_mine)
     workspace.forget(tracked)
+    if taken.n_erased:
+        left_out.append(f"{counted(taken.n_erased, 'attempt')} that a person has erased")
     in_use = workspace.store.tasks.list_in_use(tracked.id) if read.candidates else []
     known = further_held_out(workspace, tracked.id, in_use)
     options = [*(["--skill", skill] if skill else []), *(["--other-skill"] if other_skill else [])]
     again = shlex.join(["skillopt-mcp", "import", "--keep-mine", str(file), *options])
     received = _received(tracked, again, taken, keep_mine=keep_mine)
-    step = f"{_told_retired(workspace, tracked, read)}{received.next_step}"
+    step = f"{_told_retired(workspace, tracked, read)}{_told_erased(taken)}{received.next_step}"
     told = {"of": read.skill, "known_tasks": len(known), "left_out": left_out, "next_step": step}
     return received.model_copy(update=told)
 
@@ -110,6 +115,14 @@ def _told_retired(workspace: Workspace, skill: Skill, read: ReadHistory) -> str:
         "What is retired in the file, a person retires here, too (skillopt-mcp tasks retire "
         f"{called(workspace.store, skill)} {ids}). "
     )
+
+
+def _told_erased(taken: Taken) -> str:
+    """Return how to erase here what the file says was erased, "" where nothing of that is here."""
+    if not taken.kept:
+        return ""
+    ids = f"{' '.join(f'trajectory:{each}' for each in taken.kept[:_SHOWN])}{' ...' if taken.kept[_SHOWN:] else ''}"
+    return f"What is erased in the file, a person erases here, too (skillopt-mcp erase {ids}). "
 
 
 def _check_same(workspace: Workspace, skill: Skill, read: ReadHistory) -> None:
@@ -164,8 +177,8 @@ def _received(skill: Skill, again: str, taken: Taken, *, keep_mine: bool) -> Rec
         status, advice = "conflicts", f"Nothing was taken in. To keep what is here: {again}"
     return Received(
         status=status, skill=skill.name, of=skill.name, versions=taken.versions, tasks=taken.tasks,
-        trajectories=taken.trajectories, candidates=taken.candidates, told=taken.told, known_tasks=0,
-        conflicts=taken.conflicts, left_out=[], next_step=advice,
+        trajectories=taken.trajectories, candidates=taken.candidates, told=taken.told, erased=taken.tombstones,
+        known_tasks=0, conflicts=taken.conflicts, left_out=[], next_step=advice,
     )  # fmt: skip
 
 
@@ -196,14 +209,14 @@ def _judged(workspace: Workspace, tasks: Sequence[NewTask], left_out: list[str])
     return [task for n, task in enumerate(tasks) if n not in lacking]
 
 
-def _placed(workspace: Workspace, skill: Skill, read: ReadHistory, left_out: list[str]) -> list[TrajectoryLine]:
+def _placed(
+    workspace: Workspace, skill: Skill, read: ReadHistory, lines: Sequence[Line], left_out: list[str]
+) -> list[Line]:
     """Return the attempts whose version is known."""
     known = {version for version, _ in workspace.store.room(Histories).list_versions(skill.id)} | read.versions.keys()
-    found = [line for line in read.trajectories if line.version_id in known]
-    if len(found) < len(read.trajectories):
-        left_out.append(
-            f"{counted(len(read.trajectories) - len(found), 'attempt')} with a version that is not in the file"
-        )
+    found = [line for line in lines if line.version_id in known]
+    if len(found) < len(lines):
+        left_out.append(f"{counted(len(lines) - len(found), 'attempt')} with a version that is not in the file")
     return found
 
 

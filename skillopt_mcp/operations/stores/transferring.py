@@ -107,7 +107,8 @@ def task_line(task: Task, reason: str | None = None) -> TaskLine | RetiredTaskLi
 def _lines(workspace: Workspace, skill: Skill, left_out: list[str], redacted: list[str]) -> Iterator[BaseModel]:
     store, redactor = workspace.store, workspace.redactor
     retired = store.retirements.list_retired(skill.id)
-    yield Heading(skill=skill.name, version=FORMAT_VERSION if retired else 1)
+    erased = store.room(Histories).list_erased(skill.id)
+    yield Heading(skill=skill.name, version=FORMAT_VERSION if erased else 2 if retired else 1)
     withheld: set[str] = set()
     told: set[str] = set()
     for version, parent in store.room(Histories).list_versions(skill.id):
@@ -136,6 +137,7 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str], redacted: li
             n_attempts += 1
         else:
             yield redacted_line(redactor, attempt)
+    yield from (redacted_line(redactor, line) for line in erased if line.version_id not in withheld)
     if n_attempts:
         left_out.append(f"{counted(n_attempts, 'attempt')} with a version that is left out")
     yield from _candidates(workspace, skill, withheld, left_out)

@@ -1,0 +1,224 @@
+"""Erasing at rest: attempts whose texts a person took out, and the replies that were given to what showed them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.events import append
+from skillopt_mcp.store.pool import Pool, Value
+
+_PAGE = 500
+_DOOMED = (
+    "select t.id, t.skill_id, t.session_id, t.created_at,"
+    " length(t.prompt) + length(t.answer) + length(t.reason) + length(t.messages) from trajectory t"
+    " where t.id in (select value from json_each(?)) and t.id not in (select trajectory_id from erased) order by t.id"
+)
+_CALLS = (
+    "select c.id, c.scope, c.owner, c.refs, exists (select 1 from reply r where r.call_id = c.id) from call c"
+    " where c.id > ? and c.refs like '%trajectory:%' order by c.id limit ?"
+)
+_EMPTY_REPLIES = (
+    "update reply set text = '', messages = '[]', sum = row_sum(call_id, '', '[]', tokens_in, tokens_out, usd,"
+    " latency_ms, fault, tokens_cached) where call_id in (select value from json_each(?))"
+    " and (text <> '' or messages <> '[]')"
+)
+_WITHDRAW = (
+    "update lease set state = 'withdrawn' where state in ('out', 'failed')"
+    " and call_id in (select value from json_each(?))"
+)
+_LEASES = "select id from lease where call_id in (select value from json_each(?))"
+_BLANKS = "char(9, 10, 11, 12, 13, 32)"
+_OF_TASK, _OF_ATTEMPT = f"trim(k.prompt, {_BLANKS})", f"trim(t.prompt, {_BLANKS})"
+# What a session knew it still knows, though nobody can read any more from where. By the index task_by_prompt.
+_STILL_KNOWN = (
+    "insert into exposure(task_id, session) select k.id, t.session_id from trajectory t join task k"
+    f" on k.skill_id = t.skill_id and length({_OF_TASK}) = length({_OF_ATTEMPT})"
+    f" and substr({_OF_TASK}, -32) = substr({_OF_ATTEMPT}, -32) and {_OF_TASK} = {_OF_ATTEMPT}"
+    " where t.id in (select value from json_each(?)) and t.session_id is not null and t.position is not null"
+    " on conflict do nothing"
+)
+_EMPTY = (
+    "update trajectory set prompt = '', answer = '', reason = '', messages = '[]', sum = row_sum(skill_id, version_id,"
+    " session_id, position, '', '', hard, soft, '', '[]', created_at, imported_id)"
+    " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased)"
+)
+_HOLDING = (
+    "select run.id, count(*) from run, json_each(run.sessions) held"
+    " where held.value in (select value from json_each(?))"
+    " and (run.status = 'running' or run.status = 'stopped' and run.kind = 'replay') group by run.id order by run.rowid"
+)
+
+
+class Tombstone(NamedTuple):
+    """What is left of an erased attempt: its skill, version and session, and when it was recorded and erased."""
+
+    skill_id: int
+    version_id: str
+    session_id: str | None
+    recorded_at: str
+    erased_at: str
+
+
+class Doomed(NamedTuple):
+    """An attempt that is to be erased, and how long its texts are, in characters."""
+
+    id: int
+    skill_id: int
+    session_id: str | None
+    created_at: str
+    n_chars: int
+
+
+class Shown(NamedTuple):
+    """A call whose evidence held some of the attempts, who sends it, and whether it was answered."""
+
+    id: int
+    scope: str
+    owner: str
+    is_answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which attempts of a skill are meant: all of them that meet each of these."""
+
+    session: str | None = None
+    before: str | None = None
+    containing: Sequence[str] = ()
+
+
+class Erasing:
+    """Table erased; of trajectory, reply, lease and meta_note, what an erasure takes out."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def get_tombstone(self, trajectory_id: int) -> Tombstone | None:
+        """Return what is left of an attempt that was erased, None where none was."""
+        row = self._pool.row(
+            "select t.skill_id, t.version_id, t.session_id, t.created_at, e.created_at from erased e"
+            " join trajectory t on t.id = e.trajectory_id where e.trajectory_id = ?",
+            [trajectory_id],
+        )
+        return Tombstone(*row) if row else None  # type: ignore[arg-type]
+
+    def any_erased(self, ids: Collection[int]) -> bool:
+        """Return whether one of these attempts was erased."""
+        sql = "select 1 from erased where trajectory_id in (select value from json_each(?)) limit 1"
+        return self._pool.row(sql, [json.dumps(list(ids))]) is not None
+
+    def choose(self, skill_id: int, choice: Choice) -> list[int]:
+        """Return the attempts of a skill that are meant, and not erased yet; a text counts however it is spelled."""
+        where = ["skill_id = ?", "id not in (select trajectory_id from erased)"]
+        values: list[Value] = [skill_id]
+        if choice.session is not None:
+            where.append("session_id = ?")
+            values.append(choice.session)
+        if choice.before is not None:
+            where.append("created_at < ?")
+            values.append(choice.before)
+        if choice.containing:
+            columns = ("prompt", "answer", "reason", "messages")
+            found = [(f"instr({column}, ?) > 0", needle) for column in columns for needle in choice.containing]
+            where.append(f"({' or '.join(sql for sql, _ in found)})")
+            values += [needle for _, needle in found]
+        rows = self._pool.rows(f"select id from trajectory where {' and '.join(where)} order by id", values)
+        return [cast(int, row[0]) for row in rows]
+
+    def walk_doomed(self, ids: Sequence[int]) -> Iterator[Doomed]:
+        """Yield those of the attempts that are there and not erased yet."""
+        for start in range(0, len(ids), _PAGE):
+            for row in self._pool.rows(_DOOMED, [json.dumps(ids[start : start + _PAGE])]):
+                yield Doomed(*row)  # type: ignore[arg-type]
+
+    def list_shown(self, ids: Collection[int]) -> list[Shown]:
+        """Return the calls whose evidence held some of these attempts."""
+        names = {f"trajectory:{each}" for each in ids}
+        found, after = list[Shown](), 0
+        while page := self._pool.rows(_CALLS, [after, _PAGE]):
+            after = cast(int, page[-1][0])
+            for call_id, scope, owner, refs, is_answered in page:
+                if not names.isdisjoint(str(refs).split()):
+                    found.append(Shown(cast(int, call_id), str(scope), str(owner), bool(is_answered)))
+        return found
+
+    def list_holding(self, ids: Sequence[int]) -> list[tuple[str, int]]:
+        """Return the unfinished runs that may see some of these attempts as (id, how many), the oldest first."""
+        return [(str(run), cast(int, n)) for run, n in self._pool.rows(_HOLDING, [json.dumps(ids)])]
+
+    def list_made_of(self, ids: Collection[int]) -> list[str]:
+        """Return the candidates with an edit that came from some of these attempts."""
+        names = {f"trajectory:{each}" for each in ids}
+        rows = self._pool.rows("select candidate_id, sources from edit where sources like '%trajectory:%'")
+        made = [str(made) for made, sources in rows if not names.isdisjoint(json.loads(str(sources)))]
+        return list(dict.fromkeys(made))
+
+    def clear_calls(self, call_ids: Sequence[int]) -> tuple[int, list[str]]:
+        """Empty the replies to calls, and end their leases, in one transaction.
+
+        Returns how many replies had a text, and the ids of all leases. Tokens and cost stay.
+        """
+        told = json.dumps(call_ids)
+        with self._pool.write() as connection:
+            connection.execute(_WITHDRAW, [told])
+            n_replies = connection.execute(_EMPTY_REPLIES, [told]).rowcount
+            leases = [str(row[0]) for row in connection.execute(_LEASES, [told]).fetchall()]
+        return n_replies, leases
+
+    def count_notes(self, needles: Sequence[str]) -> int:
+        """Return how many notes for the optimizer hold one of these texts."""
+        texts = [str(row[0]) for row in self._pool.rows("select text from meta_note")] if needles else []
+        return sum(any(needle in text for needle in needles) for text in texts)
+
+    def clear_notes(self, needles: Sequence[str], instead: str) -> int:
+        """Put other words in the place of these texts in notes for the optimizer; return in how many."""
+        if not self.count_notes(needles):
+            return 0
+        with self._pool.write() as connection:
+            changed = []
+            for note_id, text in connection.execute("select id, text from meta_note").fetchall():
+                told = text
+                for needle in needles:
+                    told = told.replace(needle, instead)
+                changed += [(told, note_id)] if told != text else []
+            connection.executemany("update meta_note set text = ? where id = ?", changed)
+        return len(changed)
+
+    def erase(self, ids: Sequence[int]) -> int:
+        """Take the texts of attempts out, in one transaction; return of how many: those that had been are none.
+
+        What a session is known to have seen stays known.
+        """
+        with self._pool.write() as connection:
+            return sum(_erase(connection, skill_id, own) for skill_id, own in _by_skill(connection, ids))
+
+
+def note_erased(connection: Connection, skill_id: int, ids: Sequence[int]) -> None:
+    """Record within the caller's transaction that these attempts of a skill are erased."""
+    [last] = connection.execute("select coalesce(max(id), 0) from erased").fetchone()
+    rows = list(enumerate(ids, last + 1))
+    connection.executemany("insert into erased(id, trajectory_id) values (?, ?)", rows)
+    append(connection, "attempts_erased", last + 1, last + len(rows), skill=skill_id)
+
+
+def _by_skill(connection: Connection, ids: Sequence[int]) -> list[tuple[int, list[int]]]:
+    found: dict[int, list[int]] = {}
+    sql = (
+        "select skill_id, id from trajectory where id in (select value from json_each(?))"
+        " and id not in (select trajectory_id from erased) order by skill_id, id"
+    )
+    for skill_id, trajectory_id in connection.execute(sql, [json.dumps(ids)]).fetchall():
+        found.setdefault(skill_id, []).append(trajectory_id)
+    return list(found.items())
+
+
+def _erase(connection: Connection, skill_id: int, ids: Sequence[int]) -> int:
+    told = json.dumps(ids)
+    connection.execute(_STILL_KNOWN, [told])
+    connection.execute(_EMPTY, [told])
+    note_erased(connection, skill_id, ids)
+    return len(ids)

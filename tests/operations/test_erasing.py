@@ -1,0 +1,516 @@
+"""Erasing: what a person takes out is gone from the store, is never seen or brought back, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hostwork import Clock, begun_proposal, server
+from workshop import Place, use
+
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.errors import BadInput, Busy, NotFound
+from skillopt_mcp.operations.evidence.erasing import Erasure, erase, review_erasure
+from skillopt_mcp.operations.evidence.harvesting import harvest
+from skillopt_mcp.operations.evidence.naming import Wanted, attempts_meant
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.runs import reflecting
+from skillopt_mcp.operations.runs.reflecting import advance_proposal, propose_from_evidence
+from skillopt_mcp.operations.runs.replaying import replay, start_run
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.stores.backing_up import back_up, restore_store, review_backup
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.tasks.adding import add_tasks
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.optimizer.progress import Notify
+from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.records.runs import Run
+from tests.session_lines import claude_call, claude_said, claude_skill, claude_user, joined
+
+CANARY = "zebra-4711 quilt"
+LEARNED = json.dumps({
+    "reasoning": f"they said {CANARY}",
+    "edits": [
+        {"op": "append", "target": None, "content": "- Round at the end.", "path": "SKILL.md", "evidence": [1]}
+    ],
+})  # fmt: skip
+
+
+def recorded(workspace: Workspace, place: Place, n: int = 6, **fields: object) -> list[int]:
+    """Return failed attempts, the third of which tells the canary in all its texts."""
+    ids = []
+    for k in range(n):
+        text = CANARY if k == 2 else f"word {k}"
+        told = {"answer": f"was {text}", "messages": [f"[{text}]"], "reason": text, "hard": False} | fields
+        done = record_trajectory(workspace, str(place.skill), Recording(task=f"{k}: book {text}", **told))  # type: ignore[arg-type]
+        ids.append(int(done.trajectory_id.partition(":")[2]))
+    return ids
+
+
+def erased(workspace: Workspace, *names: str, **wanted: object) -> Erasure:
+    return erase(workspace, attempts_meant(workspace, Wanted(names, **wanted)))  # type: ignore[arg-type]
+
+
+def found_in(place: Place, text: str = CANARY) -> list[str]:
+    """Return the files of a store, and of the work that is out, which hold a text."""
+    paths = [path for path in place.folder.rglob("*") if path.is_file() and path.suffix != ".backup"]
+    return [path.name for path in paths if text.encode() in path.read_bytes()]
+
+
+def learning() -> Scripted:
+    """Return an optimizer that proposes one edit, and quotes what it has read."""
+    return Scripted(lambda _: LEARNED)
+
+
+def given_to(folder: str) -> str:
+    """Return all that an agent finds in a folder of work."""
+    return "\n".join(path.read_text() for path in sorted(Path(folder).rglob("*")) if path.is_file())
+
+
+def evidence_of(backend: Scripted) -> str:
+    return "\n".join(call.request.evidence for call in backend.calls if isinstance(call.request, Question))
+
+
+def is_sound(place: Place) -> bool:
+    return verify_store(place.store_path).problems == []
+
+
+def test_what_is_erased_is_in_no_file_of_the_store_and_the_store_is_sound(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    assert found_in(place)
+    before = verify_store(place.store_path)
+    done = erased(workspace, "trajectory:3")
+    assert (done.status, done.n, done.log_emptied) == ("erased", 1, True)
+    assert found_in(place) == []
+    after = verify_store(place.store_path, before.head)
+    assert (after.problems, after.notes, after.n_events) == ([], before.notes, before.n_events + 1)
+    [event] = [each for each in workspace.store.events.walk() if each.kind == "attempts_erased"]
+    assert CANARY not in event.content
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gone"),
+    [
+        ({"session": "s1"}, {1, 2}),
+        ({"containing": CANARY}, {3}),
+        ({"containing": CANARY, "session": "s1"}, set()),
+        ({"before": "2999-01-01"}, {1, 2, 3, 4}),
+        ({"before": "2999-01-01T10:00:00+02:00", "session": "s1"}, {1, 2}),
+        ({"before": "1d"}, set()),
+        ({"before": "0d", "containing": "word"}, {1, 2, 4}),
+        ({"everything": True}, {1, 2, 3, 4}),
+    ],
+)
+def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
+    place: Place, workspace: Workspace, wanted: dict[str, object], gone: set[int]
+) -> None:
+    recorded(workspace, place, 2, session_id="s1")
+    recorded(workspace, place, 0)
+    record_trajectory(workspace, str(place.skill), Recording(task="other", answer=CANARY))
+    record_trajectory(workspace, str(place.skill), Recording(task="last word"))
+    workspace.clock = lambda: 4e9 if wanted.get("before") == "0d" else 1.7e9  # type: ignore[method-assign]
+    assert set(attempts_meant(workspace, Wanted(("ledger-clerk",), **wanted)).ids) == gone  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "said"),
+    [
+        (("ledger-clerk",), {}, "say which attempts"),
+        (("ledger-clerk",), {"everything": True, "session": "s"}, "--all alone"),
+        (("ledger-clerk", "other"), {"everything": True}, "2 skills are named"),
+        (("trajectory:1",), {"session": "s"}, "name attempts alone"),
+        (("trajectory:1", "ledger-clerk"), {}, "name attempts alone"),
+        (("ledger-clerk",), {"before": "soon"}, '"soon" is no day'),
+        (("ledger-clerk",), {"before": "999999d"}, "is no day"),
+        (("ledger-clerk",), {"containing": " \n"}, "is empty"),
+    ],
+)
+def test_what_names_no_attempts_is_refused(
+    place: Place, workspace: Workspace, names: Sequence[str], wanted: dict[str, object], said: str
+) -> None:
+    recorded(workspace, place, 1)
+    with pytest.raises(BadInput, match=said):
+        erased(workspace, *names, **wanted)
+
+
+def test_an_attempt_that_is_not_there_is_not_found(workspace: Workspace) -> None:
+    with pytest.raises(NotFound, match="no trajectory:9"):
+        erased(workspace, "trajectory:9")
+
+
+def test_a_text_is_found_however_json_spells_it(place: Place, workspace: Workspace) -> None:
+    text = 'a "quoted"\nline — with ü'
+    record_trajectory(workspace, str(place.skill), Recording(task="t", messages=[text]))
+    assert erased(workspace, "ledger-clerk", containing=text).n == 1
+
+
+def test_what_is_erased_is_told_as_that_and_is_neither_new_nor_unscored(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place, 3, hard=None)
+    (row,) = list_skills(workspace).skills
+    assert (row.n_trajectories, row.n_new) == (3, 3)
+    erased(workspace, "trajectory:3")
+    (row,) = list_skills(workspace).skills
+    assert (row.n_trajectories, row.n_new) == (3, 2)
+    assert workspace.store.trajectories.list_unscored(1, 9) == [2, 1]
+    shown = inspect(workspace, "trajectory:3")
+    assert "was erased by a person at " in shown.text
+    assert shown.trajectory
+    assert (shown.trajectory.task, shown.trajectory.n_messages, bool(shown.trajectory.erased_at)) == (None, None, True)
+    assert shown.next_step == "Nothing: nothing is left of it to learn from."
+
+
+def test_a_process_that_counts_on_hears_of_an_erasure_by_another(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place, 3)
+    erased(place.open(), "trajectory:3")
+    assert record_trajectory(workspace, str(place.skill), Recording(task="next")).n_new == 3
+
+
+def test_what_is_erased_takes_no_score_no_transcript_and_no_reaction(place: Place, workspace: Workspace) -> None:
+    record_trajectory(workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0))
+    erased(workspace, "trajectory:1")
+    scored = record_trajectory(workspace, str(place.skill), Recording(task="trajectory:1", hard=True, reason=CANARY))
+    assert scored.next_step.startswith("A person has erased trajectory:1: nothing is kept of it")
+    again = record_trajectory(
+        workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0, messages=[CANARY])
+    )
+    assert (again.trajectory_id, again.duplicate, again.n_new) == ("trajectory:1", True, 0)
+    assert found_in(place) == []
+    assert is_sound(place)
+
+
+def test_no_reading_of_its_session_brings_an_attempt_back(place: Place, workspace: Workspace) -> None:
+    workspace.skill(str(place.skill))
+    path = place.folder / "sessions" / "0a7e.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(joined(claude_user("Close March"), claude_skill(str(place.skill)), claude_said(CANARY))))
+    assert harvest(workspace, [path]).recorded == 1
+    erased(workspace, "trajectory:1")
+    with path.open("ab") as file:
+        file.write(b"".join(joined(claude_user("No, wrong"), claude_said("Sorry."))))
+    assert (harvest(workspace, [path]).recorded, workspace.store.trajectories.count_trajectories(1)) == (0, (1, 0))
+    path.unlink()
+    assert found_in(place) == []
+
+
+def test_a_turn_whose_own_record_was_erased_is_not_recorded_from_its_transcript(
+    place: Place, workspace: Workspace
+) -> None:
+    own = record_trajectory(workspace, str(place.skill), Recording(task="as the agent told it", hard=False))
+    erased(workspace, "trajectory:1")
+    given = {"skill": str(place.skill), "task": "as the agent told it"}
+    lines = joined(
+        claude_user("Close March"), claude_skill(str(place.skill)),
+        claude_call("mcp__skillopt__record_trajectory", given, own.model_dump_json()),
+        claude_said(CANARY),
+    )  # fmt: skip
+    path = place.folder / "sessions" / "0a7e.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(lines))
+    assert harvest(workspace, [path]).recorded == 0
+
+
+def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_told(
+    place: Place, workspace: Workspace
+) -> None:
+    recorded(workspace, place)
+    use(workspace, learning(), "optimizer")
+    made = propose_from_evidence(workspace, str(place.skill))
+    assert made.candidate_id
+    spent = workspace.store.ledger.list_rows(made.job_id)
+    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
+    assert (planned.status, planned.n, planned.answers) == ("planned", 1, 1)
+    assert found_in(place)
+    done = erased(workspace, "ledger-clerk", containing=CANARY)
+    assert (done.n, done.answers) == (1, 1)
+    left = {each.what: each.where for each in done.elsewhere}
+    assert left["reasons of candidates"] == [made.candidate_id]
+    assert left["candidates with edits that came from these attempts"] == [made.candidate_id]
+    assert workspace.store.ledger.list_rows(made.job_id) == spent
+    again = learning()
+    use(workspace, again, "optimizer")
+    propose_from_evidence(workspace, str(place.skill))
+    assert "book word 1" in evidence_of(again)
+    assert CANARY not in evidence_of(again)
+    assert is_sound(place)
+
+
+def test_a_text_is_told_wherever_else_it_stands(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    add_tasks(workspace, str(place.skill), [{"prompt": CANARY, "judge": {"kind": "exact", "expected": "1"}, "id": "z"}])
+    long = "\n".join([f"- {CANARY}", *(f"- rule {n}" for n in range(500))])
+    candidate = place.propose(workspace, long)
+    done = erased(workspace, "trajectory:1")
+    assert [each for each in done.elsewhere if each.what == "tasks"] == []
+    done = erased(workspace, "ledger-clerk", containing=CANARY)
+    left = {each.what: each.where for each in done.elsewhere}
+    version = workspace.store.candidates.get_candidate(candidate).version_id[:12]
+    assert left["tasks"] == ["ledger-clerk z"]
+    assert left["edits of candidates"] == [candidate]
+    assert left["versions of skills"] == [f"ledger-clerk@{version}"]
+
+
+def test_a_text_in_the_attempts_of_another_skill_is_told_with_the_command_that_erases_them(
+    place: Place, workspace: Workspace
+) -> None:
+    other = place.root / "other"
+    other.mkdir()
+    (other / "SKILL.md").write_text("---\nname: other\ndescription: d\n---\n# Other\n")
+    recorded(workspace, place)
+    record_trajectory(workspace, str(other), Recording(task=CANARY))
+    [left] = erased(workspace, "ledger-clerk", containing=CANARY).elsewhere
+    assert (left.what, left.where) == ("other attempts", ["trajectory:7"])
+    assert left.step == "Erase them, too: skillopt-mcp erase trajectory:7"
+    erased(workspace, "trajectory:7")
+    assert found_in(place) == []
+
+
+def test_a_note_for_the_optimizer_loses_the_text_and_keeps_the_rest(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    with workspace.store._pool.write() as connection:
+        connection.execute(
+            "insert into run(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status)"
+            " select 'r-1', id, live_version, '{}', '{}', '[]', '[]', 't', 'o', 'finished' from skill"
+        )
+        connection.execute(
+            "insert into meta_note(skill_id, run_id, epoch, text) values (1, 'r-1', 2, ?)", [f"mind {CANARY}!"]
+        )
+    done = erased(workspace, "ledger-clerk", containing=CANARY)
+    assert (done.notes, workspace.store.runs.note_of_skill(1)) == (1, "mind [erased]!")
+    assert found_in(place) == []
+
+
+def test_the_copies_beside_the_store_and_the_hosts_transcripts_are_named(
+    place: Place, workspace: Workspace, home: Path
+) -> None:
+    record_trajectory(workspace, str(place.skill), Recording(task=CANARY, session_id="0a7e", index=0))
+    beside = [place.store_path.with_name(f"skillopt.db{end}") for end in (".schema-9", ".replaced-20260101-000000")]
+    for path in beside:
+        path.write_bytes(b"old")
+    transcript = home / ".claude" / "projects" / "p" / "0a7e.jsonl"
+    transcript.parent.mkdir(parents=True)
+    transcript.write_bytes(b"{}\n")
+    left = {each.what: each for each in erased(workspace, "trajectory:1").elsewhere}
+    copies = left["older copies of this store"]
+    assert copies.where == [str(path) for path in beside]
+    assert copies.step.endswith(f"rm {beside[0]} {beside[1]}")
+    assert left["transcripts of the hosts"].where == [str(transcript)]
+
+
+def test_a_replay_that_was_stopped_goes_on_without_what_was_erased(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place, 10)
+    config = Config(epochs=2, batch=4, sessions=10)
+    asked = Scripted(_stops_at("reflect", 2))
+    use(workspace, asked, "optimizer")
+    run = start_run(workspace, str(place.skill), config)
+    assert len(run.sessions) == 10
+    with pytest.raises(KeyboardInterrupt):
+        replay(workspace, run)
+    assert CANARY in evidence_of(asked)
+    other = place.open()
+    done = erased(other, "trajectory:3")
+    assert (done.runs, done.n) == ([run.id], 1)
+    again = Scripted(lambda _: json.dumps({"reasoning": "fine", "edits": []}))
+    use(workspace, again, "optimizer")
+    result = replay(workspace, run)
+    assert result.run_id == run.id
+    assert "### Trajectory" in evidence_of(again)
+    assert CANARY not in evidence_of(again)
+    assert is_sound(place)
+    assert found_in(place) == []
+
+
+def _stops_at(stage: str, n: int) -> object:
+    seen = []
+
+    def answer(call: Call) -> str:
+        seen.extend([call] if call.stage == stage else [])
+        if len(seen) > n:
+            raise KeyboardInterrupt
+        return json.dumps({"reasoning": "fine", "edits": []})
+
+    return answer
+
+
+def test_a_run_that_is_under_way_keeps_what_it_may_see(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    run = start_run(workspace, str(place.skill), Config(sessions=6))
+    lock = lock_run(workspace.store.locks_path, run.id)
+    assert lock
+    with pytest.raises(Busy, match=f"'{run.id}' is under way.*nothing was changed"):
+        erased(place.open(), "trajectory:3")
+    assert found_in(place)
+    lock.release()
+    assert erased(place.open(), "trajectory:3").n == 1
+
+
+def test_what_is_with_an_optimizer_just_now_is_not_erased(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    with workspace.store._pool.write() as connection:
+        connection.execute(
+            "insert into call(key, scope, role, stage, draw, refs, owner) values"
+            " (x'00', 't-1', 'optimizer', 'rewrite', 'd', 'trajectory:2 trajectory:3', ?)",
+            [place.open().owner.name],
+        )
+    with pytest.raises(Busy, match="with an optimizer just now, for 't-1'"):
+        erased(workspace, "trajectory:3")
+    assert found_in(place)
+    assert erased(workspace, "trajectory:1").n == 1
+
+
+@pytest.mark.parametrize("state", ["out", "failed"])
+def test_a_late_answer_to_a_question_that_showed_it_is_not_kept(place: Place, host: Workspace, state: str) -> None:
+    recorded(host, place)
+    standing = begun_proposal(host, str(place.skill))
+    with host.store._pool.write() as connection:
+        connection.execute("update lease set state = ?", [state])
+    erased(host, "trajectory:3")
+    late = submit_work(host, [{"work_id": standing.work[0].work_id, "reply": LEARNED}])
+    assert late.receipts[0].status == "withdrawn"
+    assert found_in(place) == []
+
+
+def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, host: Workspace, clock: Clock) -> None:
+    recorded(host, place)
+    standing = begun_proposal(host, str(place.skill))
+    [item] = standing.work
+    assert CANARY in given_to(item.folder)
+    person = server(place, clock, place.folder / "work")
+    done = erased(person, "ledger-clerk", containing=CANARY)
+    assert (done.n, done.runs) == (1, [standing.job_id])
+    assert found_in(place) == []
+    late = submit_work(host, [{"work_id": item.work_id, "reply": LEARNED}])
+    assert late.receipts[0].status == "withdrawn"
+    [fresh] = propose_from_evidence(host, str(place.skill)).work or submit_work(host, [], standing.job_id).work
+    told = given_to(fresh.folder)
+    assert "book word 1" in told
+    assert CANARY not in told
+    handed = submit_work(host, [{"work_id": fresh.work_id, "reply": LEARNED.replace(CANARY, "nothing")}])
+    assert handed.receipts[0].status == "accepted", handed
+    assert found_in(place) == []
+    assert is_sound(place)
+
+
+def test_a_proposal_all_of_whose_attempts_were_erased_comes_to_an_end(place: Place, host: Workspace) -> None:
+    recorded(host, place)
+    begun_proposal(host, str(place.skill))
+    erased(host, "ledger-clerk", everything=True)
+    ended = propose_from_evidence(host, str(place.skill))
+    assert (ended.status, ended.candidate_id) == ("no_change", None)
+    with pytest.raises(BadInput, match="nothing to learn from"):
+        propose_from_evidence(host, str(place.skill))
+
+
+def test_what_a_proposal_came_to_in_the_background_is_not_handed_out_after_an_erasure(
+    place: Place, host: Workspace
+) -> None:
+    recorded(host, place)
+    told = propose_from_evidence(host, str(place.skill))
+    run = host.store.runs.get_run(told.job_id or "")
+    job = host.jobs.attach(run.id, lambda notify: _outstanding(host, run, notify))
+    job.result.result()
+    erased(place.open(), "trajectory:3")
+    [item] = advance_proposal(host, run, None, Room()).work
+    assert CANARY not in given_to(item.folder)
+    assert "book word 1" in given_to(item.folder)
+
+
+def _outstanding(host: Workspace, run: Run, notify: Notify) -> object:
+    return reflecting._work(host, run, notify)
+
+
+def test_a_session_that_knew_a_task_by_an_erased_attempt_knows_it_still(place: Place, workspace: Workspace) -> None:
+    add_tasks(place.open(), str(place.skill), [
+        {"prompt": "held out?", "judge": {"kind": "exact", "expected": "1"}, "id": "h", "split": "test"}
+    ])  # fmt: skip
+    record_trajectory(
+        workspace, str(place.skill), Recording(task=" held out? \n", answer="1", session_id="knew", index=0)
+    )
+    erased(workspace, "trajectory:1")
+    [task] = [each.id for each in workspace.store.tasks.list_tasks(1) if each.name == "h"]
+    known = workspace.store._pool.rows("select session from exposure where task_id = ?", [task])
+    assert ("knew",) in known
+
+
+def test_erasing_again_changes_nothing_more(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    erased(workspace, "trajectory:3")
+    head = verify_store(place.store_path).head
+    again = erased(workspace, "trajectory:3", "trajectory:3")
+    assert (again.status, again.n, again.attempts) == ("nothing", 0, [])
+    assert verify_store(place.store_path).head == head
+
+
+def test_what_is_shown_beforehand_has_neither_the_text_nor_a_secret_nor_a_held_out_task(
+    place: Place, workspace: Workspace
+) -> None:
+    add_tasks(workspace, str(place.skill), [
+        {"prompt": f"held {CANARY}", "judge": {"kind": "exact", "expected": "1"}, "split": "test"}
+    ])  # fmt: skip
+    for task in (f"a b {CANARY} c", f"held {CANARY}", "x " * 35 + CANARY):
+        record_trajectory(workspace, str(place.skill), Recording(task=task))
+    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
+    assert [row.words for row in planned.attempts][:2] == ["a b ... c", "(a held-out task)"]
+    assert CANARY[:6] not in planned.model_dump_json(exclude={"elsewhere"})
+
+
+def test_a_reader_of_the_store_keeps_its_log_and_the_person_hears_of_it(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt_mcp.operations.evidence.erasing.LOG_WAIT_MS", 50)
+    recorded(workspace, place)
+    other = place.open()
+    with other.store._pool._lent() as connection:
+        connection.execute("begin")
+        connection.execute("select count(*) from trajectory").fetchone()
+        done = erased(workspace, "trajectory:3")
+        assert not done.log_emptied
+        assert "-wal' may still hold the texts" in done.next_step
+        assert found_in(place)
+        connection.execute("commit")
+    assert erased(workspace, "trajectory:3").log_emptied
+    assert found_in(place) == []
+
+
+def test_an_older_backup_says_what_it_would_bring_back(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    erased(workspace, "trajectory:1")
+    file = place.folder / "old.backup"
+    back_up(place.store_path, file)
+    assert review_backup(place.store_path, file).n_returning == 0
+    erased(workspace, "trajectory:3", "trajectory:4")
+    workspace.close()
+    assert review_backup(place.store_path, file).n_returning == 2
+    assert restore_store(place.store_path, file).n_returning == 2
+    again = place.open()
+    assert again.store.trajectories.get_trajectory(1) is None
+    assert again.store.trajectories.get_trajectory(3)
+
+
+def test_many_attempts_go_in_bounded_transactions(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt_mcp.operations.evidence.erasing.AT_ONCE", 4)
+    recorded(workspace, place, 10)
+    heard: list[int] = []
+    meant = attempts_meant(workspace, Wanted(("ledger-clerk",), everything=True))
+
+    def stop_after_two(n: int) -> None:
+        heard.append(n)
+        if len(heard) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        erase(workspace, meant, stop_after_two)
+    assert is_sound(place)
+    assert erased(workspace, "ledger-clerk", everything=True).n == 2
+    assert heard == [4, 4]
+    assert is_sound(place)
+    assert os.path.getsize(f"{place.store_path}-wal") == 0
