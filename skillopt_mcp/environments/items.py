@@ -10,12 +10,11 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import check_spec
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.judging import F1
-from skillopt_mcp.records.tasks import NewTask, Split
+from skillopt_mcp.records.tasks import QUESTION, QUESTION_ENDING, NewTask, Split
 
 DEFAULT_TYPE = "qa"
 _ANSWERS = ("answers", "answer", "ground_truth")
 _FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", *_ANSWERS})
-_ENDING = "Reply with the answer alone, in as few words as it takes."
 
 
 def is_question(item: object) -> bool:
@@ -40,7 +39,7 @@ def question_task(item: Mapping[str, object], split: Split | None = None) -> New
     check_spec(judge)
     name = item.get("id")
     return NewTask(
-        prompt=storable("\n\n".join([*parts, f"Question: {question}", _ENDING])),
+        prompt=storable("\n\n".join([*parts, f"{QUESTION}{question}", QUESTION_ENDING])),
         judge=judge,
         name=storable(str(name)) if name not in (None, "") else None,
         split=split,

@@ -30,6 +30,11 @@ def comparable(text: str, *, case_sensitive: bool = False) -> str:
     return composed if case_sensitive else _composed(composed.casefold())
 
 
+def on_one_line(text: str) -> str:
+    """Return the text as `comparable` has it, with one space where blanks are."""
+    return " ".join(comparable(text).split())
+
+
 def quoted(text: str, limit: int = 80) -> str:
     """Return the text in double quotes, on one line, cut to `limit` characters and safe to encode, for a message."""
     line = " ".join(text[: 4 * limit].split()).encode("utf-8", "replace").decode()

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt_mcp.judges.answers import comparable, quoted
+from skillopt_mcp.judges.answers import comparable, on_one_line, quoted
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.references import reference_answers
 from skillopt_mcp.judges.scoring import score
 from skillopt_mcp.judges.shapes import is_shape_only
 from skillopt_mcp.records.judging import ByEnvironment, ByHost, Command, JudgeSpec, Rubric, Score, ToolCalled
-from skillopt_mcp.records.tasks import NewTask, Task
+from skillopt_mcp.records.tasks import QUESTION, QUESTION_ENDING, Task
 
 Problem = Literal[
     "passes empty", "passes parrot", "fails reference", "shape only", "duplicate", "near-duplicate", "leak",
@@ -39,11 +39,6 @@ class TaskFinding:
     other: str | None = None
 
 
-def check_task(task: NewTask | Task) -> list[str]:
-    """Return what is wrong with a task's judge, in words, by what it makes of answers that say nothing or all."""
-    return [text for _, text in _judge_problems(task.judge, task.prompt)]
-
-
 def check_tasks(tasks: Sequence[Task], names: Collection[str] | None = None) -> list[TaskFinding]:
     """Return what is wrong with tasks, each alone and all together: twins within a split, and leaks between splits.
 
@@ -59,6 +54,7 @@ def check_tasks(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
 
 
 def _judge_problems(spec: JudgeSpec, prompt: str) -> Iterator[tuple[Problem, str]]:
+    """Yield what is wrong with a task's judge, by what it makes of answers that say nothing or all."""
     if is_shape_only(spec):
         yield "shape only", SHAPE_ONLY
     if any(isinstance(leaf, Rubric | Command | ToolCalled | ByEnvironment | ByHost) for leaf in leaves(spec)):
@@ -94,9 +90,9 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
     if names is not None:
         numbers = {_numbers(each) for task, each in zip(tasks, words, strict=True) if task.name in names}
         words = [each if _numbers(each) in numbers else frozenset() for each in words]
-    near = _near_pairs(words)
+    near = _near_pairs(words, [_words(_question(task.prompt)) for task in tasks])
     for n, task in enumerate(tasks):
-        key = " ".join(comparable(task.prompt).split())
+        key = on_one_line(task.prompt)
         first = seen.setdefault(key, n)
         if first != n:
             yield n, _collision(task, tasks[first], "duplicate")
@@ -112,8 +108,10 @@ def _collision(task: Task, other: Task, problem: Literal["duplicate", "near-dupl
     return TaskFinding(task.name, "leak", text, other.name)
 
 
-def _near_pairs(words: Sequence[frozenset[str]]) -> dict[int, int]:
+def _near_pairs(words: Sequence[frozenset[str]], questions: Sequence[frozenset[str]]) -> dict[int, int]:
     """Return, per task, the first one whose words overlap by NEAR (Jaccard) and whose numbers are the same.
+
+    So must the words of what is asked: two questions about one text are two tasks.
 
     Two sets so alike share one of their rarest words (Bayardo et al., 2007), and the first word that they share comes
     so early in both that enough words follow (Xiao et al., 2008): few pairs are compared at all.
@@ -132,7 +130,8 @@ def _near_pairs(words: Sequence[frozenset[str]]) -> dict[int, int]:
             for at, word in enumerate(rarest)
             for (other_size, other_at), row in rows.get((numbers, word), {}).items()
             if min(size - at, other_size - other_at) >= _SHARE * (size + other_size) - _ROUNDING
-            if (first := next((m for m in row if _alike(each, words[m])), None)) is not None
+            if (first := next((m for m in row if _alike(each, words[m]) and _alike(questions[n], questions[m])), None))
+            is not None
         ]
         if near:
             found[n] = min(near)
@@ -151,5 +150,10 @@ def _numbers(words: frozenset[str]) -> frozenset[str]:
     return frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
 
 
+def _question(prompt: str) -> str:
+    """Return what a prompt asks, without the text that it asks about: all of it, but for a row of a data set."""
+    return prompt.rpartition(f"\n\n{QUESTION}")[2] if prompt.endswith(QUESTION_ENDING) else prompt
+
+
 def _words(prompt: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(comparable(prompt)))
+    return frozenset(_WORD.findall(comparable(prompt.removesuffix(QUESTION_ENDING))))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from string import ascii_uppercase
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import ENDING, comparable, is_encodable, looked_at, quoted
+from skillopt_mcp.judges.answers import ENDING, is_encodable, looked_at, on_one_line, quoted
 from skillopt_mcp.records.judging import Choice, Score
 
 MAX_OPTIONS = 100
@@ -88,9 +88,9 @@ def check_choice(spec: Choice) -> None:
                 f"choice judge: option {quoted(option, 20)} has {len(option)} characters; "
                 f"give at most {MAX_OPTION_CHARS}"
             )
-        if _words(option) in seen:
+        if on_one_line(option) in seen:
             raise BadInput(f"choice judge: option {quoted(option)} is given twice; make the options differ")
-        seen.add(_words(option))
+        seen.add(on_one_line(option))
     if spec.expected not in spec.options:
         listed = ", ".join(quoted(option, 20) for option in spec.options[:8])
         raise BadInput(
@@ -102,13 +102,13 @@ def check_choice(spec: Choice) -> None:
 def _ready(options: tuple[str, ...]) -> _Options:
     letters = {option.strip().upper(): index for index, option in enumerate(options) if _is_letter(option.strip())}
     if letters:
-        texts = {_words(option): index for index, option in enumerate(options) if not _is_letter(option.strip())}
+        texts = {on_one_line(option): index for index, option in enumerate(options) if not _is_letter(option.strip())}
         return _Options(letters, texts, _any_of(texts), are_letters=True)
     prefixed = [_PREFIXED.fullmatch(option.strip()) for option in options]
     labels = dict(zip(ascii_uppercase, range(len(options)), strict=False))
-    texts = {_words(option): index for index, option in enumerate(options)}
+    texts = {on_one_line(option): index for index, option in enumerate(options)}
     own = {match[1].upper(): index for index, match in enumerate(prefixed) if match}
-    bare = {_words(match["text"]): index for index, match in enumerate(prefixed) if match}
+    bare = {on_one_line(match["text"]): index for index, match in enumerate(prefixed) if match}
     if len(own) == len(bare) == len(options):
         labels, texts = own, bare
     return _Options(labels, texts, _any_of(texts), are_letters=False)
@@ -126,19 +126,19 @@ def _is_letter(option: str) -> bool:
 
 def _whole(text: str, ready: _Options) -> set[int]:
     """Return the option that the answer consists of, letter or text in whatever markup."""
-    words, bare = _words(text), text.strip(_MARKUP)
+    words, bare = on_one_line(text), text.strip(_MARKUP)
     if words in ready.texts:
         return {ready.texts[words]}
     if len(bare) == 1 and bare.upper() in ready.labels:
         return {ready.labels[bare.upper()]}
-    stripped = _words(bare)
+    stripped = on_one_line(bare)
     return {index for option, index in ready.texts.items() if stripped and stripped == option.strip(_MARKUP)}
 
 
 def _mentions(text: str, ready: _Options, *, stated: bool) -> set[int]:
     found = set(_labelled(text, ready, stated=stated))
     if ready.pattern is not None:
-        found |= {ready.texts[match[0]] for match in ready.pattern.finditer(_words(text))}
+        found |= {ready.texts[match[0]] for match in ready.pattern.finditer(on_one_line(text))}
     return found
 
 
@@ -161,7 +161,3 @@ def _labelled(text: str, ready: _Options, *, stated: bool) -> Iterator[int]:
 def _is_word(text: str, match: re.Match[str]) -> bool:
     after = _WORD_AFTER.match(text, match.end())
     return match[0] in ("A", "I") and after is not None and after[1] not in _ABOUT_AN_OPTION
-
-
-def _words(text: str) -> str:
-    return " ".join(comparable(text).split())

@@ -15,19 +15,16 @@ def combine_all(scores: Sequence[Score | Unscored]) -> Score | Unscored:
     """
     known = [score for score in scores if isinstance(score, Score)]
     decisive = known if any(not score.hard for score in known) else scores
-    return _combined(decisive, [1.0] * len(decisive), None)
+    return combine_weighted(decisive, [1.0] * len(decisive), None)
 
 
 def combine_weighted(
-    scores: Sequence[Score | Unscored], weights: Sequence[float], threshold: float
-) -> Score | Unscored:
-    """Return one score of several: soft is the weighted mean, passed from the threshold on; none when one has none."""
-    return _combined(scores, weights, threshold)
-
-
-def _combined(
     scores: Sequence[Score | Unscored], weights: Sequence[float], threshold: float | None
 ) -> Score | Unscored:
+    """Return one score of several: soft is the weighted mean, passed from the threshold on; none when one has none.
+
+    Without a threshold it has passed when all have.
+    """
     known = [score for score in scores if isinstance(score, Score)]
     if len(known) < len(scores):
         return Unscored("; ".join(score.reason for score in scores if isinstance(score, Unscored)))

@@ -96,8 +96,8 @@ def _files(folder: str, *, unlock: bool = False) -> Iterator[os.stat_result]:
     """Yield all that is below a folder, but for what cannot be looked into now. Raises OSError where it is too deep."""
     waiting = [folder]
     while waiting:
-        try:
-            at = waiting.pop()
+        at = waiting.pop()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             if unlock:
                 _unlock(at)
             with os.scandir(at) as entries:
@@ -106,16 +106,17 @@ def _files(folder: str, *, unlock: bool = False) -> Iterator[os.stat_result]:
                         waiting.append(entry.path)
                     with suppress(FileNotFoundError):
                         yield entry.stat(follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue
 
 
 def _deleted(pids: Iterable[int]) -> Iterator[os.stat_result]:
     """Yield the files that have no name any more and that processes keep open, as far as that can be seen."""
-    for pid in pids:
-        with suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    found = os.stat(f"/proc/{pid}/fd/{name}")
-                    if stat.S_ISREG(found.st_mode) and not found.st_nlink:
-                        yield found
+    for found in chain.from_iterable(map(_opened, pids)):
+        if stat.S_ISREG(found.st_mode) and not found.st_nlink:
+            yield found
+
+
+def _opened(pid: int) -> Iterator[os.stat_result]:
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                yield os.stat(f"/proc/{pid}/fd/{name}")

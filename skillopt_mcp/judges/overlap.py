@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import comparable, is_whole, looked_at, quoted
+from skillopt_mcp.judges.answers import comparable, is_whole, looked_at, on_one_line, quoted
 from skillopt_mcp.judges.text import check_texts, listed
 from skillopt_mcp.records.judging import F1, Anls, Score
 
@@ -37,9 +37,9 @@ def score_f1(spec: F1, answer: str) -> Score:
 
 def score_anls(spec: Anls, answer: str) -> Score:
     """Return the best normalised Levenshtein similarity over the expected texts, 0 below TAU (Biten et al., 2019)."""
-    given = " ".join(comparable(looked_at(answer)).split())
+    given = on_one_line(looked_at(answer))
     whole = is_whole(answer)
-    return _best(spec, answer, lambda expected: similarity(given, _one_line(expected)) if whole else 0.0)
+    return _best(spec, answer, lambda expected: similarity(given, on_one_line(expected)) if whole else 0.0)
 
 
 def token_f1(given: list[str], expected: list[str]) -> float:
@@ -105,7 +105,3 @@ def _best(spec: F1 | Anls, answer: str, measure: Callable[[str], float]) -> Scor
     hard = soft >= spec.threshold
     reason = f"{spec.kind} {soft:.3f} of {quoted(answer)} against {quoted(expected)}; {spec.threshold:g} passes"
     return Score(hard=hard, soft=soft, reason=reason, hint="" if hard else _APART if soft else _UNRELATED)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(comparable(text).split())

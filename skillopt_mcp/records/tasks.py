@@ -13,6 +13,9 @@ from skillopt_mcp.records.judging import JudgeSpec, spec_json
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+QUESTION = "Question: "
+QUESTION_ENDING = "Reply with the answer alone, in as few words as it takes."
+"""What the prompts of questions out of data sets have in common: where the question begins, and how it ends."""
 
 
 @dataclass(frozen=True, slots=True)

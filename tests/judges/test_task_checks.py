@@ -9,20 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.environments.items import question_task
 from skillopt_mcp.judges import checking
-from skillopt_mcp.judges.checking import TaskFinding, check_task, check_tasks
+from skillopt_mcp.judges.checking import TaskFinding, check_tasks
 from skillopt_mcp.judges.references import reference_answers
 from skillopt_mcp.judges.scoring import score
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.records.judging import Score
-from skillopt_mcp.records.tasks import NewTask, Split, Task
+from skillopt_mcp.records.tasks import SPLITS, Split, Task
 
 PROMPT = "Which city is the capital of France? Choose Paris or London."
 
 
 def problems(judge: object, prompt: str = PROMPT) -> list[str]:
     """Return what is wrong with one task, by the first words."""
-    return [text.split(":")[0] for text in check_task(NewTask(prompt, parse_judge(judge)))]
+    task = Task(1, 1, "t1", prompt, parse_judge(judge), "train", "d1")
+    return [each.text.split(":")[0] for each in check_tasks([task])]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,45 @@ def test_twins_within_a_split_and_leaks_between_splits_are_told_apart() -> None:
 
 def test_a_template_with_other_numbers_is_another_task() -> None:
     tasks = [task(n, f"{LONG}: {n} and {n * 7}", split) for n, split in enumerate(("train", "val", "test"))]
+    assert check_tasks(tasks) == []
+
+
+def question(n: int, asked: str, split: Split, context: str = "") -> Task:
+    """Return the task of a row of a data set."""
+    made = question_task({"question": asked, "answers": ["x"], "context": context})
+    return Task(n, 1, f"t{n}", made.prompt, made.judge, split, f"d{n}")
+
+
+def test_short_questions_of_one_form_are_no_twins_by_the_ending_that_all_of_them_have() -> None:
+    asked = (f"What is the capital of {land}?" for land in ("Peru", "Chile", "Japan"))
+    assert (
+        check_tasks([question(n, text, split) for n, (text, split) in enumerate(zip(asked, SPLITS, strict=True))]) == []
+    )
+
+
+def test_two_questions_about_one_text_are_two_tasks_and_one_question_in_other_words_is_not() -> None:
+    text = " ".join(f"{LONG} {word}" for word in ("harbour", "weather", "cargo", "crew", "captain"))
+    first = "Who signed the letter that the captain of the ship sent home before she sailed from the harbour?"
+    tasks = [
+        question(1, first, "train", text),
+        question(2, "In which month does the report count the invoices?", "val", text),
+        question(3, f"{first} Please.", "test", text),
+    ]
+    assert [(each.task, each.problem, each.other) for each in check_tasks(tasks)] == [("t3", "leak", "t1")]
+
+
+def test_one_question_about_two_texts_is_two_tasks() -> None:
+    tasks = [
+        question(
+            1, "What is the total of all amounts in the table above?", "train", "Amounts of March: ten and two and four"
+        ),
+        question(
+            2,
+            "What is the total of all amounts in the table above?",
+            "val",
+            "Sums by ship: Maria none, Elsa some, Ida most",
+        ),
+    ]
     assert check_tasks(tasks) == []
 
 
