@@ -4,7 +4,8 @@
 
 Whoever was killed is started again and goes on. Counted are replies that were acknowledged and are not in the store
 (lost), calls and pairs that were answered or counted more than once (doubled), how far the numbers of answered attempts
-with either version are apart (arm_imbalance, over all counted pairs), and verdicts that are wrong.
+with either version are apart (arm_imbalance, over all counted pairs), and verdicts that are wrong; of each of these it
+is told what it was, why, and how many attempts were begun anew.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import kill
 from pathlib import Path
 from random import Random
@@ -26,6 +27,7 @@ from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.world import make_skill, make_tasks
 from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.reservations import begun_anew
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
@@ -34,6 +36,23 @@ N_TASKS = 90
 KILLS, SHORT = 200, 8
 LONGEST_S = 1.6
 PER_TEST = 12
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A verdict that was not to be, with its reason and how many attempts with either version were begun anew."""
+
+    seed: int
+    verdict: str
+    reason: str
+    base_anew: int
+    candidate_anew: int
+
+    def __str__(self) -> str:
+        return (
+            f"wrong: seed {self.seed}: {self.verdict}: {self.reason}; {self.candidate_anew} attempts of the candidate "
+            f"and {self.base_anew} of the live version were begun anew"
+        )
 
 
 @dataclass
@@ -47,6 +66,7 @@ class Found:
     arm_imbalance: int = 0
     wrong_verdicts: int = 0
     damaged: int = 0
+    wrong: list[Wrong] = field(default_factory=list)
 
 
 def measure(n_kills: int, seed: int) -> Found:
@@ -68,9 +88,21 @@ def _one_test(place: Path, seed: int, n_kills: int, chance: Random, found: Found
         verdict, was_killed = _session(store, skill, candidate, acknowledged, seed, after_s, chance.random() < 0.5)
         found.kills += was_killed
         if verdict:
-            found.wrong_verdicts += verdict != "accept"
+            if verdict != "accept":
+                found.wrong_verdicts += 1
+                found.wrong.append(wrong_verdict(store, candidate, seed, verdict))
             break
     _count(store, acknowledged, found)
+
+
+def wrong_verdict(store: Path, candidate: str, seed: int, verdict: str) -> Wrong:
+    """Return what the store tells of the promotion test of a candidate that ended with a verdict."""
+    with Workspace(store) as workspace:
+        made = workspace.store.candidates.get_candidate(candidate)
+        decisions = workspace.store.decisions
+        [test] = decisions.list_confirmations(made.skill_id, made.base_version, made.version_id)
+        decision, anew = decisions.latest_in(test.id), begun_anew(workspace.store, test)
+    return Wrong(seed, verdict, decision.reason if decision else "no decision is stored", anew.base, anew.candidate)
 
 
 def _prepared(store: Path, skill: Path, seed: int) -> str:
@@ -134,10 +166,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = measure(SHORT if options.short else options.kills, options.seed)
+    for wrong in found.wrong:
+        print(wrong, file=sys.stderr)
+    told = asdict(found)
     if options.json:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(told))
     else:
-        print("  ".join(f"{name} {value}" for name, value in asdict(found).items()))
+        print("  ".join(f"{name} {value}" for name, value in told.items() if name != "wrong"))
     sys.exit(bool(found.lost or found.doubled or found.arm_imbalance or found.wrong_verdicts or found.damaged))
 
 

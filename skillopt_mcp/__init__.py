@@ -2,9 +2,9 @@
 
 The Python API is `train`, its `Config` and `Caps`, what is asked about candidates and skills (`evaluate`, `race`,
 `credit`, `calibrate`), what an environment is made of (`Environment`, `RollsOut`, `NewTask`, `Rolled`), what a backend
-is made of (`Backend`, `Call`, `Reply`), and what `train` raises (`Stopped`, `CapReached`, `Outage`,
-`BadInput`, all of them `SkillOptError`); `dir(skillopt_mcp)` lists it, and `help` of each name tells
-how it is used. Importing the package loads none of it.
+is made of (`Backend`, `Call`, `Reply`), the types that their signatures name, and what `train` raises (`Stopped`,
+`CapReached`, `Outage`, `BadInput`, all of them `SkillOptError`); `dir(skillopt_mcp)` lists it, and `help` of each name
+tells how it is used. Importing the package loads none of it.
 """
 
 from importlib import import_module
@@ -13,19 +13,31 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "train": "operations.programs.training",
     "Trained": "operations.programs.training",
+    "UsedRow": "operations.spending.charging",
+    "SplitCounts": "operations.results",
     "evaluate": "operations.programs.testing",
     "Evaluated": "operations.results",
+    "Arm": "operations.results",
     "race": "operations.programs.testing",
     "Raced": "operations.testing.racing",
+    "Control": "operations.testing.controls",
+    "RaceRow": "operations.testing.racing",
     "credit": "operations.programs.testing",
     "Credited": "operations.testing.crediting",
+    "CreditRow": "operations.testing.crediting",
     "calibrate": "operations.programs.testing",
     "Calibrated": "operations.testing.calibrating",
+    "Used": "operations.spending.listing_runs",
+    "GainRow": "operations.testing.calibrating",
     "StepRow": "operations.results",
     "Config": "optimizer.config",
+    "Claim": "records.evidence",
+    "Metric": "records.evidence",
     "Caps": "records.budgets",
     "Progress": "optimizer.progress",
+    "Enough": "optimizer.progress",
     "StageName": "operations.programs.hearing",
+    "Callback": "operations.programs.hearing",
     "Environment": "environments.base",
     "RollsOut": "environments.base",
     "Rolled": "environments.base",
@@ -33,17 +45,23 @@ _PUBLIC = {
     "SkillOptEnvironment": "environments.skillopt_adapter",
     "NewTask": "records.tasks",
     "Task": "records.tasks",
+    "TaskFile": "records.tasks",
     "Split": "records.tasks",
     "SkillFiles": "records.skills",
+    "SkillFile": "records.skills",
     "Backend": "backends.base",
     "BackendFault": "backends.base",
+    "Fault": "records.calls",
     "Call": "records.calls",
+    "Stage": "records.calls",
+    "Role": "records.calls",
     "Rollout": "records.calls",
     "Question": "records.calls",
     "Reply": "records.calls",
     "Message": "records.calls",
     "Usage": "records.calls",
     "parse_judge": "judges.specs",
+    "JudgeSpec": "records.judging",
     "SkillOptError": "errors",
     "BadInput": "errors",
     "NotFound": "errors",

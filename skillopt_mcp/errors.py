@@ -53,7 +53,9 @@ class Busy(SkillOptError):
 
 
 class Stopped(SkillOptError):
-    """A run stopped before its end; it can be resumed."""
+    """A run stopped before its end; it can be resumed. `run_id` is the id of one that `train` began or went on with."""
+
+    run_id: str | None = None
 
 
 class CapReached(Stopped):

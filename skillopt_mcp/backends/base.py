@@ -57,6 +57,10 @@ class BackendFault(Exception):
         self.usage = None if wrong else usage
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how it is made anew: from one process to another it goes by its arguments."""
+        return type(self), (self.fault, self.message, self.retry_after, self.usage), self.__dict__
+
 
 def _seconds(wait: object, said: str) -> float:
     """Return how long a backend asks to be left alone, a time that is over as 0. Raises BackendError for no number."""

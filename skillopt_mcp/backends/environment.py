@@ -6,16 +6,18 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable
+from typing import cast
 
 from skillopt_mcp.backends.base import FATAL, FAULTS, BackendFault
 from skillopt_mcp.backends.given import unusable
+from skillopt_mcp.backends.usages import unusable_usage
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.environments.base import Rolled, RolloutFailed, RollsOut, rolls_out
 from skillopt_mcp.environments.foreign import SHOWN, foreign, is_stop, raised, said_by
 from skillopt_mcp.environments.registry import open_environment
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.judges.environments import evaluation
-from skillopt_mcp.records.calls import EVALUATION, Call, Reply, Rollout, storable
+from skillopt_mcp.records.calls import EVALUATION, Call, Reply, Rollout, Usage, storable
 from skillopt_mcp.records.judging import Score
 
 PREFIX = "env:"
@@ -50,6 +52,11 @@ class Rolling:
         except BadInput as error:
             raise BackendFault("internal", f"'{self.name}' gave no result that can be used: {error}") from error
 
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt can use, None where the environment does not say."""
+        bound: object = getattr(self.environment, "worst_case", None)
+        return cast(Callable[[], Usage | None], bound)() if callable(bound) else None
+
     async def _rolled(self, request: Rollout, draw: str) -> object:
         rollout: Callable[[], object] = functools.partial(self.environment.rollout, request.task, request.files, draw)
         # What an environment does is foreign code: whatever it raises, a wish to exit too, is no verdict on the answer.
@@ -75,7 +82,7 @@ class Rolling:
 
     def _fault(self, error: BaseException) -> BackendFault:
         if isinstance(error, RolloutFailed):
-            return _told(getattr(error, "fault", "internal"), said_by(error))
+            return _told(getattr(error, "fault", "internal"), said_by(error), getattr(error, "usage", None))
         return BackendFault("internal", f"'{self.name}' failed: {raised(error)}")
 
     def _reply(self, rolled: Rolled) -> Reply:
@@ -86,14 +93,15 @@ class Rolling:
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
 
 
-def _told(fault: object, message: str) -> BackendFault:
+def _told(fault: object, message: str, usage: object) -> BackendFault:
     """Return what an environment tells of an attempt that broke off; what ends a run is not for it to say."""
     kind = next((each for each in FAULTS if each == fault and each not in FATAL), None)
     if kind is None:
-        return BackendFault(
-            "internal", f"{message} (its fault {quoted(repr(fault), SHOWN)} is no kind of RolloutFailed)"
-        )
-    return BackendFault(kind, message)
+        message = f"{message} (its fault {quoted(repr(fault), SHOWN)} is no kind of RolloutFailed)"
+    wrong = "" if usage is None else unusable_usage(usage)
+    if wrong:
+        message = f"{message} (left out: {wrong})"
+    return BackendFault(kind or "internal", message, usage=usage if isinstance(usage, Usage) and not wrong else None)
 
 
 def _checked(rolled: object) -> Rolled:

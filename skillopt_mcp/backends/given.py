@@ -59,8 +59,9 @@ async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
     if not isinstance(reply, Reply):
         said = f"'complete' of the backend {quoted(name)} gave {type(reply).__name__}"
         raise BackendError(f"{said}, not a Reply: return skillopt_mcp.Reply(text, usage=skillopt_mcp.Usage(...))")
-    if not isinstance(reply.text, str) or not isinstance(reply.usage, Usage):
-        wrong = "text" if not isinstance(reply.text, str) else "usage"
+    kinds = {"text": str, "usage": Usage, "served": str}
+    wrong = next((name for name, kind in kinds.items() if not isinstance(getattr(reply, name), kind)), "")
+    if wrong:
         kind = type(getattr(reply, wrong)).__name__
         raise BackendError(f"the reply of the backend {quoted(name)} has a {wrong} of type {kind}: see Reply")
     wrong = unusable(reply.messages, reply.usage) or _unknown_fault(reply.fault)

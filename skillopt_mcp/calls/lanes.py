@@ -12,7 +12,7 @@ from skillopt_mcp.backends.base import Backend, BackendFault, slots_of
 from skillopt_mcp.calls.pacing import Breaker, Pace
 from skillopt_mcp.calls.retrying import ONE_CHANCE
 from skillopt_mcp.records.budgets import Cost
-from skillopt_mcp.records.calls import Call, Fault, Message, Reply, Usage, storable
+from skillopt_mcp.records.calls import Call, Fault, Reply, Usage, served_name, storable, storable_messages
 
 MOST_WAITING = 100
 
@@ -45,14 +45,11 @@ class Sent:
 
     def kept(self, reply: Reply) -> Reply:
         """Return a reply exactly as the store will give it back, with what failed attempts at the call cost besides."""
-        messages = reply.messages
-        if not all(message.content.isascii() and message.role.isascii() for message in messages):
-            messages = tuple(
-                Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages
-            )
         usage = reply.usage.plus(self.paid) if self.paid else reply.usage
         used = Usage(usage.tokens_in, usage.tokens_out, usage.usd, self.latency_s * 1000, usage.tokens_cached)
-        return Reply(storable(reply.text), messages, used, reply.fault, self.call_id)
+        said = storable_messages(reply.messages)
+        served = served_name(reply.served) if reply.served else ""
+        return Reply(storable(reply.text), said, used, reply.fault, self.call_id, served)
 
 
 @dataclass(slots=True, eq=False)

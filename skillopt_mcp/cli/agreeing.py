@@ -42,6 +42,12 @@ def asked_for(calls: Mapping[Role, int]) -> list[Role]:
     return [role for role, n_calls in calls.items() if n_calls]
 
 
+def simulation(workspace: Workspace) -> str:
+    """Return what marks the results of a simulated target, with its name; empty for a real one."""
+    target = workspace.backend("target")
+    return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
+
+
 def is_real(workspace: Workspace, roles: Collection[Role]) -> bool:
     """Return whether one of those who answer for these roles is no simulation."""
     return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import asked_for, is_real
+from skillopt_mcp.cli.agreeing import asked_for, is_real, may_spend, simulation
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.preparing import Prepared
 from skillopt_mcp.cli.resuming import check_changed
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.errors import BadInput, CapReached, Stopped
+from skillopt_mcp.errors import BadInput, CapReached, NotFound, Stopped
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.consolidating import (
     WAY_ON,
@@ -25,9 +25,8 @@ from skillopt_mcp.operations.runs.consolidating import (
     documents,
     taken_up,
 )
-from skillopt_mcp.operations.runs.estimating import estimate_run
+from skillopt_mcp.operations.runs.estimating import estimate_end, estimate_run
 from skillopt_mcp.operations.spending.forecasting import forecast
-from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 
@@ -42,6 +41,7 @@ class Consolidation:
     memory: str
     document: Document
     resume: bool
+    conclude: bool
     allow_changed: bool
     options: Capped
 
@@ -51,18 +51,21 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
     if ready.environment or ready.out:
         raise BadInput("--memory takes the stored tasks and writes no files: leave out --env and --out")
     both = documents(workspace, asked.skill, asked.memory, asked.document)
-    label = _label(workspace)
-    if asked.resume:
+    label = simulation(workspace)
+    if asked.resume or asked.conclude:
         for beside, run in taken_up(workspace, both, Training(ready.config, ready.prompts)):
-            check_changed(beside, run, WAY_ON, allowed=asked.allow_changed, silent=asked.options.json)
-    if not _agreed(workspace, both, asked, ready):
+            check_changed(
+                beside, run, WAY_ON, allowed=asked.allow_changed, silent=asked.options.json, ends=asked.conclude
+            )
+    agreed = _agreed_to_end if asked.conclude else _agreed
+    if not agreed(workspace, both, asked, ready):
         terminal.note("Nothing was spent.")
         return EXPECTED
     try:
         with Watch("SIMULATION" if label else "", silent=asked.options.json) as watch:
             training = Training(
                 ready.config, ready.prompts, watch.notify, watch.on_reply, ready.slots, resume=asked.resume,
-                allow_changed=asked.allow_changed,
+                conclude=asked.conclude, allow_changed=asked.allow_changed,
             )  # fmt: skip
             result = consolidate(workspace, both, training)
     except (KeyboardInterrupt, Stopped) as stop:
@@ -72,11 +75,6 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
     else:
         _say(result, label, asked.options)
     return 0
-
-
-def _label(workspace: Workspace) -> str:
-    target = workspace.backend("target")
-    return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
 
 
 def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> bool:
@@ -98,6 +96,20 @@ def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: 
     return not real or terminal.agreed("Spend that much?", yes=asked.options.yes, ask=not asked.options.json)
 
 
+def _agreed_to_end(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> bool:
+    """Return whether what the search has brought may be tested. Raises NotFound where nothing was begun."""
+    left = [
+        Counter({} if run.result else estimate_end(beside, run))
+        for beside, run in taken_up(workspace, both, Training(ready.config, ready.prompts))
+    ]
+    if not left:
+        raise NotFound("there is no run of these documents with these settings: leave out --conclude")
+    calls: Counter[Role] = sum(left, Counter())
+    if not asked.options.json:
+        terminal.note("Searches no more, and tests what the search has brought; what was never begun is left out.")
+    return may_spend(workspace, calls, asked.options, ready.slots)
+
+
 def _broken_off(asked: Consolidation, stopped: Stopped | None) -> int:
     reason = str(stopped) if stopped else "nothing that was answered is lost"
     higher = f" {stopped.higher}" if isinstance(stopped, CapReached) and stopped.higher else ""
@@ -105,7 +117,10 @@ def _broken_off(asked: Consolidation, stopped: Stopped | None) -> int:
         shown = {"status": "stopped", "verdict": None, "reason": reason}
         terminal.emit(shown | {"next_step": f"the same command with --resume{higher}"})
     how = "Stopped" if stopped else "Interrupted"
-    terminal.note(f"{how}; {reason.rstrip('.')}. Go on with the same command and --resume{higher}.")
+    terminal.note(
+        f"{how}; {reason.rstrip('.')}. Go on with the same command and --resume{higher}; or search no more, and "
+        f"test what the search has brought: the same command and --conclude{higher}."
+    )
     return EXPECTED if stopped else INTERRUPTED
 
 

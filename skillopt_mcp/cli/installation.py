@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_mcp.cli import terminal
+from skillopt_mcp.cli.declaring import PROGRAM
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.hosts.host_files import Plan
 from skillopt_mcp.operations.hosts.installing import Changed, Installed, Request, apply_plan
 from skillopt_mcp.store.locations import ENVIRONMENT
 
-PROGRAM = "skillopt-mcp"
 # Hosts do not hand these to a server, and both say where the store lies.
 _PLACES_OF_THE_STORE = (ENVIRONMENT, "XDG_DATA_HOME")
 

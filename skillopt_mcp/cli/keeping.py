@@ -36,6 +36,7 @@ def _guide(parser: argparse.ArgumentParser) -> None:
 
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skill", metavar="SKILL", nargs="?", help="only this skill's")
+    parser.add_argument("--all", action="store_true", help="every run, not the newest 20 alone (--json has every one)")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:

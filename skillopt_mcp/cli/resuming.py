@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import is_real
-from skillopt_mcp.cli.capping import foreseen, told_caps
+from skillopt_mcp.cli.agreeing import asked_for, is_real, told_calls
+from skillopt_mcp.cli.capping import Capped, foreseen, told_caps
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.answering import (
     answering,
     backends_of,
@@ -13,21 +14,22 @@ from skillopt_mcp.operations.answering import (
     run_backends,
     told_unknown,
 )
-from skillopt_mcp.operations.runs.estimating import estimate_rest
-from skillopt_mcp.operations.runs.replaying import caps_of
+from skillopt_mcp.operations.runs.estimating import estimate_end, estimate_rest
+from skillopt_mcp.operations.runs.replaying import caps_of, is_searching, planned
 from skillopt_mcp.operations.runs.unfinished import others_left, told_others_left
 from skillopt_mcp.operations.spending.budgeting import is_used_up
 from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
 
 
-def check_changed(workspace: Workspace, run: Run, way: str, *, allowed: bool, silent: bool) -> None:
+def check_changed(workspace: Workspace, run: Run, way: str, *, allowed: bool, silent: bool, ends: bool = False) -> None:
     """Raise Refused when others would answer in a run than so far, unless the person has allowed that, in this way."""
     backends = backends_of(workspace, run)
     if not allowed:
-        check_unchanged(workspace, run, backends, way)
+        check_unchanged(workspace, run, backends, way, ends=ends)
     if silent:
         return
     is_over = run.status == "finished"
@@ -36,29 +38,52 @@ def check_changed(workspace: Workspace, run: Run, way: str, *, allowed: bool, si
     then = (
         f"the outcome of run {run.id} is taken as it is"
         if is_over
+        else "its best version is tested with what is there now"
+        if ends or run.conclusion
         else "the current and the best version are measured anew"
     )
     for each in changed_since(workspace, run, answering(backends)):
         terminal.note(f"note: {each}; {then}")
 
 
-def note_others(workspace: Workspace, run: Run) -> None:
+def note_others(workspace: Workspace, run: Run, flag: str = "--resume") -> None:
     """Tell which other runs of its skill are unfinished, where the newest was taken for want of an id."""
-    if others := told_others_left(others_left(workspace, run)):
+    if others := told_others_left(others_left(workspace, run), flag):
         terminal.note(f"note: {others}")
 
 
-def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, silent: bool) -> bool:
+def may_conclude(workspace: Workspace, run: Run, options: Capped, slots: int | None) -> bool:
+    """Return whether a run's search may end, and what its promotion test takes be spent, as `may_go_on` does."""
+    if not is_searching(workspace, run):
+        return may_go_on(workspace, run, options, slots)
+    calls, n_steps = estimate_end(workspace, run), len(workspace.store.runs.list_steps(run.id))
+    if not options.json:
+        what = (
+            "Its promotion test takes" if any(calls.values()) else "No step has brought a better version, so it takes"
+        )
+        n_left = planned(workspace, run).n_rows - n_steps
+        terminal.note(
+            f"Run {run.id} ends its search after {counted(n_steps, 'finished step')}; {n_left:,} more were planned. "
+            f"{what} at most {told_calls(calls)}. {told_caps(*_caps(workspace, run))}".rstrip()
+        )
+    if not is_real(workspace, asked_for(calls)):
+        return True
+    if not options.json:
+        terminal.note(foreseen(forecast(workspace, calls, slots)))
+    return terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json)
+
+
+def may_go_on(workspace: Workspace, run: Run, options: Capped, slots: int | None) -> bool:
     """Return whether what is left of a run may be spent: a person agrees, or nothing is paid for.
 
     Raises Refused when nobody may be asked and nobody agreed beforehand.
     """
     backends = run_backends(workspace, run)
-    caps, spent = caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
+    caps, spent = _caps(workspace, run)
     # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
     if not is_real(workspace, asked_roles(run)) or is_used_up(caps, spent, backends):
         return True
-    if not silent:
+    if not options.json:
         left = estimate_rest(workspace, run)
         judge = f", and {left['judge']:,} calls of the judge" if left["judge"] else ""
         terminal.note(
@@ -66,7 +91,11 @@ def may_go_on(workspace: Workspace, run: Run, slots: int | None, *, yes: bool, s
             f"calls and about {left['optimizer']:,} optimizer calls{judge}. {told_caps(caps, spent)}".rstrip()
         )
         terminal.note(foreseen(forecast(workspace, left, slots)))
-    return terminal.agreed("Spend that much?", yes=yes, ask=not silent)
+    return terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json)
+
+
+def _caps(workspace: Workspace, run: Run) -> tuple[Caps, Spent]:
+    return caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
 
 
 def asked_roles(run: Run) -> tuple[Role, ...]:

@@ -46,13 +46,20 @@ def say_outcome(workspace: Workspace, result: Replayed, label: str, options: Cap
     spent = told_price(told.usd_known, told.n_unpriced, result.n_calls, told.usd_at_most)
     lost = f" ({told_sends(told)})" if told.n_unanswered or told.n_failed else ""
     terminal.say(
-        f"Run {result.run_id} finished: {counted(len(result.steps), 'step')}, {counted(result.n_calls, 'call')}{lost}, "
+        f"Run {result.run_id} finished: {_steps(result)}, {counted(result.n_calls, 'call')}{lost}, "
         f"{counted(result.tokens_in + result.tokens_out, 'token')}, {spent}."
     )
     for change in result.changes:
         terminal.say(f"Changed in mid-run: {change}.")
+    for damaged in result.left_out:
+        terminal.say(f"Left out: {damaged}.")
     say_verdict(result, label)
     terminal.say(f"Next: {told_next(result, label, options)}")
+
+
+def _steps(result: Replayed) -> str:
+    planned = "" if result.n_planned is None else f" of {result.n_planned}, as its search was ended"
+    return f"{counted(len(result.steps), 'step')}{planned}"
 
 
 def say_verdict(result: Replayed, label: str) -> None:

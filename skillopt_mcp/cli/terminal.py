@@ -95,15 +95,15 @@ def say_raw(text: str) -> None:
 
 
 def say_markdown(text: str) -> None:
-    """Print Markdown of our own: laid out where a person looks, as it is where a program reads."""
+    """Print a page of the guide: laid out where a person looks, as it is where a program reads."""
     console = stdout()
     if not console.is_terminal:
         say_raw(text)
         return
-    from rich.markdown import Markdown  # noqa: PLC0415 - its parser takes a while, and one command alone needs it
+    from skillopt_mcp.cli.markdown import Page  # noqa: PLC0415 - its parser takes a while, one command alone needs it
 
     with output():
-        console.print(Markdown(text, hyperlinks=False))
+        console.print(Page(text))
 
 
 def note(text: str) -> None:
@@ -128,18 +128,28 @@ def say_diff(diff: str) -> None:
             console.print(Text(escaped(line), style=style), soft_wrap=True)
 
 
-def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], n_long: int = 1) -> None:
+def say_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], n_long: int = 1, brief: Sequence[str] = ()
+) -> bool:
     """Print a table; the last `n_long` columns are cut where the terminal ends, and where it is narrow all are records.
 
-    What stands in the other columns, an id above all, is never cut nor broken over lines.
+    What stands in the other columns, an id above all, is never cut nor broken over lines. Where it is narrow, those in
+    `brief` alone are shown, in that order, the last one cut. Returns whether all are.
     """
     console = stdout()
-    head, lines = laid_out(columns, [[escaped(cell) for cell in row] for row in rows], console.width, n_long)
+    rows = [[escaped(cell) for cell in row] for row in rows]
+    head, lines = laid_out(columns, rows, console.width, n_long)
+    is_whole = bool(head) or not brief
+    if not is_whole:
+        places = [columns.index(each) for each in brief if each in columns]
+        cut = [[row[at] for at in places] for row in rows]
+        head, lines = laid_out([columns[at] for at in places], cut, console.width)
     with output():
         if head:
             console.print(Text(head, style="bold"), soft_wrap=True)
         for line in lines:
             console.print(Text(line), soft_wrap=True)
+    return is_whole
 
 
 def advice_on(skill: str, text: str, options: Invocation) -> str:

@@ -21,9 +21,9 @@ from skillopt_mcp.cli.task_actions import task_actions
 
 _REPLAY_CODES = """exit codes:
   0    the run has finished, whatever its verdict
-  1    it stopped at a cap or in an outage (--resume goes on), was not agreed to, or cannot be run
+  1    it stopped at a cap or in an outage (--resume goes on, --conclude ends it), was not agreed to, or cannot be run
   2    wrong usage
-  130  interrupted (--resume goes on)"""
+  130  interrupted (--resume goes on, --conclude ends it)"""
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
@@ -85,9 +85,14 @@ def _replay(parser: argparse.ArgumentParser) -> None:
         "those that are given anew",
     )  # fmt: skip
     parser.add_argument(
+        "--conclude", action="store_true",
+        help="end the search of that run after its last finished step, and finish it: its best version becomes the "
+        "run's candidate, and the promotion test looks at it",
+    )  # fmt: skip
+    parser.add_argument(
         "--allow-changed", action="store_true",
-        help="with --resume: go on even where who answers has changed since (a new version of an agent, of an "
-        "environment, of a script), with the run's versions measured anew",
+        help="with --resume or --conclude: go on even where who answers has changed since (a new version of an agent, "
+        "of an environment, of a script), with the run's versions measured anew",
     )  # fmt: skip
     parser.add_argument(
         "--abandon", action="store_true", help="cancel what that run has at a vendor's batch API, and ask nothing more"
@@ -111,8 +116,9 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
         help="for a candidate that is 5 %% shorter or more: accept it when a loss above D (at most 0.1) is excluded",
     )  # fmt: skip
     parser.add_argument(
-        "--claim", choices=("these", "like_these"), default="these",
-        help="these: better on these held-out tasks; like_these: on tasks like them, each fresh test task drawn once",
+        "--claim", choices=("these", "like_these"),
+        help="these (default): better on these held-out tasks; like_these: on tasks like them, each fresh test task "
+        "drawn once",
     )  # fmt: skip
     parser.add_argument("--beside", metavar="PATH", help="a skill or memory file that every attempt sees, too")
     slots(parser)
@@ -159,13 +165,19 @@ def _credit(parser: argparse.ArgumentParser) -> None:
 
 def _skills(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions (without one: list the skills)")
+    parser.add_argument("--long", action="store_true", help="all that is known of each, however many there are")
     root = actions.add_parser("add-root", help="allow promotions into the skills of a folder")
     root.add_argument("name", metavar="PATH", help="the folder that holds the skill folders")
     track = actions.add_parser("track", help="begin to record what a skill is used for; its files stay as they are")
     track.add_argument(
         "name", metavar="SKILL", help="its folder, or its name where it lies in a skill folder of a host"
     )
-    permit = actions.add_parser("permit", help="let an agent promote small, clean, accepted edits without asking")
+    permit = actions.add_parser(
+        "permit", help="let an agent promote small, clean, accepted edits of words (no code) without asking",
+        description="Let an agent promote accepted candidates of a skill without asking: those in which the guard found "
+        "nothing, and which change a few lines of words of the main file. An edit that touches code or a command (a "
+        "block that is fenced or indented; in backticks more than a name) is asked about each time.",
+    )  # fmt: skip
     permit.add_argument("name", metavar="SKILL")
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")
     permit.add_argument(

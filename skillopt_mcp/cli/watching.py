@@ -158,9 +158,6 @@ class Watch:
     def _pairs(self, standing: Standing) -> None:
         if standing.n_done:
             self._scores = f"live {standing.current or 0:.2f}, candidate {standing.best or 0:.2f}"
-        self._show_pairs(standing)
-
-    def _show_pairs(self, standing: Standing) -> None:
         place = f"pair {standing.n_done} of at most {standing.n_total}"
         self._bar.update(
             self._task, description="promotion test", completed=standing.n_done, total=standing.n_total, place=place

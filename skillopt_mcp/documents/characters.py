@@ -43,6 +43,11 @@ def escaped(text: str) -> str:
     )
 
 
+def shown(text: str) -> str:
+    """Return `text` with its hidden characters escaped, for a model to read: line endings stay as they are."""
+    return "\r\n".join(map(escaped, text.split("\r\n")))
+
+
 def quoted(text: str, limit: int = 80) -> str:
     """Return `text` on one line in double quotes for a message, cut after `limit` characters."""
     shown = escaped(text[:limit]).replace("\n", r"\n").replace("\t", r"\t")

@@ -16,11 +16,13 @@ class RolloutFailed(Exception):
 
     It is "internal" where the reason is not the answer's. An attempt that broke by its own answer is "refusal",
     "truncated", "empty", "timeout" or "context_too_long": a promotion test counts it against the version that does it.
+    `usage` is what the attempt cost all the same, None where that is not known.
     """
 
-    def __init__(self, message: str = "", fault: Fault = "internal") -> None:
+    def __init__(self, message: str = "", fault: Fault = "internal", usage: Usage | None = None) -> None:
         super().__init__(message)
         self.fault = fault
+        self.usage = usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,11 @@ class Environment(Protocol):
 
 
 class RollsOut(Environment, Protocol):
-    """An environment that attempts its tasks itself: its tasks carry the judge `environment` with its name."""
+    """An environment that attempts its tasks itself: its tasks carry the judge `environment` with its name.
+
+    Caps on tokens and money hold where it knows the most that one attempt can use, and has a method `worst_case()` that
+    returns it as a Usage.
+    """
 
     def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled | Awaitable[Rolled]:
         """Return one scored attempt, at once (in a thread of its own) or awaited; chance is seeded from `draw`.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.decoding import Repeated
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.specs import check_spec
 from skillopt_mcp.records.calls import storable
@@ -18,7 +19,11 @@ _FIELDS = frozenset({"id", "question", "context", "task_type", "task_description
 
 
 def is_question(item: object) -> bool:
-    """Return whether a decoded row is one of a question answering data set."""
+    """Return whether a row is one of a question answering data set. Raises BadInput where a key comes twice in it."""
+    if isinstance(item, Repeated):
+        raise BadInput(
+            f"the key {quoted(item.key)} comes twice in one object, and JSON would keep the last: leave one out"
+        )
     return isinstance(item, Mapping) and "question" in item and "judge" not in item
 
 

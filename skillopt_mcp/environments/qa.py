@@ -52,9 +52,14 @@ def open_qa(folder: str) -> QuestionAnswering:
 
 
 def _task(row: object, n: int, split: Split) -> NewTask:
-    if not is_question(row):
-        raise BadInput(f"{split} row {n} is no question: it needs the fields question and answers")
+    place = f"{split} row {n}"
+    try:
+        is_one = is_question(row)
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from None
+    if not is_one:
+        raise BadInput(f"{place} is no question: it needs the fields question and answers")
     try:
         return question_task(cast(Mapping[str, object], row), split)
     except BadInput as error:
-        raise BadInput(f"{split} row {n} {quoted(str(row), 60)}: {error}") from None
+        raise BadInput(f"{place} {quoted(str(row), 60)}: {error}") from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import difflib
 import io
-import json
 import stat
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.environments.decoding import decoded, whole
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.tasks import SPLITS, Split
 
@@ -78,7 +78,7 @@ def _rows_in(text: str, where: str) -> list[object]:
     first: Exception | None = None
     for n, line in enumerate(text.split("\n"), 1):
         try:
-            rows += [json.loads(line)] if line.strip() else []
+            rows += [decoded(line)] if line.strip() else []
         except (ValueError, RecursionError) as error:
             first = first or error
             bad.append(n)
@@ -126,7 +126,7 @@ def _text(path: Path) -> str:
 
 def _decoded(text: str, where: str) -> object:
     try:
-        value: object = json.loads(text)
+        value = decoded(text)
     except (ValueError, RecursionError) as error:
         raise _not_json(where, error) from error
     return value
@@ -152,7 +152,7 @@ def _table(text: str, path: Path) -> list[object]:
     for n, row in enumerate(rows, 2):
         if None in row or None in row.values():
             raise BadInput(f"{_shown(path)} row {n} has not as many cells as the header; nothing was added")
-    return [{name: _cell(name, text) for name, text in row.items() if text != ""} for row in rows]
+    return [whole({name: _cell(name, text) for name, text in row.items() if text != ""}) for row in rows]
 
 
 def _cell(name: str, text: str) -> object:
@@ -160,10 +160,9 @@ def _cell(name: str, text: str) -> object:
     if name not in _WRITTEN_AS_JSON:
         return text
     try:
-        value: object = json.loads(text)
+        return decoded(text)
     except (ValueError, RecursionError):
         return text
-    return value
 
 
 def _shown(path: Path) -> str:

@@ -16,8 +16,18 @@ from skillopt_mcp.gates.means import EVEN
 from skillopt_mcp.gates.paired import paired_se
 from skillopt_mcp.gates.racing import Lap, RaceRule, Standing, race, running
 from skillopt_mcp.gates.regression import Rerun, fallen, no_regression
+from skillopt_mcp.gates.serving import as_served
 from skillopt_mcp.gates.strict import Comparison, TaskScore, compare
-from skillopt_mcp.records.evidence import Claim, Confirmation, ConfirmVerdict, Metric, Pair, SearchGate, SearchVerdict
+from skillopt_mcp.records.evidence import (
+    Claim,
+    Confirmation,
+    ConfirmVerdict,
+    Metric,
+    Pair,
+    SearchGate,
+    SearchVerdict,
+    Served,
+)
 
 MEASURED = "measured"
 
@@ -40,7 +50,8 @@ class StrictInputs(BaseModel):
 class ConfirmInputs(BaseModel):
     """The rule of a promotion verdict, and how many pairs of its `confirmation` it rests on.
 
-    `bets` names the mixture: verdicts from before it was kept rest on the first.
+    `bets` names the mixture: verdicts from before it was kept rest on the first. `served` are the models that answered
+    in those pairs, None where nobody said.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -52,6 +63,7 @@ class ConfirmInputs(BaseModel):
     margin: float = 0.0
     bets: int = 1
     claim: Claim = "these"
+    served: Served | None = None
 
     @property
     def rule(self) -> ConfirmRule:
@@ -59,6 +71,23 @@ class ConfirmInputs(BaseModel):
         return ConfirmRule(
             self.alpha, self.beta, self.min_effect, max(1, self.n_pairs), self.margin, self.bets, self.claim
         )
+
+
+def inputs_of(confirmation: str, rule: ConfirmRule, found: Confirmation) -> str:
+    """Return what a verdict of a promotion test keeps of its evidence, as json."""
+    inputs = ConfirmInputs(
+        confirmation=confirmation,
+        n_pairs=found.n_pairs,
+        alpha=rule.alpha,
+        beta=rule.beta,
+        min_effect=rule.min_effect,
+        margin=rule.margin,
+        bets=rule.bets,
+        claim=rule.claim,
+        served=found.served if found.served != Served() else None,
+    )
+    # Where nobody said who answered they are what they were before anybody could: a verdict is stored once.
+    return inputs.model_dump_json(exclude_none=True)
 
 
 class AskedRule(BaseModel):
@@ -101,14 +130,9 @@ def search_verdict(gate: SearchGate, inputs: str) -> SearchVerdict:
     return search_comparison(gate, StrictInputs.model_validate_json(inputs)).verdict
 
 
-def strict_verdict(inputs: str) -> SearchVerdict:
-    """Return the verdict of a strict decision from its `inputs` (json). Raises pydantic.ValidationError."""
-    return search_verdict("strict", inputs)
-
-
 def confirmed(pairs: Sequence[Pair], inputs: ConfirmInputs) -> Confirmation:
     """Return the whole outcome of a confirm decision from its test's pairs, in drawn order. Raises BadInput."""
-    return confirm(pairs[: inputs.n_pairs], inputs.rule)
+    return as_served(confirm(pairs[: inputs.n_pairs], inputs.rule), inputs.served or Served())
 
 
 def confirm_verdict(pairs: Sequence[Pair], inputs: str) -> ConfirmVerdict:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import re2
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.guard.calls import DELETES, SENDS, STARTS, SURROUNDINGS
 from skillopt_mcp.guard.found import Found
 
 # What is found in a text is compared with what was in the parent, so a pattern that runs to the end of the line makes a
@@ -30,6 +31,8 @@ _RUNS_CODE = (
     r"(?i)\bpowershell(?:\.exe)?\s+-(?:e|enc|encodedcommand|c|command)\b",
     r"(?i)\b(?:mshta|rundll32|regsvr32|certutil)(?:\.exe)?\s+[-/\w]",
     r"\bosascript\b",
+    r"\bxargs\s[^\n|]*\b(?:(?:ba|z|da|k|fi)?sh|python3?|perl|ruby|node|rm|sudo)\b",
+    r"\b(?:ba|z|da|k|fi)?sh\s+(?:-\w+\s+)*[\w./~$-]*\w\.(?:ba|z)?sh\b",
     r"\A#!",
 )
 _DECODES = (
@@ -50,15 +53,26 @@ _TALKS = (
     r"\b(?:sendmail|mailx?)\s+-s\b",
 )
 _CHANGES_THE_MACHINE = (
-    r"\brm\s+-[a-zA-Z]*(?:rf|fr|r\s+-f)",
+    r"(?:^|[\s`;&|($])(?:rm|rmdir|shred|srm)\s+(?:-\w|--\w|[\"'$~*/]|[\w-]*[./*][\w./*-]*[\w*])",
+    r"\bfind\s[^\n]*\s-(?:delete|exec|execdir|ok)\b",
+    r"\b(?:pkill|killall)\s+\S|\bkill\s+-\w+\s",
     r"\bsudo\s+\S",
     r"\bchmod\s+(?:[ugoa]*\+[rwxst]*x|0?[0-7]*7[0-7]*)\b",
     r"\bcrontab\b|\bsystemctl\s+(?:enable|start)\b|\blaunchctl\s+(?:load|submit)\b|\bnohup\s+\S",
     r"(?:>>?|\btee\s+(?:-a\s+)?)\s*[\"']?(?:~|\$HOME)/",
     r"\b(?:mkfs(?:\.\w+)?|dd\s+if=|shred\s+-)",
-    r"\bgit\s+(?:push\s+[^\n]*(?:--force|-f\b)|reset\s+--hard|clean\s+-[a-z]*f)",
+    r"\bgit\s+(?:reset\s+--hard|clean\s+-[a-z]*f)",
     r"\bdocker\s+run\s+[^\n]*(?:--privileged|-v\s+/:)",
     r"(?i)\bdrop\s+(?:table|database|schema)\s+\w",
+)
+_CHANGES_WHAT_OTHERS_USE = (
+    r"\bgit\s+(?:-\S+\s+)*push\b",
+    r"\b(?:gh|glab)\s+(?:api\b|[a-z]+\s+(?:create|edit|delete|merge|upload|close|reopen|comment|review|sync|fork|set|run)\b)",
+    r"\b(?:aws|gcloud|gsutil|az|kubectl|oc|helm|terraform|tofu|pulumi|heroku|flyctl|vercel|netlify|rclone|s3cmd|mc)\s"
+    r"[^\n`.;]*\b(?:cp|mv|rm|sync|mb|rb|put(?:-\w+)*|delete(?:-\w+)*|destroy|apply|create(?:-\w+)*|deploy|exec|scale|drain"
+    r"|uninstall|invoke|terminate(?:-\w+)*|up)\b",
+    r"\b(?:npm|pnpm|yarn|cargo|poetry|uv|flit|hatch|twine|gem)\s+(?:publish|upload|push|unpublish|yank)\b",
+    r"\bdocker\s+push\b",
 )
 _INSTALLS = (
     r"\b(?:pip3?|pipx|uv\s+pip|uv\s+tool|npm|pnpm|yarn|gem|cargo|go|brew|apt|apt-get|dnf|apk)\s+"
@@ -76,9 +90,12 @@ _BYPASSES = (
 
 
 _NAMED = {
-    "a command": (*_RUNS_CODE, *_CHANGES_THE_MACHINE),
+    "a command": (*_RUNS_CODE, *STARTS, *_CHANGES_THE_MACHINE),
+    "a command that deletes": DELETES,
     "a command that decodes what a reader cannot": _DECODES,
-    "a command that talks to another machine": _TALKS,
+    "a command that talks to another machine": (*_TALKS, *SENDS),
+    "a command that changes what others use": _CHANGES_WHAT_OTHERS_USE,
+    "a command that looks at the environment or the home folder": SURROUNDINGS,
     "a command that installs software": _INSTALLS,
     "a way around the host's own checks": _BYPASSES,
 }

@@ -18,6 +18,16 @@ _NEVER = r"(?:never|not|don't|dont|without|avoid|stop)"
 # A verb right behind one of these is forbidden, and not demanded.
 _FORBIDDEN = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid) (?:\w+(?:, \w+)*,? n?or )?)?"
 _FORBIDDEN_BEFORE = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid|nothing|nobody)\b[^.\n]{0,100}?)?"
+# What only comes after a person's yes waits for it, and claims none.
+_WHERE = r"(?P<forbidden>\b(?:if|once|until|unless|when|whenever|after|before|whether|only|as soon as)\b[^.\n]{0,60}?)?"
+_AGREED = (
+    rf"{_WHERE}\b(?:user|human|person|operator|developer|owner|reviewer|maintainer|admin(?:istrator)?|security team)s? "
+    r"(?:(?:has|have|had|already|previously|explicitly|now|just|long) )*"
+)
+_ASKED = (
+    r"(?:permission|approval|confirmation|consent|security|authori[sz]ation|tool|access) (?:prompt|request|dialog|"
+    r"question|pop-?up|call)s?\b"
+)
 _ALL = r"(?:(?:all|any|every|the|your|of|these|those|other|its|their|whole|entire|existing|user's|full) )*"
 _KEPT = (
     r"(?:credentials?|secrets?|passwords?|passphrases?|api[ -]keys?|private keys?|ssh keys?|access[ -]tokens?|"
@@ -95,6 +105,15 @@ _GRANTS = (
     rf"circumventing|evade|evading|suppress|suppressing|work around|deactivate) {_ALL}{_CHECKS}",
     r"\b(?:approval|permission|confirmation|consent|authori[sz]ation|review)s? (?:is|are) (?:not|never|no longer) "
     r"(?:needed|required|necessary)\b",
+    rf"{_AGREED}(?:approved|agreed|consented|authori[sz]ed|permitted|confirmed|allowed|accepted|signed off|okayed)"
+    r"(?: (?:to|on|of|for))? (?:all|any|every|everything|anything|each|whatever|this|these|those|it|(?:the |your |its "
+    r")?(?:\w+ )?(?:change|edit|command|action|tool|request|plan|step|call|permission|prompt)s?)\b",
+    rf"{_AGREED}(?:gave|given|granted) (?:\w+ ){{0,3}}(?:approval|permission|consent|leave|access|authori[sz]ation)\b",
+    rf"{_FORBIDDEN}\b(?:approve|accept|allow|confirm|grant|click through|agree to|say yes to) {_ALL}(?:\w+ )?{_ASKED}",
+    rf"{_ASKED} (?:is|are|has been|have been|may be|must be|should be|can be|is to be|are to be) (?:\w+ )?(?:approved|"
+    r"accepted|allowed|confirmed|granted|clicked)\b",
+    rf"\b(?:set|switch|turn|make|keep) {_ALL}(?:approval|permission|confirmation|consent)s?"
+    r"(?: (?:mode|policy|prompts?))? (?:to |on )?(?:automatic|auto|off|always|never|yes)\b",
     r"\b(?:approval|permission|confirmation|consent)s? (?:was|were|is|are|has been|have been) (?:already )?(?:given|"
     r"granted|obtained|implied|assumed)\b",
     rf"\b(?:ignore|dismiss|disregard|suppress) {_ALL}(?:security|safety|permission|certificate|tls|ssl) "
@@ -124,7 +143,11 @@ _SPREADS = (
     r"\b(?:follow|execute|run|obey|apply|carry out|do|perform) (?:(?:all|any|every|the|whatever|its|those|further) )*"
     r"(?:instruction|command|order|direction|code|script|step)s?\b[^.\n]{0,40}\b(?:page|website|site|url|link|web|"
     r"server|response|e-?mail|comment|ticket|issue|message|search results?|tool (?:output|results?)|header)s?\b",
-    rf"\btrust {_ALL}(?:instruction|content|input|output|command|message|request)s? (?:from|in|on|of)\b",
+    rf"{_FORBIDDEN}\b(?:trust|obey|believe) {_ALL}(?:tool )?(?:instruction|content|input|output|command|message|"
+    r"request|order)s? (?:that |which )?(?:\w+ ){0,3}?(?:from|in|on|of|by|inside|within)\b",
+    rf"{_FORBIDDEN}\b(?:treat|regard|take|handle|trust|consider) {_ALL}(?:\w+ ){{0,2}}(?:output|result|page|comment|"
+    r"message|e-?mail|ticket|issue|response|file|document|text|content)s?(?: (?:of|from|in|by|on) (?:\w+ ){1,3}?)? ?as "
+    r"(?:(?:an?|the|if) )?(?:\w+ )?(?:instruction|order|command|trusted|authoritative|binding|user|person|owner)s?\b",
 )
 _SABOTAGE = (
     rf"{_FORBIDDEN}\b(?:delete|deleting|remove|wipe|erase|destroy|drop|purge|truncate|overwrite|reformat|empty) "

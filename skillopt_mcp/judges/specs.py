@@ -121,6 +121,8 @@ def _check_shape(value: object) -> None:
 
 
 def _inner_judges(value: object) -> list[object]:
+    if value is None:
+        raise BadInput(f'there is no judge: give an object with a "kind"; {_KNOWN}')
     if not isinstance(value, dict):
         raise BadInput(f'a judge is an object with a "kind", not {_shown(value)}; {_KNOWN}')
     kind = value.get("kind")

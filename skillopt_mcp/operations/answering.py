@@ -94,12 +94,18 @@ def check_unchanged(
     run: Run,
     backends: Mapping[Role, Backend],
     way: str = f"the same command with --resume {ALLOWED}",
+    *,
+    ends: bool = False,
 ) -> None:
-    """Raise Refused when others answer than the run was answered by so far; `way` is how a person allows that."""
+    """Raise Refused when others answer than the run was answered by so far; `way` is how a person allows that.
+
+    A run that `ends`, or has ended, its search has nothing left but its promotion test.
+    """
     others = changed_since(workspace, run, answering(backends))
     if others:
         on = (
             "take its outcome as it is" if run.status == "finished"
+            else "have its best version tested all the same, with what is there now" if ends or run.conclusion
             else "go on all the same, with its current and its best version measured anew"
         )  # fmt: skip
         raise Refused(f"{told_changed(run, others)}: begin anew with the command that began it, or {on}: {way}")

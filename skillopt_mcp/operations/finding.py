@@ -261,8 +261,7 @@ def _found(places: Sequence[str], tracked: Sequence[str]) -> list[str]:
 
 def _names(store: Store | None, roots: Sequence[Path], name: str) -> str:
     """Return the names that there are, those that are most like a name first."""
-    hidden = store.skills.list_forgotten() if store else set[int]()
-    tracked = {skill.name for skill in store.skills.list_skills() if skill.id not in hidden} if store else set[str]()
+    tracked = {skill.name for skill in store.skills.list_listed()} if store else set[str]()
     names = tracked | {path.name for path in find_skill_folders(roots) if not is_as_shipped(path)}
     likeness = {each: _likeness(name, each) for each in names}
     shown = sorted(names, key=lambda each: (-likeness[each], each))[:NAMES_SHOWN]

@@ -17,7 +17,7 @@ class Result(BaseModel):
 
 
 class Recorded(Result):
-    """A stored trajectory; `n_new` counts the skill's trajectories since its last proposal."""
+    """A stored trajectory; `n_new` counts the skill's trajectories since its last proposal, up to 10,000."""
 
     trajectory_id: str
     skill: str
@@ -96,7 +96,11 @@ class Arm(BaseModel):
 
 
 class Evaluated(Result):
-    """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict will likely take."""
+    """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict will likely take.
+
+    The means of `base` and `candidate` are taken where the test stopped, and it stops where they favour its verdict: on
+    average the gain that they tell after accept, and the loss after reject, are larger than the true ones.
+    """
 
     status: Literal["verdict", "running", "work"]
     candidate_id: str
@@ -150,7 +154,8 @@ class SkillRow(BaseModel):
     """One skill: found on disk (tracked or not), with what has been gathered for it.
 
     `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
-    `n_unscored` counts the newest attempts of which nobody has said how they ended, up to 100.
+    `n_unscored` counts the newest attempts of which nobody has said how they ended, up to 100; `n_new` those since the
+    last proposal, up to 10,000.
     """
 
     name: str
@@ -225,7 +230,8 @@ class Accounted(BaseModel):
     under way, or were lost with a process that ended, and may be paid for all the same. Up to `n_repeated` calls were
     sent again for that: about `tokens_repeated` and `usd_repeated`, as the replies in their places. `usd_known` is the
     price of what was answered, but for `n_unpriced` calls of unknown price. All that was sent took up to
-    `tokens_at_most` and `usd_at_most`, as far as the most that a call can take was asked for: under caps.
+    `tokens_at_most` and `usd_at_most`, as far as the most that a call can take was asked for: under caps. `seconds` is
+    how long it was worked on, over all calls and processes that went on with it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -240,6 +246,7 @@ class Accounted(BaseModel):
     usd_known: float = 0.0
     usd_at_most: float = 0.0
     n_unpriced: int = 0
+    seconds: float = 0.0
 
 
 class Replayed(Result):
@@ -247,12 +254,18 @@ class Replayed(Result):
 
     Scores on val are by the run's `metric` (hard, soft or mixed): `baseline`, the live version's before the first step,
     and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`; `test_before`
-    and `test_after` are of `hard`, which the promotion test compares. `simulated` says whether a simulation attempted
-    or judged the tasks, which tells nothing of a real model. None is what was not told yet when the run ended.
+    and `test_after` are of `hard`, which the promotion test compares, taken where it stopped, and it stops where they
+    favour its verdict: on average the gain that they tell after accept, and the loss after reject, are larger than the
+    true ones. `simulated` says whether a simulation attempted or judged the tasks, which tells nothing of a real model.
+    None is what was not told yet when the run ended.
 
-    Of the `n_pairs` of its promotion test, `pairs_before` are others' work: a run is charged with those after.
+    Of the `n_pairs` of its promotion test, `pairs_before` are others' work: a run is charged with those after,
+    and with the pairs (from one to before the other) that it drew of `tests_left`: it had begun these before others
+    came to answer, or its best version could no longer be promoted.
     `n_calls` are the calls that have come to an end: answered, or given up (`n_missing`). `changes` tell after which
-    steps others came to answer, where the run went on all the same.
+    steps others came to answer, where the run went on all the same. `concluded_after` is the step after which the
+    search was ended early, of `n_planned`; None where it was not. `left_out` tells of recorded attempts that are
+    damaged: nothing was learned from them.
     """
 
     run_id: str
@@ -267,6 +280,7 @@ class Replayed(Result):
     test_after: float | None
     n_pairs: int
     pairs_before: int | None = None
+    tests_left: dict[str, tuple[int, int]] = Field(default_factory=dict)
     n_calls: int
     n_missing: int
     tokens_in: int
@@ -274,8 +288,11 @@ class Replayed(Result):
     usd: float | None
     backend: str
     changes: list[str] = Field(default_factory=list)
+    left_out: list[str] = Field(default_factory=list)
     metric: Metric | None = None
     baseline: float | None = None
     baseline_hard: float | None = None
     baseline_soft: float | None = None
     simulated: bool | None = None
+    concluded_after: int | None = None
+    n_planned: int | None = None

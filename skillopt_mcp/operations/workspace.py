@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -215,11 +215,13 @@ class Workspace:
         """Return the skill root that a skill's folder lies in, if it does, and no link leads out of it."""
         return self.root_at(skill.path)
 
-    def root_at(self, path: str) -> Path | None:
-        """Return the skill root that a path lies in, if it does, and no link leads out of it."""
+    def root_at(self, path: str, roots: Sequence[Path] | None = None) -> Path | None:
+        """Return the skill root (of these `roots`, if given) that a path lies in, and no link leads out of it."""
         if os.path.realpath(path) != path:
             return None
-        return next((root for root in self.roots() if Path(path).is_relative_to(root)), None)
+        return next(
+            (root for root in (self.roots() if roots is None else roots) if Path(path).is_relative_to(root)), None
+        )
 
     def locked(self, skill: Skill) -> str:
         """Return why nothing may be promoted to where a skill lies, and how a person allows it; "" when it may be."""

@@ -6,10 +6,19 @@ import difflib
 import inspect
 import json
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
@@ -21,12 +30,15 @@ from skillopt_mcp.stages.reflect import NotesFrom
 
 ScheduleKind = Schedule | Literal["autonomous"]
 _BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
+_BUDGET = ("max_edits", "min_edits")
+_RISES = "budget_rises"
 # What a run did that was begun before its setting was there.
 _BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_buffer": False}
 
 
 class Config(BaseModel):
-    """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting.
+    """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting; appendix_limit
+    alone is another one. However one is made, a copy with changes too, raises BadInput for what cannot be set.
 
     Each field is also a flag of `skillopt-mcp replay` (--max-edits 6), and by its name a setting of `--set NAME=VALUE`
     and of settings files, with or without a section before it; these take SkillOpt's names, too (train.num_epochs).
@@ -70,7 +82,9 @@ class Config(BaseModel):
     meta_skill: bool = Field(default=True, description="From epoch 2 on, write notes for the optimizer, kept over runs")
     skill_aware: bool = Field(default=False, description="Tell defects (edits) from lapses (notes in the appendix)")
     appendix_source: NotesFrom = Field(default="both", description="Whose analysts write notes: both, failure_only")
-    appendix_limit: int = Field(default=24, ge=0, le=1000, description="Most notes in the appendix; 0: no limit")
+    appendix_limit: int = Field(
+        default=24, ge=0, le=1000, description="Most notes in the appendix; 0, SkillOpt's default: no limit"
+    )
     use_gate: bool = Field(default=True, description="False: every candidate becomes current; promotion stays gated")
     gate: SearchGate = Field(
         default="strict",
@@ -106,11 +120,31 @@ class Config(BaseModel):
         """Return the rule of the promotion test that a run ends with."""
         return ConfirmRule(alpha=self.alpha, max_pairs=self.max_pairs, claim=self.claim)
 
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values in the places of these. Raises BadInput for what cannot be set."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self).model_validate(given | dict(update or {}))
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: object) -> Self:
+        """Return a config of these values, checked as all are."""
+        return cls.model_validate(values)
+
     @model_validator(mode="after")
-    def _budget_falls(self) -> Config:
+    def _budget_falls(self) -> Self:
         if self.min_edits > self.max_edits:
-            raise ValueError(f"min_edits {self.min_edits} is above max_edits {self.max_edits}")
+            raise PydanticCustomError(_RISES, "the edit budget rises", self.model_dump(include={*_BUDGET}))
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _told(cls, values: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Return the config. Raises BadInput; the context, where there is one, tells how each value was named."""
+        try:
+            return handler(values)
+        except ValidationError as error:
+            prefix = "config: " if info.context is None else ""
+            raise BadInput(f"{prefix}{_told_wrong(error, info.context or {})}") from None
 
 
 def allowed(field: FieldInfo) -> str:
@@ -126,38 +160,43 @@ def allowed(field: FieldInfo) -> str:
     return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
 
 
-def told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
+def _told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
     """Return what is wrong with the fields of a config; `said` is how each was named by whoever gave it."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     where = said.get(name, name) or "the settings together"
     match first["type"]:
         case "extra_forbidden":
-            near = difflib.get_close_matches(name, Config.model_fields, n=1, cutoff=0.0)[0]
-            return f"unknown setting {quoted(name)}: did you mean {quoted(near)}?"
+            near = difflib.get_close_matches(name, Config.model_fields, n=1)
+            meant = f"did you mean {quoted(near[0])}?" if near else "see help(skillopt_mcp.Config)"
+            return f"unknown setting {quoted(name)}: {meant}"
         case "literal_error":
             return f"{where}: {quoted(str(first['input']))} is none of: {allowed(Config.model_fields[name])}"
+        case _ if first["type"] == _RISES:
+            return _told_rising(first["ctx"], first["input"], said)
         case _:
             return f"{where}: {first['msg']}"
 
 
-def _init(self: Config, /, **values: object) -> None:
-    """Make a config. Raises BadInput for what cannot be set."""
-    try:
-        BaseModel.__init__(self, **values)
-    except ValidationError as error:
-        raise BadInput(f"config: {told_wrong(error, {})}") from None
+def _told_rising(budget: Mapping[str, int], given: Mapping[str, object], said: Mapping[str, str]) -> str:
+    """Return what is wrong with an edit budget that would rise, and what to set."""
+    most, least = (
+        f"{said.get(name, name)}{' is' if name in given else ', where nobody sets it, is'} {budget[name]}"
+        for name in _BUDGET
+    )
+    if "max_edits" in given:
+        advice = f"set min_edits (SkillOpt: optimizer.min_learning_rate) to {budget['max_edits']} or less"
+    else:
+        advice = f"set max_edits (SkillOpt: optimizer.learning_rate) to {budget['min_edits']} or more"
+    return f"{most}, and {least}, but the edit budget never rises: {advice}"
 
 
-def _told() -> str:
+def _fields_told() -> str:
     fields = Config.model_fields.items()
     return "\n\n".join(
         f"{name} = {field.default!r}  ({allowed(field)})\n    {field.description}." for name, field in fields
     )
 
 
-# Set here, so that type checkers see the fields as arguments; marked as pydantic's own, which validates without it.
-_init.__pydantic_base_init__ = True  # type: ignore[attr-defined]
-Config.__init__ = _init  # type: ignore[assignment, method-assign]
 # What help() shows of a class is its docstring: pydantic keeps the texts of the fields to itself.
-Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_told()}"
+Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_fields_told()}"

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.recompute import ConfirmInputs, asked_of, confirmed, rule_asking
+from skillopt_mcp.gates.recompute import ConfirmInputs, asked_of, confirmed, inputs_of, rule_asking
 from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE, Redraws
+from skillopt_mcp.gates.serving import Serving, as_served
 from skillopt_mcp.gates.spending import next_alpha, refund
 from skillopt_mcp.judges.scorers import scored_by
 from skillopt_mcp.optimizer.arms import insistent_rollout, score
@@ -26,6 +27,7 @@ from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.serving import Servings
 
 PAIRS_AHEAD = PAIRS_AT_ONCE
 GATE = "confirm"
@@ -56,10 +58,10 @@ def open_test(
 
     The j-th test of a skill has an error rate of its own, so that all of its life together they keep `rule.alpha`; what
     earlier rejections left unspent is in it. Skills that share a version, as a renamed or copied folder does, have one
-    life. Tests of simulations keep it among themselves, and take nothing of those
-    of real models. From its opening on a test keeps what it asks and its claim, whatever rule
-    comes later: but for `max_pairs`, they are chosen before the evidence is seen. Raises BadInput when there is no
-    held-out task, Refused when those that the claim allows are too few to accept anything.
+    life. Tests of simulations keep it among themselves, and take nothing of those of real models. From its opening on a
+    test keeps what it asks and its claim, whatever rule comes later: but for `max_pairs`, they are chosen before the
+    evidence is seen. Raises BadInput when there is no held-out task, Refused when those that the claim allows are too
+    few to accept anything.
     """
     new = _unopened(store, arms, tasks, backend, rule)
     refunded = _refunded(store, new.skill_id, backend)
@@ -153,18 +155,20 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
     those that are complete up to the first that is not are counted; raises Waiting when there is none.
     """
     pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
-    verdict = _verdict(test, pairs, redraws)
+    serving = store.room(Servings).serving(test.row)
+    verdict = _verdict(test, pairs, redraws, serving)
     limit = (paused_at(test.row, store) if since is None else since) + test.rule.max_pairs
     limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
     with kept_when_sure(store, test.row.id) as keep:
-        while verdict.verdict == "undecided" and len(pairs) < limit:
+        while not verdict.is_over and len(pairs) < limit:
             notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
             first = len(pairs)
             drawn, trials = _drawn(test, ask, range(first, min(first + test.ahead, limit)))
             drawn = _charged(test, store, drawn, trials, first, redraws)
+            serving.hear(first, trials, test.row.version_id)
             keep(Draw(first, drawn, trials))
             pairs += [pair for _, pair in drawn]
-            verdict = _verdict(test, pairs, redraws)
+            verdict = _verdict(test, pairs, redraws, serving)
     store.decisions.add_decision(_decision(test, verdict))
     notify(Progress(GATE, 0, verdict.n_pairs, limit, verdict.base_mean, verdict.candidate_mean, verdict.verdict))
     return verdict
@@ -172,7 +176,8 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
 
 def standing(test: Test, store: Store) -> Confirmation:
     """Return the verdict on the pairs stored so far, with nothing asked."""
-    return _verdict(test, store.decisions.list_pairs(test.row.id), begun_anew(store, test.row))
+    pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
+    return _verdict(test, pairs, redraws, store.room(Servings).serving(test.row))
 
 
 def upcoming_alpha(store: Store, skill_id: int, backend: str, alpha: float) -> float:
@@ -201,11 +206,12 @@ def paused_at(row: ConfirmationRow, store: Store) -> int:
     return ConfirmInputs.model_validate_json(last.inputs).n_pairs if last else 0
 
 
-def _verdict(test: Test, pairs: Sequence[Pair], redraws: Redraws) -> Confirmation:
+def _verdict(test: Test, pairs: Sequence[Pair], redraws: Redraws, serving: Serving) -> Confirmation:
     verdict = confirm(pairs, replace(test.rule, max_pairs=max(1, len(pairs))))
     if verdict.verdict == "accept" and test.rule.margin < 0:
         verdict = told_shorter(verdict, test.rule, test.base, test.candidate)
-    is_worn = verdict.verdict == "undecided" and test.row.claim == "like_these" and len(pairs) >= len(test.tasks)
+    verdict = as_served(verdict, serving.before(verdict.n_pairs))
+    is_worn = not verdict.is_over and test.row.claim == "like_these" and len(pairs) >= len(test.tasks)
     worn = f"; all {len(pairs)} fresh test tasks are drawn: add others, and the test goes on with them"
     said = [worn] if is_worn else []
     said += [told_alike(test.row, pairs[: verdict.n_pairs])] if verdict.verdict == "accept" else []
@@ -274,17 +280,6 @@ def _draw(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]],
 
 
 def _decision(test: Test, verdict: Confirmation) -> Decision:
-    rule = test.rule
-    inputs = ConfirmInputs(
-        confirmation=test.row.id,
-        n_pairs=verdict.n_pairs,
-        alpha=rule.alpha,
-        beta=rule.beta,
-        min_effect=rule.min_effect,
-        margin=rule.margin,
-        bets=rule.bets,
-        claim=rule.claim,
-    )
     return Decision(
         skill_id=test.row.skill_id,
         gate=GATE,
@@ -293,5 +288,5 @@ def _decision(test: Test, verdict: Confirmation) -> Decision:
         scope=test.row.id,
         verdict=verdict.verdict,
         reason=verdict.reason,
-        inputs=inputs.model_dump_json(),
+        inputs=inputs_of(test.row.id, test.rule, verdict),
     )

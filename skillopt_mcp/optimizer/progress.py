@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands. `n_done` of `n_total` steps, or pairs in the stage confirm; scores are the run's metric.
+    """Where a run stands: `n_done` of `n_total` steps, its scores on val by its metric.
 
-    The stage baseline has no score yet: `current` of the stage after it is what a new run sets out from.
+    The stage baseline has no score yet: `current` of the stage after it is what a new run sets out from. In the stage
+    confirm it is pairs of the promotion test that are done, and the scores are means of `hard` on its tasks, whatever
+    the metric: `current` that of the live version, `best` that of the candidate, `note` the verdict once there is one.
+    `run_id` is the run's, None where it is told of no run that `train` works on.
     """
 
     stage: str
@@ -21,10 +24,20 @@ class Progress:
     best: float | None = None
     note: str = ""
     candidate: float | None = None
+    run_id: str | None = None
 
     def at(self, stage: str) -> Progress:
         """Return the same standing at another stage."""
         return replace(self, stage=stage)
+
+
+class Enough(Exception):
+    """What a callback of `train` raises to end the search: the step under way is left out, and the run finishes.
+
+    The best version of the finished steps becomes the run's candidate, and the promotion test looks at it, as at the
+    end of any run. The text that it is raised with is kept with the run as the reason. In the stage confirm the search
+    is over already: there it stops the run as any other exception does.
+    """
 
 
 # Nothing can be asked for a while; the note says why.

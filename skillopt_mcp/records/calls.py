@@ -15,6 +15,12 @@ from skillopt_mcp.records.tasks import Task
 
 TOOL_CALL = "tool_call"
 EVALUATION = "evaluation"
+MOST_SERVED = 200
+CONFIGURATION = "fp_"
+"""How the last part of the name that a model is served by begins, where it says how that was set up: OpenAI's
+system_fingerprint."""
+ALSO = " + "
+"""What joins the names of several models that served one answer."""
 Role = Literal["target", "optimizer", "judge"]
 Stage = Literal[
     "rollout", "reflect", "merge", "budget", "rank", "rewrite", "slow_update", "meta_skill", "judge", "check",
@@ -149,13 +155,18 @@ class Usage(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong."""
+    """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong.
+
+    `served` is the model that answered by the word of whoever served it, which may be another than was asked for, such
+    as "gpt-5-2026-08-01/fp_abc"; empty where nobody says.
+    """
 
     text: str
     messages: tuple[Message, ...] = ()
     usage: Usage = Usage()
     fault: Fault | None = None
     id: int = 0
+    served: str = ""
 
     @property
     def missing(self) -> bool:
@@ -186,3 +197,21 @@ def parse_messages(text: str) -> tuple[Message, ...]:
 def storable(text: str) -> str:
     """Return text without lone surrogates, which a model's JSON may hold and no store takes; each becomes U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def storable_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return messages whose text is all `storable`."""
+    if all(text.isascii() for m in messages for text in (m.role, m.content, m.name or "")):
+        return messages
+    return tuple(Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in messages)
+
+
+def models_in(served: str) -> list[str]:
+    """Return the models in a name that an answer is served by, without how they were set up."""
+    return [name.partition(f"/{CONFIGURATION}")[0] for name in served.split(ALSO) if name]
+
+
+def served_name(*said: object) -> str:
+    """Return what a model is served by as one short text: the parts of its name that are texts, on one line."""
+    words = (" ".join(storable(part).split()) for part in said if isinstance(part, str))
+    return "/".join(filter(None, words))[:MOST_SERVED]

@@ -103,11 +103,33 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """The models that answered for the live version and for the candidate, by the word of whoever served them.
+
+    Empty where nobody said.
+    """
+
+    base: tuple[str, ...] = ()
+    candidate: tuple[str, ...] = ()
+
+    @property
+    def differ(self) -> bool:
+        """Return whether any model answered for one version alone."""
+        return self.base != self.candidate
+
+    @property
+    def are_disjoint(self) -> bool:
+        """Return whether no model answered for both, as far as they are known."""
+        return bool(self.base and self.candidate) and not set(self.base) & set(self.candidate)
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmation:
     """The verdict of the promotion gate, and everything it stands on.
 
     `wealth` is the e-process at the end (accept at >= 1/alpha); `n_pairs` the pairs it used, `n_expected` how many more
     are expected to reach a verdict (None when no estimate can be made); means are of the used pairs with both scores.
+    `served` are the models that answered; where it `is_mixed` each version had its own, and no pair more decides.
     """
 
     verdict: ConfirmVerdict
@@ -119,3 +141,10 @@ class Confirmation:
     base_mean: float
     candidate_mean: float
     n_missing: int = 0
+    served: Served = Served()
+    is_mixed: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether no pair more is drawn, whatever is asked."""
+        return self.verdict != "undecided" or self.is_mixed

@@ -31,12 +31,29 @@ class Answering:
 
 
 @dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How a run's search was ended early: after how many of its `planned` steps, those that end an epoch too, and why.
+
+    `at` is when (UTC), empty before it is stored.
+    """
+
+    after: int
+    planned: int
+    why: str
+    at: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        place = f"after step {self.after}" if self.after else "before the first step"
+        return f"{place} of {self.planned}"
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
 
     Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer; `caps` are those
-    that it was given last. `answering` is who answered, the latest last; empty where that is not known. A proposal is
-    one step up to its candidate, which a host asked for.
+    that it was given last. `answering` is who answered, the latest last; empty where that is not known. One with a
+    `conclusion` searches on no more. A proposal is one step up to its candidate, which a host asked for.
     """
 
     id: str
@@ -58,6 +75,7 @@ class Run:
     caps: Caps = field(default=NO_CAPS, repr=False, compare=False)
     # Two runs can be frozen to the same things but for this, which is then told.
     answering: tuple[Answering, ...] = field(default=(), repr=False, compare=False)
+    conclusion: Conclusion | None = field(default=None, repr=False, compare=False)
 
 
 class StepRecord(BaseModel):

@@ -97,11 +97,6 @@ def _whole_characters(raw: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def redact(text: str, known: KnownSecrets = NOTHING_KNOWN, salt: bytes = b"") -> str:
+def redact(text: str, known: KnownSecrets = NOTHING_KNOWN) -> str:
     """Return a text without secrets, each replaced by a placeholder that names its kind."""
-    return Redactor(salt, known).text(text)
-
-
-def redact_json(value: JsonValue, known: KnownSecrets = NOTHING_KNOWN, salt: bytes = b"") -> JsonValue:
-    """Return a decoded JSON value without secrets in its texts."""
-    return Redactor(salt, known).json(value)
+    return Redactor(known=known).text(text)

@@ -114,6 +114,11 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         *,
         require_approval: bool = False,
     ) -> None:
+        """Serve the tools that `open_tools` gives (`server.tools.tools_over` a workspace) when first needed.
+
+        `open_library` gives what hosts may read, `open_desk` who asks the person; `require_approval` marks the tools
+        that change a live file as needing one.
+        """
         super().__init__(
             "skillopt",
             title="SkillOpt",
@@ -272,21 +277,6 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     def _marked(self, tool: ListedTool) -> ListedTool:
         destructive = tool.annotations is not None and tool.annotations.destructive_hint
         return tool.model_copy(update={"meta": NEEDS_A_PERSON}) if destructive else tool
-
-
-def build_server(
-    open_tools: Callable[[], Sequence[Tool]],
-    open_library: Callable[[], Shelf] | None = None,
-    open_desk: Callable[[], Desk] | None = None,
-    *,
-    require_approval: bool = False,
-) -> SkillOptServer:
-    """Return the server of the tools that `open_tools` gives (`server.tools.tools_over` a workspace) when needed.
-
-    `open_library` gives what hosts may read, `open_desk` who asks the person; `require_approval` marks the tools that
-    change a live file as needing one.
-    """
-    return SkillOptServer(open_tools, open_library, open_desk, require_approval=require_approval)
 
 
 def _found(name: str, tools: Mapping[str, Tool]) -> Tool:

@@ -9,17 +9,20 @@ import hashlib
 import json
 import mimetypes
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from urllib.parse import quote
 
+from skillopt_mcp.documents.characters import shown
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lines import is_text
 from skillopt_mcp.documents.verbatim import front_matter_json
 from skillopt_mcp.errors import BadSkill, NotFound
 from skillopt_mcp.operations.looks.inspecting import described
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.paging import page_start
+from skillopt_mcp.operations.looks.listing import all_skills
+from skillopt_mcp.operations.paging import ANSWER_BYTES, page_start, shortened
+from skillopt_mcp.operations.results import SkillRow
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import MAIN_FILE, Skill, SkillFile, SkillFiles, short
 from skillopt_mcp.server import resources
@@ -32,6 +35,9 @@ _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _MOST_FILES = 512
 _MOST_BYTES = 16 * 1024 * 1024
 _PAGE = 50
+_BETWEEN = ",\n "
+_STEP_BYTES = 120
+_MORE_BYTES = 120
 _MOST_VALUES = 100
 _DIRECTORY = "inode/directory"
 
@@ -119,12 +125,18 @@ class Library:
         raise NotFound(f"there is no file of a tracked skill at {uri[:300]}")
 
     def _skills(self) -> str:
-        page = list_skills(self._workspace)
-        rows = list(page.skills)
-        while page.cursor:
-            page = list_skills(self._workspace, page.cursor)
-            rows += page.skills
-        return json.dumps([row.model_dump(mode="json") for row in rows], ensure_ascii=False, indent=1)
+        rows = all_skills(self._workspace)
+        n_of = Counter(row.name for row in rows)
+        lines, room = list[str](), ANSWER_BYTES
+        for row in rows:
+            line = json.dumps(_short(row, is_alone=n_of[row.name] == 1), ensure_ascii=False)
+            room -= len(line.encode()) + len(_BETWEEN)
+            if room < _MORE_BYTES:
+                more = {"left_out": len(rows) - len(lines), "next_step": "list_skills lists all, a page at a time"}
+                lines.append(json.dumps(more))
+                break
+            lines.append(line)
+        return f"[{_BETWEEN.join(lines)}]"
 
     def _tracked(self, name: str) -> Skill:
         skills = self._workspace.store.skills
@@ -136,7 +148,7 @@ class Library:
 
     def _version(self, parts: Mapping[str, str]) -> str:
         skills, skill = self._workspace.store.skills, self._tracked(parts["skill"])
-        return skills.get_files(skill.id, skills.get_version(skill.id, parts["version"]).id).text
+        return shown(skills.get_files(skill.id, skills.get_version(skill.id, parts["version"]).id).text)
 
     def _diff(self, parts: Mapping[str, str]) -> str:
         skills, skill = self._workspace.store.skills, self._tracked(parts["skill"])
@@ -189,6 +201,12 @@ class Library:
             for uri, file in _addresses(root, files).items()
         ]
         return {"uri": f"{root}/{MAIN_FILE}", "frontmatter": front, "resources": manifest}
+
+
+def _short(row: SkillRow, *, is_alone: bool) -> Entry:
+    """Return what is told of a skill among many: what to do next, and where it is, unless its name says that."""
+    where = {} if row.tracked and is_alone else {"path": row.path}
+    return {"name": row.name, "tracked": row.tracked, **where, "next_step": shortened(row.next_step, _STEP_BYTES)}
 
 
 def _addresses(root: str, files: SkillFiles) -> dict[str, SkillFile]:

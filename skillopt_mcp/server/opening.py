@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from skillopt_mcp.server.app import Rooms, SkillOptServer, build_server
+from skillopt_mcp.server.app import Rooms, SkillOptServer
 from skillopt_mcp.server.setup import Setup
 
 
@@ -22,7 +22,7 @@ def open_server(setup: Setup) -> SkillOptServer:
                 opened.append(open_rooms(setup))
             return opened[0]
 
-    server = build_server(
+    server = SkillOptServer(
         lambda: rooms().tools,
         lambda: rooms().library,
         lambda: rooms().desk,

@@ -33,7 +33,7 @@ def listed_resources() -> list[Resource]:
             uri=SKILLS,
             name="skills",
             title="Skills",
-            description="Skills on disk and in training, each with its next step",
+            description="Skills on disk and in training, each with its next step (list_skills tells more of each)",
             mime_type="application/json",
         )
     ]

@@ -10,12 +10,16 @@ from skillopt_mcp.server.approval import ApprovalDesk
 from skillopt_mcp.server.library import Library
 from skillopt_mcp.server.setup import Setup
 from skillopt_mcp.server.tools import tools_over
+from skillopt_mcp.store import driver
 
 HOST = "host"
+# Below what a call may take, so that a host hears why before it gives up.
+BUSY_S = 22
 
 
 def open_rooms(setup: Setup) -> Rooms:
     """Return the rooms of a setup; whoever names no backend has the host itself do the work, and needs no key."""
+    driver.BUSY_TIMEOUT_S = BUSY_S
     workspace = Workspace(
         setup.store_path,
         target=setup.target or HOST,

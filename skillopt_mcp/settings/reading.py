@@ -13,6 +13,7 @@ from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.settings.skillopt_names import (
     ALIASES,
     FIELDS,
+    FIXED,
     IN_SECTION,
     MODEL_PREFIXES,
     OFF_ONLY,
@@ -25,9 +26,10 @@ from skillopt_mcp.settings.skillopt_names import (
 from skillopt_mcp.settings.trees import Tree, Value
 
 OWN = ("target", "optimizer", "judge", "environment", "slots", "out", "prompts")
-SPLITTING = ("split_mode", "split_ratio", "split_seed", "split_dir", "data_path")
-ROLES = ("model_backend", "optimizer_model", "target_model", "optimizer_backend", "target_backend")
-ENDPOINTS = ("qwen_chat_base_url", "optimizer_qwen_chat_base_url", "target_qwen_chat_base_url", "minimax_base_url")
+ENDPOINTS = (
+    "qwen_chat_base_url", "optimizer_qwen_chat_base_url", "target_qwen_chat_base_url", "minimax_base_url",
+    "openai_compatible_base_url", "optimizer_openai_compatible_base_url", "target_openai_compatible_base_url",
+)  # fmt: skip
 _CAPS = tuple(f"max_{name}" for name in ("calls", "tokens", "usd", "minutes"))
 _PLACES = {"env": "environment", "out_root": "out", "workers": "slots", "max_api_workers": "slots"}
 _LATER = tuple(name.partition(".")[0] for name in OFF_ONLY if not name.startswith("train."))
@@ -143,8 +145,9 @@ def _leaves(tree: Tree) -> Iterator[tuple[str, str, Value]]:
 
 def _check_section(name: str) -> None:
     if name not in (*SECTIONS, *_LATER):
-        near = difflib.get_close_matches(name, SECTIONS, n=1, cutoff=0.0)[0]
-        raise BadInput(f"unknown section {quoted(name)}: did you mean {quoted(near)}? Known: {', '.join(SECTIONS)}")
+        near = difflib.get_close_matches(name, SECTIONS, n=1)
+        meant = f": did you mean {quoted(near[0])}?" if near else "."
+        raise BadInput(f"unknown section {quoted(name)}{meant} Known: {', '.join(SECTIONS)}")
 
 
 def _put(layer: Layer, section: str, key: str, value: Value) -> None:
@@ -153,6 +156,9 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
         return
     flat = _flat(layer, section, key, said)
     given = Given(_spelled(flat, value, said), said)
+    fixed, why = FIXED.get(flat, (value, ""))
+    if value not in (fixed, None):
+        raise BadInput(f"{quoted(said)} can only be {str(fixed).lower()} here: {why}")
     if flat in RETIRED:
         layer.note(RETIRED[flat], said)
     elif flat in UNUSED:
@@ -200,21 +206,21 @@ def _flat(layer: Layer, section: str, key: str, said: str) -> str:
             f"{quoted(said)} is no setting of a run but a hard cap on what it may spend: give it to the command, as in "
             f"skillopt-mcp replay SKILL --{flat.replace('_', '-')} N"
         )
-    raise BadInput(f"unknown setting {quoted(said)}: did you mean {quoted(_nearest(section, flat))}?")
+    near = _nearest(section, flat)
+    meant = f": did you mean {quoted(near)}?" if near else ", and none is like it: skillopt-mcp replay --help tells all"
+    raise BadInput(f"unknown setting {quoted(said)}{meant}")
 
 
-def _nearest(section: str, flat: str) -> str:
-    """Return the known setting that is most like an unknown one, as it is written in a file."""
+def _nearest(section: str, flat: str) -> str | None:
+    """Return the known setting that is most like an unknown one, as it is written in a file; None for none like it."""
     if flat in SECTION_OF:
         return structured(flat)
     known = {name: structured(name) for name in SECTION_OF} | {name: name for name in (*OWN, *Config.model_fields)}
     written = {inner: f"{place}.{inner}" for place, names in IN_SECTION.items() for inner in names}
     names = written | known
     here = [name for name, text in names.items() if section and text.startswith(f"{section}.")]
-    near = difflib.get_close_matches(flat, here, n=1, cutoff=0.6) or difflib.get_close_matches(
-        flat, list(names), n=1, cutoff=0.0
-    )
-    return names[near[0]]
+    near = difflib.get_close_matches(flat, here, n=1) or difflib.get_close_matches(flat, list(names), n=1)
+    return names[near[0]] if near else None
 
 
 def structured(flat: str) -> str:

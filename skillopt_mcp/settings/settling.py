@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.optimizer.config import Config, told_wrong
+from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.settings.reading import Given, Layer
 from skillopt_mcp.settings.skillopt_names import BACKENDS
 from skillopt_mcp.settings.splitting import SplitPlan, split_plan
@@ -17,6 +17,8 @@ from skillopt_mcp.settings.splitting import SplitPlan, split_plan
 MAX_SLOTS = 1_000
 _OF_CONFIG = ("limit", "lr_control_mode")
 _ROLES = ("target", "optimizer")
+# Backends of SkillOpt that are reached at an address, by a word of their names -> what their keys begin with.
+_VENDORS = (("minimax", "minimax"), ("qwen", "qwen_chat"), ("compatible", "openai_compatible"))
 LIMITS = ("limit_train", "limit_val", "limit_test")
 # SkillOpt without a budget lets every edit through; a patch has a limit all the same.
 _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata if hasattr(field, "le"))
@@ -85,10 +87,8 @@ def _config(values: dict[str, Given]) -> Config:
     for name, each in given.items():
         if isinstance(each.value, bool) and bool not in _types(Config.model_fields[name].annotation):
             raise BadInput(f"{quoted(each.said)} must not be {str(each.value).lower()}: give a number or a text")
-    try:
-        return Config.model_validate({name: each.value for name, each in given.items()})
-    except ValidationError as error:
-        raise BadInput(told_wrong(error, {name: each.said for name, each in given.items()})) from None
+    said = {name: each.said for name, each in given.items()}
+    return Config.model_validate({name: each.value for name, each in given.items()}, context=said)
 
 
 def _limited(values: dict[str, Given]) -> dict[str, Given]:
@@ -129,7 +129,7 @@ def _backend(values: dict[str, Given], role: str) -> str | None:
     if name is None:
         known = ", ".join(sorted(BACKENDS))
         raise BadInput(f"{quoted(kind.said)} is no backend of SkillOpt, {quoted(str(kind.value))}: known are {known}")
-    vendor = "minimax" if "minimax" in str(kind.value) else "qwen_chat" if "qwen" in str(kind.value) else ""
+    vendor = next((vendor for word, vendor in _VENDORS if word in str(kind.value)), "")
     places = [f"{role}_{vendor}_base_url", f"{vendor}_base_url"] if vendor else []
     url = next((text for place in places if (text := _text(values, place))), None)
     azure = ",azure=on" if "azure" in str(kind.value) else ""

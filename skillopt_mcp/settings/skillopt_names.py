@@ -57,6 +57,7 @@ BACKENDS: dict[str, str] = {
     "openai": "codex", "codex": "codex", "codex_exec": "codex",
     "claude": "anthropic", "claude_chat": "anthropic", "anthropic": "anthropic", "claude_code_exec": "claude-code",
     "qwen": "openai", "qwen_chat": "openai", "minimax": "openai", "minimax_chat": "openai",
+    "openai_compatible": "openai",
 }  # fmt: skip
 """SkillOpt's backends -> those of this program, of which the model is named behind a colon."""
 
@@ -87,7 +88,8 @@ SECTION_OF: dict[str, str] = {
          "skill_aware_consolidate_threshold", "use_meta_reflect"), "optimizer",
     ),
     **dict.fromkeys(
-        ("use_gate", "gate_metric", "gate_mixed_weight", "sel_env_num", "test_env_num", "eval_test"), "evaluation"
+        ("use_gate", "gate_metric", "gate_mixed_weight", "use_semantic_density", "semantic_density_weight",
+         "leading_words", "sel_env_num", "test_env_num", "eval_test"), "evaluation",
     ),
     **dict.fromkeys(
         ("env", "skill_init", "out_root", "split_mode", "split_ratio", "split_seed", "split_dir", "data_path",
@@ -99,14 +101,16 @@ SECTION_OF: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("model_backend", "optimizer_model", "target_model", "optimizer_backend", "target_backend", "reasoning_effort",
-         "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_trace_to_optimizer"), "model",
+         "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_trace_to_optimizer",
+         "claude_trace_to_optimizer"), "model",
     ),
 }  # fmt: skip
 """The section that each flat key stands in."""
 
 MODEL_PREFIXES = (
     "codex_exec_", "claude_code_exec_", "azure_", "optimizer_azure_", "target_azure_", "qwen_chat_",
-    "optimizer_qwen_chat_", "target_qwen_chat_", "minimax_",
+    "optimizer_qwen_chat_", "target_qwen_chat_", "minimax_", "openai_compatible_", "optimizer_openai_compatible_",
+    "target_openai_compatible_", "cursor_exec_", "copilot_exec_", "copilot_chat_",
 )  # fmt: skip
 """How the keys of single vendors begin: what they say, the backends here read from the environment."""
 
@@ -124,17 +128,20 @@ RETIRED: dict[str, str] = {
 }
 """Keys that SkillOpt gave up, and what stands in their place here."""
 
+_DENSITY = "the gate compares scores alone, with no bonus for the words of a skill"
 UNUSED: dict[str, str] = {
     **dict.fromkeys(
         ("slow_update_gate_with_selection",), "whatever changes the skill passes a gate here, slow updates too"
     ),
     **dict.fromkeys(("steps_per_epoch",), "an epoch takes every train task once, so it follows from the batch"),
     **dict.fromkeys(("analyst_workers",), "all calls share the slots (workers)"),
-    **dict.fromkeys(("eval_test",), "the best version is always tested once, on held-out tasks, at the finish"),
+    **dict.fromkeys(("eval_test",), "the best version is tested once, on held-out tasks, at the finish"),
+    **dict.fromkeys(("use_semantic_density", "semantic_density_weight", "leading_words"), _DENSITY),
     **dict.fromkeys(("skill_init",), "the skill is the one that the command names"),
     **dict.fromkeys(("split_output_dir",), "splits are kept in the store"),
     **dict.fromkeys(
-        ("reasoning_effort", "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_trace_to_optimizer"),
+        ("reasoning_effort", "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_trace_to_optimizer",
+         "claude_trace_to_optimizer"),
         "an option of the backend: write it behind the model, as in openai:MODEL,effort=high",
     ),
     **dict.fromkeys(
@@ -146,6 +153,15 @@ UNUSED: dict[str, str] = {
     ),
 }  # fmt: skip
 """Keys that say nothing here, and why."""
+
+FIXED: dict[str, tuple[bool, str]] = {
+    "use_semantic_density": (False, _DENSITY),
+    "eval_test": (
+        True, "a run ends with the test of its best version, which nothing is promoted without, and what that takes "
+        "at most is told before: leave it out",
+    ),
+}  # fmt: skip
+"""Keys that have one value here, and why."""
 
 OFF_ONLY: dict[str, str] = {
     "human_feedback.enabled": "a person decides at the promotion, and the run does not pause",

@@ -7,23 +7,25 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import NamedTuple, cast
 
+from skillopt_mcp.errors import UnsafeStore
 from skillopt_mcp.records.budgets import Spent
 from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Usage, messages_json, parse_messages
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.sums import row_sum
+from skillopt_mcp.store.sums import LATER, is_summed, row_sum
 
 _CHUNK = 256
 _MOST_ROWS = 128
 _REPLY = (
     "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault,"
-    " r.tokens_cached"
+    " r.tokens_cached, r.served, r.sum, (select name from served where id = r.served)"
     " from call c join reply r on r.call_id = c.id"
 )
 _INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner, n_claims, sum)"
 _INTO_REPLY = (
-    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, sum)"
+    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, served,"
+    " sum)"
 )
 
 
@@ -83,7 +85,7 @@ class Calls:
         self._pool = pool
 
     def get_replies(self, keys: Sequence[bytes]) -> dict[bytes, Reply]:
-        """Return the stored replies of those calls that have one."""
+        """Return the stored replies of those calls that have one. Raises UnsafeStore where one is damaged."""
         found: dict[bytes, Reply] = {}
         for start in range(0, len(keys), _CHUNK):
             marks, chunk = _listed(keys[start : start + _CHUNK])
@@ -100,7 +102,7 @@ class Calls:
         bill = work.bill
         with self._pool.write() as connection:
             if work.replies:
-                _insert(connection, _INTO_REPLY, [_reply_values(reply) for reply in work.replies])
+                _insert_replies(connection, work.replies)
             if work.attempts:
                 connection.executemany("insert into attempt(call_id, fault, detail) values (?, ?, ?)", work.attempts)
             n = n_affordable(connection, bill)
@@ -158,7 +160,7 @@ _UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"
 
 def insert_reply(connection: Connection, reply: Reply) -> bool:
     """Store the reply to a call within the caller's transaction; return whether it is the first."""
-    return _insert(connection, _INTO_REPLY, [_reply_values(reply)]) == 1
+    return _insert_replies(connection, [reply]) == 1
 
 
 def claim_again(connection: Connection, call_id: int) -> None:
@@ -219,18 +221,39 @@ def _insert(connection: Connection, into: str, rows: Sequence[Sequence[object]])
     return n_added
 
 
-def _reply_values(reply: Reply) -> tuple[object, ...]:
+def _insert_replies(connection: Connection, replies: Sequence[Reply]) -> int:
+    """Return how many replies were added, with the names that their models were served by."""
+    ids = {name: _id_of(connection, name) for name in {reply.served for reply in replies} if name}
+    return _insert(connection, _INTO_REPLY, [_reply_values(reply, ids.get(reply.served)) for reply in replies])
+
+
+def _id_of(connection: Connection, served: str) -> int:
+    """Return the id of a name that a model was served by, which is kept if it is new."""
+    sql = "select id from served where name = ?"
+    found = connection.execute(sql, [served]).fetchone()
+    if found is None:
+        connection.execute("insert into served(name) values (?)", [served])
+        found = connection.execute(sql, [served]).fetchone()
+    return int(found[0])
+
+
+def _reply_values(reply: Reply, served: int | None) -> tuple[object, ...]:
     usage = reply.usage
     messages = messages_json(reply.messages)
     values = (
         reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
         usage.tokens_cached,
     )  # fmt: skip
-    return (*values, row_sum(*values))
+    return (*values, served, row_sum(*values) if served is None else row_sum(*values, served))
 
 
 def _reply(row: Row) -> Reply:
-    _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached = row
+    _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, _, _, served = row
+    if not is_summed(row[1:-1], LATER["reply"]):
+        raise UnsafeStore(
+            f"row {call_id!s} of table reply is not what was written: the store is damaged, and nothing goes on with "
+            "such an answer; skillopt-mcp verify tells how far it goes, and what to do"
+        )
     return Reply(
         text=str(text),
         messages=parse_messages(str(messages)),
@@ -243,6 +266,7 @@ def _reply(row: Row) -> Reply:
         ),
         fault=cast(Fault | None, fault),
         id=cast(int, call_id),
+        served=str(served or ""),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from skillopt_mcp.store.migrating import migrate, migration_files, schema_versio
 ALONE_MS = 1_000
 
 
-def copy_store(source: Path, target: Path) -> bool:
+def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None) -> bool:
     """Copy a store into a new file that is the user's alone, and complete without files beside it.
 
-    Return whether it has the schema of this release. Raises NotFound when there is no store, BadInput when the file is
-    there or cannot be made, NewerStore, StoreError.
+    `advance` is told how many pages are through, and of how many. Return whether it has the schema of this release.
+    Raises NotFound when there is no store, BadInput when the file is there or cannot be made, NewerStore, StoreError.
     """
     check_store(source)
     connection = driver.connect(source)
@@ -32,7 +32,7 @@ def copy_store(source: Path, target: Path) -> bool:
             raise told_empty(source)
         _make(target)
         try:
-            copy_into(connection, source, target)
+            copy_into(connection, source, target, advance)
         except BaseException:
             remove_store(target)
             raise

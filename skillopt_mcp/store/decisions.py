@@ -21,9 +21,7 @@ _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, re
 _CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, rule from confirmation"
 # Whether a simulation or a script attempted or judged: `operations.testing.evaluating.is_simulated`, for a column.
 _SIMULATED = "(' judged by ' || {0} glob '* judged by simulated*' or ' judged by ' || {0} glob '* judged by scripted*')"
-_IS_SIMULATED = (
-    f"exists (select 1 from confirmation c where c.id = decision.scope and {_SIMULATED.format('c.backend')})"
-)
+IS_SIMULATED = f"exists (select 1 from confirmation c where c.id = decision.scope and {_SIMULATED.format('c.backend')})"
 # Those of real models and those of simulations are two lives of a skill, each with the whole error budget.
 _OF_ITS_KIND = (
     f"confirmation.skill_id in ({KIN}) and {_SIMULATED.format('confirmation.backend')} = {_SIMULATED.format('?2')}"
@@ -205,7 +203,7 @@ class Decisions:
         """
         row = self._pool.row(
             f"{_DECISION} where skill_id = ? and gate = ? and base_version = ? and version_id = ?"
-            f" order by {_IS_SIMULATED}, verdict = 'undecided', id desc limit 1",
+            f" order by {IS_SIMULATED}, verdict = 'undecided', id desc limit 1",
             [skill_id, gate, base_version, version_id],
         )
         return _decision(row) if row else None
@@ -214,7 +212,7 @@ class Decisions:
         """Return a gate's word on each version that it compared with a base: the verdict of the `latest` decision."""
         rows = self._pool.rows(
             "select version_id, verdict from decision where skill_id = ? and gate = ? and base_version = ?"
-            f" order by {_IS_SIMULATED} desc, verdict = 'undecided' desc, id",
+            f" order by {IS_SIMULATED} desc, verdict = 'undecided' desc, id",
             [skill_id, gate, base_version],
         )
         # The last one counts, in the order of `latest` the other way round.

@@ -79,7 +79,7 @@ class Connection(Protocol):
     def in_transaction(self) -> bool: ...
     def execute(self, sql: str, values: Sequence[object] = ..., /) -> Cursor: ...
     def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> Cursor: ...
-    def backup(self, target: Any, /) -> None: ...
+    def backup(self, target: Any, /, *, pages: int, progress: Callable[[int, int, int], object]) -> None: ...
     def create_function(self, name: str, n_arguments: int, function: Callable[..., object], /) -> None: ...
     def close(self) -> None: ...
 
@@ -141,7 +141,7 @@ def failures() -> tuple[type[Exception], ...]:
 
 def explained(error: Exception, path: Path) -> SkillOptError:
     """Return one of the `failures` as the error that says what to do."""
-    if isinstance(error, UnicodeDecodeError):
+    if _is_undecodable(error):
         return _damaged(path)
     if isinstance(error, UnicodeError | OverflowError):
         return BadInput(f"a value cannot be stored ({error}): use text of valid Unicode, and smaller numbers")
@@ -158,7 +158,10 @@ def explained(error: Exception, path: Path) -> SkillOptError:
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _no_room(path, name)):
         return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
     if is_busy(error):
-        return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
+        return StoreError(
+            f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it (it brings the store to a "
+            "newer schema, or writes for long); try again"
+        )
     if name.startswith(_DAMAGE):
         return _damaged(path)
     return StoreError(f"the store '{path}' failed: {error}")
@@ -166,7 +169,12 @@ def explained(error: Exception, path: Path) -> SkillOptError:
 
 def is_damage(error: Exception) -> bool:
     """Return whether one of the `failures` is that what was read is damaged or no database."""
-    return isinstance(error, UnicodeDecodeError) or _name(error).startswith(_DAMAGE)
+    return _is_undecodable(error) or _name(error).startswith(_DAMAGE)
+
+
+def _is_undecodable(error: Exception) -> bool:
+    """Return whether what was read is no text; told as it is, the error would show it."""
+    return isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
 
 
 def is_busy(error: Exception) -> bool:

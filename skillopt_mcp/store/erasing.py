@@ -21,10 +21,11 @@ _CALLS = (
     "select c.id, c.scope, c.owner, c.refs, exists (select 1 from reply r where r.call_id = c.id) from call c"
     " where c.id > ? and c.refs like '%trajectory:%' order by c.id limit ?"
 )
+_WITH_TEXT = "call_id in (select value from json_each(?)) and (text <> '' or messages <> '[]')"
+_EMPTIED = "call_id, '', '[]', tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached"
 _EMPTY_REPLIES = (
-    "update reply set text = '', messages = '[]', sum = row_sum(call_id, '', '[]', tokens_in, tokens_out, usd,"
-    " latency_ms, fault, tokens_cached) where call_id in (select value from json_each(?))"
-    " and (text <> '' or messages <> '[]')"
+    f"update reply set text = '', messages = '[]', sum = case when served is null then row_sum({_EMPTIED})"
+    f" else row_sum({_EMPTIED}, served) end where {_WITH_TEXT}"
 )
 _WITHDRAW = (
     "update lease set state = 'withdrawn' where state in ('out', 'failed')"
@@ -168,6 +169,11 @@ class Erasing:
             n_replies = connection.execute(_EMPTY_REPLIES, [told]).rowcount
             leases = [str(row[0]) for row in connection.execute(_LEASES, [told]).fetchall()]
         return n_replies, leases
+
+    def count_answers(self, call_ids: Sequence[int]) -> int:
+        """Return how many replies to these calls have a text."""
+        row = self._pool.row(f"select count(*) from reply where {_WITH_TEXT}", [json.dumps(call_ids)])
+        return cast(int, row[0]) if row else 0
 
     def count_notes(self, needles: Sequence[str]) -> int:
         """Return how many notes for the optimizer hold one of these texts."""

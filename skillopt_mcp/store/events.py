@@ -35,6 +35,7 @@ KINDS = {
     "run_running": "run",
     "run_stopped": "run",
     "run_finished": "run",
+    "run_concluded": "conclusion",
     "candidate_made": "candidate",
     "test_opened": "confirmation",
     "test_widened": "confirmation",
@@ -78,6 +79,7 @@ ROWS = {
         "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
         " judge, kind, created_at from run where id = ?"
     ),
+    "conclusion": "select run_id, after, planned, why, created_at from conclusion where run_id = ?",
     "candidate": (
         "select c.id, c.skill_id, c.base_version, c.version_id, c.run_id, c.reasoning, c.findings, c.created_at,"
         " e.n, e.op, e.path, e.target, e.content, e.status, e.reason, e.detail, e.sources"

@@ -28,6 +28,7 @@ from skillopt_mcp.store.received import (
     new_attempts,
 )
 from skillopt_mcp.store.retirements import note_retired, retire_task, retired_name
+from skillopt_mcp.store.serving import OF_RUN_TOLD, OF_TEST_TOLD
 from skillopt_mcp.store.skills import add_version
 from skillopt_mcp.store.tasks import insert_task, name_of, note_added
 
@@ -198,8 +199,10 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
             own = dict(zip(names.split(), row, strict=True))
             held.add((what, _sha256(canonical(own))))
             begun |= dict.fromkeys(beginning(what, own), own)
-            # As earlier releases told a test: without what it asks.
-            own.pop("rule", None)
+            # As earlier releases told both, without which models answered, and then a test, without what it asks, and a
+            # run, without what ended its search.
+            for later in ("served", "rule", "conclusion"):
+                own.pop(later, None)
             held.add((what, _sha256(canonical(own))))
     found: list[tuple[str, str]] = []
     for line in told:
@@ -228,12 +231,12 @@ _TOLD = {
         " from decision where skill_id = ? order by id",
     ),
     "test": (
-        "id base_version version_id j alpha backend claim created_at tasks pairs rule",
+        "id base_version version_id j alpha backend claim created_at tasks pairs rule served",
         "select id, base_version, version_id, j, alpha, backend, claim, created_at,"
         " (select json_group_array(t.digest) from json_each(confirmation.tasks) join task t on t.id = value),"
         " (select json_group_array(json_array(t.digest, base, candidate)) from (select * from pair"
-        " where confirmation_id = confirmation.id order by n) join task t on t.id = task_id), rule"
-        " from confirmation where skill_id = ? order by j",
+        " where confirmation_id = confirmation.id order by n) join task t on t.id = task_id), rule,"
+        f" {OF_TEST_TOLD} from confirmation where skill_id = ? order by j",
     ),
     "promotion": (
         "kind from_version to_version state verdict consent created_at",
@@ -241,9 +244,10 @@ _TOLD = {
         " from promotion where skill_id = ? order by id",
     ),
     "run": (
-        "id kind base_version config target optimizer judge status result created_at",
-        "select id, kind, base_version, config, target, optimizer, judge, status, result, created_at"
-        " from run where skill_id = ? order by rowid",
+        "id kind base_version config target optimizer judge status result created_at conclusion served",
+        "select id, kind, base_version, config, target, optimizer, judge, status, result, created_at,"
+        " (select json_array(after, planned, why, created_at) from conclusion where run_id = run.id),"
+        f" {OF_RUN_TOLD} from run where skill_id = ? order by rowid",
     ),
     "event": (
         "seq kind content prev_hash hash",

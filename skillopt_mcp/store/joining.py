@@ -5,6 +5,7 @@ from __future__ import annotations
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.records.candidates import candidate_id
 from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.store.attempts import written
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.sums import row_sum
@@ -89,8 +90,8 @@ _PLACED = (
     "select session_id, position from trajectory where skill_id = ? and session_id is not null and position is not null"
 )
 _ATTEMPTS = (
-    "select id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at, imported_id"
-    " from trajectory where skill_id = ? order by id"
+    "select id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
+    " imported_id, sum from trajectory where skill_id = ? order by id"
 )
 
 
@@ -135,7 +136,8 @@ def _join_attempts(connection: Connection, skill_id: int, other_id: int) -> int:
     """Let attempts be those of another skill; one whose place in its session is taken there goes without a place."""
     taken = set(connection.execute(_PLACED, [skill_id]).fetchall())
     rows = connection.execute(_ATTEMPTS, [other_id]).fetchall()
-    for trajectory_id, version, session, position, *rest in rows:
+    for trajectory_id, *row in rows:
+        version, session, position, *rest = written(trajectory_id, (other_id, *row))[1:]
         place = None if (session, position) in taken else position
         values = (skill_id, version, session, place, *rest)
         connection.execute(

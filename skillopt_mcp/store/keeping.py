@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import glob
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
@@ -13,12 +14,19 @@ from skillopt_mcp.errors import SkillOptError, StoreError
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
 
+_PAGES = 4096
 SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
 def kept_stores(path: Path) -> list[Path]:
     """Return the stores of older schemas that are kept beside a store."""
     return sorted(path.parent.glob(f"{glob.escape(path.name)}.schema-*"))
+
+
+def replaced_stores(path: Path) -> list[Path]:
+    """Return the stores that a restore took the place of, and that are kept beside a store."""
+    found = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")
+    return sorted(each for each in found if not each.name.endswith(SIDE_FILES))
 
 
 def keep_old(path: Path, schema: int, newest: int) -> Path:
@@ -53,22 +61,31 @@ def keep_old(path: Path, schema: int, newest: int) -> Path:
     raise AssertionError("there is always another name")
 
 
-def copy_into(source: Connection, path: Path, target: Path) -> None:
+def copy_into(
+    source: Connection, path: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
     """Copy the store at `path`, open as `source`, into an empty file that is complete without files beside it.
 
-    Raises StoreError and its kinds, of the file that is at fault.
+    `advance` is told how many pages are through, and of how many. Raises StoreError and its kinds, of the file that is
+    at fault.
     """
     copy = driver.connect(target)
     try:
+        # Held: else it would begin again with each write of another process.
+        with driver.storage_errors(path):
+            source.execute("begin")
+            source.execute("select 1 from sqlite_schema limit 1").fetchone()
         with driver.storage_errors(target):
             try:
-                source.backup(copy)
+                source.backup(copy, pages=_PAGES, progress=lambda _, left, n: advance(n - left, n))
             except driver.failures() as error:
                 if driver.is_damage(error):
                     raise driver.explained(error, path) from error
                 raise
             copy.execute("pragma journal_mode = delete")
     finally:
+        if source.in_transaction:
+            source.execute("rollback")
         copy.close()
 
 

@@ -104,6 +104,11 @@ class Leases:
             n_answered += cast(int, row[0])
         return len(call_ids) - n_answered
 
+    def is_missing(self, call_id: int) -> bool:
+        """Return whether a call was given up: its reply says why."""
+        found = self._pool.row("select 1 from reply where call_id = ? and fault is not null", [call_id])
+        return found is not None
+
     def never_taken(self, call_ids: Sequence[int]) -> list[int]:
         """Return those of the calls, in their order, that were in nobody's hands yet."""
         taken: set[int] = set()
@@ -141,14 +146,14 @@ class Leases:
 
     def unanswered_of(self, scope: str) -> list[Lease]:
         """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
-        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {_WAITED_FOR}", [scope])]
+        return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {WAITED_FOR}", [scope])]
 
     def tests_out(self, skill_id: int, base_version: str, versions: Sequence[str]) -> dict[str, str]:
         """Return, by version, the newest promotion test against a base that has leases as in `unanswered_of`."""
         rows = self._pool.rows(
             "select c.version_id, c.id from confirmation c where c.skill_id = ? and c.base_version = ?"
             " and c.version_id in (select value from json_each(?))"
-            f" and exists (select 1 from lease l where l.scope = c.id and {_WAITED_FOR}) order by c.j",
+            f" and exists (select 1 from lease l where l.scope = c.id and {WAITED_FOR}) order by c.j",
             [skill_id, base_version, json.dumps(versions)],
         )
         return {str(version): str(test_id) for version, test_id in rows}
@@ -226,7 +231,7 @@ _LEASE = (
     "select l.id, l.call_id, l.scope, l.task_id, l.session, l.taken_at, l.expires_at, l.state, c.role"
     " from lease l join call c on c.id = l.call_id"
 )
-_WAITED_FOR = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
+WAITED_FOR = "l.state = 'out' and not exists (select 1 from reply r where r.call_id = l.call_id)"
 _IN_TIME = f"state = 'out' and ? between taken_at - {_SET_BACK_S} and expires_at"
 _IS_TAKEN = (
     "(exists (select 1 from reply where call_id = call.id)"

@@ -78,6 +78,23 @@ class Ledger:
         )
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
 
+    def n_pairs_asked(self, test_id: str) -> int:
+        """Return how many pairs of a promotion test have calls, the first to the last of these."""
+        drawn = "max(cast(substr(draw, length(?1) + 2) as integer)) + 1"
+        [(n_pairs,)] = self._pool.rows(f"select coalesce({drawn}, 0) from call where scope = ?1", [test_id])
+        return cast(int, n_pairs)
+
+    def count_untaken(self, scope: str, owner: str) -> int:
+        """Return how many calls that `owner` is to answer nobody ever took; a replay leaves none to a host."""
+        row = self._pool.row(
+            "select count(*) from call c where c.scope = ?1 and c.owner = ?2"
+            " and not exists (select 1 from reply r where r.call_id = c.id)"
+            " and not exists (select 1 from lease l where l.call_id = c.id)"
+            " and not exists (select 1 from run where id = ?1 and kind = 'replay')",
+            [scope, owner],
+        )
+        return cast(int, row[0]) if row else 0
+
     def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
         """Return what a call to a backend took on average in its last runs and tests; None when it had none.
 

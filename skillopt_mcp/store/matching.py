@@ -9,7 +9,7 @@ from skillopt_mcp.records.tasks import NewTask, asked_digest
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.tasks import name_of, parse_files
 
-_GROWS = {"run": ("status", "result"), "test": ("rule", "pairs")}
+_GROWS = {"run": ("status", "result", "conclusion", "served"), "test": ("rule", "pairs", "served")}
 _TASKS = (
     "select digest, coalesce(retirement.name, task.name), split, task_id is not null from task"
     " left join retirement on task_id = id where skill_id = ?"

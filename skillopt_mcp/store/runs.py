@@ -12,6 +12,7 @@ from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.edits import Edit, Op
 from skillopt_mcp.records.runs import (
     Answering,
+    Conclusion,
     Run,
     RunKind,
     RunStatus,
@@ -27,8 +28,9 @@ from skillopt_mcp.store.pool import Pool, Row
 
 _RUN = (
     "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
-    " judge, kind, answering, max_calls, max_tokens, max_usd, max_minutes"
-    " from run"
+    " judge, kind, answering,"
+    " (select json_array(after, planned, why, created_at) from conclusion where run_id = run.id),"
+    " max_calls, max_tokens, max_usd, max_minutes from run"
 )
 _ALIKE = (
     "select id from run where skill_id = ?1 and (status = 'finished') = ?2 and kind = ?3 and base_version = ?4"
@@ -44,7 +46,7 @@ _TRIED = (
 
 
 class Runs:
-    """Tables run, step, meta_note and finish."""
+    """Tables run, step, meta_note, finish and conclusion."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -151,6 +153,16 @@ class Runs:
         with self._pool.write() as connection:
             connection.execute("update run set answering = ? where id = ?", [_answering_json(answering), run_id])
 
+    def conclude(self, run_id: str, conclusion: Conclusion) -> None:
+        """Note that a run's search is over; one that was ended before stays as it was."""
+        with self._pool.write() as connection:
+            cursor = connection.execute(
+                "insert into conclusion(run_id, after, planned, why) values (?, ?, ?, ?) on conflict do nothing",
+                [run_id, conclusion.after, conclusion.planned, conclusion.why],
+            )
+            if cursor.rowcount:
+                append(connection, "run_concluded", run_id)
+
     def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
         """Return the promotion tests that a run has come to, each with the pairs that it had by then."""
         rows = self._pool.rows("select confirmation_id, n_pairs from finish where run_id = ?", [run_id])
@@ -230,7 +242,7 @@ class Runs:
 
 def _run(row: Row) -> Run:
     run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
-    judge, kind, answering, *caps = row[12:]
+    judge, kind, answering, conclusion, *caps = row[12:]
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
@@ -248,6 +260,7 @@ def _run(row: Row) -> Run:
         kind=cast(RunKind, kind),
         caps=Caps(*cast(_CapValues, tuple(caps))),
         answering=tuple(Answering(**each) for each in json.loads(str(answering))) if answering else (),
+        conclusion=Conclusion(*json.loads(str(conclusion))) if conclusion else None,
     )
 
 

@@ -21,6 +21,7 @@ _NAMED = {
     "batch_call": "batch_id",
     "blob": "sha256",
     "command": "name",
+    "conclusion": "run_id",
     "edit": "candidate_id",
     "exposure": "session",
     "finish": "run_id",

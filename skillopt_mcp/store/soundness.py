@@ -19,7 +19,7 @@ from skillopt_mcp.store import driver
 from skillopt_mcp.store.events import KINDS, Events, Key
 from skillopt_mcp.store.migrating import migrate
 from skillopt_mcp.store.pool import Pool, Row, Value
-from skillopt_mcp.store.sums import SUMMED, is_summed
+from skillopt_mcp.store.sums import LATER, SUMMED, is_summed
 
 _PAGE = 500
 _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_stat%'"
@@ -30,6 +30,7 @@ _KEYS = {
     "permission": "select skill_id from permission where created_at >= ?",
     "command": "select name from command where created_at >= ?",
     "run": "select id from run where created_at >= ?",
+    "conclusion": "select run_id from conclusion where created_at >= ?",
     "candidate": "select id from candidate where created_at >= ?",
     "confirmation": "select id from confirmation where created_at >= ?",
     "decision": "select id from decision where created_at >= ?",
@@ -83,7 +84,7 @@ class Soundness:
             names = [str(name) for [name] in self._pool.rows("select name from pragma_table_info(?)", [table])]
             covered = ", ".join([*(name for name in names if name not in ("id", "sum")), "sum"])
             for row in self._walk(f"select {key}, {covered} from {table} where {key} > ? order by {key}", lowest):
-                if not is_summed(row[1:]):
+                if not is_summed(row[1:], LATER.get(table, 0)):
                     yield f"table {table}: row {row[0]!s} is not what was written"
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
             if not _is_its_content(row):

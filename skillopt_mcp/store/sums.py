@@ -10,6 +10,8 @@ SUMMED: dict[str, tuple[str, str | int]] = {
     "budget": ("id", ""),
 }  # fmt: skip
 """The tables with a column `sum`: the key of each, and what is below all keys. It covers all others but `id`."""
+LATER = {"reply": 1}
+"""How many of a table's last columns came after its sum, which covers them where they are not null at the end."""
 
 Value = str | int | float | bytes | None
 # Most numbers of a row are small: found here, they need not be spelled.
@@ -22,9 +24,16 @@ def row_sum(*values: Value) -> int:
     return zlib.crc32("\x1f".join(texts).encode())
 
 
-def is_summed(row: Sequence[Value]) -> bool:
-    """Return whether the last value of a row is the sum of those before it, or it has none."""
-    return row[-1] is None or row[-1] == row_sum(*row[:-1])
+def is_summed(row: Sequence[Value], n_later: int = 0) -> bool:
+    """Return whether the last value of a row is the sum of those before it, or it has none.
+
+    Of those the `n_later` last came after the sum (see LATER).
+    """
+    *values, told = row
+    while n_later and values[-1] is None:
+        values.pop()
+        n_later -= 1
+    return told is None or told == row_sum(*values)
 
 
 def _text(value: Value) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
+from skillopt_mcp.errors import UnsafeStore
 from skillopt_mcp.records.calls import Message, messages_json, parse_messages
 from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.store.attempts import IS_THERE, WHOLE, read, trajectory_of, written
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import now
 from skillopt_mcp.store.exposures import expose_asked
@@ -85,7 +88,7 @@ class Trajectories:
             if new.known_to:
                 expose_asked(connection, skill_id, prompt or new.task_name or new.prompt, new.known_to)
         if added:
-            known = known._replace(last_id=trajectory_id, n=min(known.n + 1, _MOST_COUNTED))
+            known = known._replace(last_id=trajectory_id, n=min(known.n + 1, MOST_COUNTED))
             self._counted[skill_id] = known
         return trajectory_id, added, known.n
 
@@ -99,7 +102,7 @@ class Trajectories:
         """
         told = (None if score[0] is None else int(score[0]), score[1])
         with self._pool.write() as connection:
-            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
+            row = _own(connection, skill_id, trajectory_id)
             if row is None:
                 return "erased" if connection.execute(_IS_ERASED, [trajectory_id, skill_id]).fetchone() else None
             was_scored = row[6] is not None
@@ -109,8 +112,8 @@ class Trajectories:
                 return "unexplained"
             if was_scored and connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
                 return "learned from"
-            why = f"(corrected; before: hard {row[6]}, soft {row[7]}) {reason}" if was_scored else reason
-            values = [*row[:6], *told, "\n".join(filter(None, [row[8], why])), *row[9:]]
+            why = f"(corrected; before: hard {row[6]!s}, soft {row[7]!s}) {reason}" if was_scored else reason
+            values = [*row[:6], *told, "\n".join(filter(None, [str(row[8]), why])), *row[9:]]
             connection.execute(
                 "update trajectory set hard = ?, soft = ?, reason = ?, sum = ? where id = ?",
                 [*values[6:9], row_sum(*values), trajectory_id],
@@ -123,8 +126,8 @@ class Trajectories:
         An attempt that has messages, or that a run holds, stays as it is.
         """
         with self._pool.write() as connection:
-            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
-            if row is None or parse_messages(row[9]):
+            row = _own(connection, skill_id, trajectory_id)
+            if row is None or parse_messages(str(row[9])):
                 return
             if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
                 return
@@ -144,9 +147,9 @@ class Trajectories:
     def add_reaction(self, skill_id: int, trajectory_id: int, reaction: Message) -> None:
         """Put what the person said next behind the messages of an attempt, unless a run holds it, or one is there."""
         with self._pool.write() as connection:
-            row = connection.execute(_SUMMED_ROW, [trajectory_id, skill_id]).fetchone()
-            messages = parse_messages(row[9]) if row else ()
-            if not messages or messages[-1].role == reaction.role:
+            row = _own(connection, skill_id, trajectory_id)
+            messages = parse_messages(str(row[9])) if row else ()
+            if row is None or not messages or messages[-1].role == reaction.role:
                 return
             if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
                 return
@@ -157,13 +160,23 @@ class Trajectories:
             )
 
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
-        """Return the skill's id and the trajectory, or None: also of one that was erased."""
-        row = self._pool.row(
-            "select skill_id, id, prompt, answer, messages, hard, soft, reason, session_id from trajectory"
-            f" where id = ? and {_IS_THERE}",
-            [trajectory_id],
-        )
-        return (cast(int, row[0]), _trajectory(row[1:])) if row else None
+        """Return the skill's id and the trajectory, or None: also of one that was erased. Raises UnsafeStore."""
+        row = read(self._pool, trajectory_id)
+        return (cast(int, row[0]), trajectory_of(trajectory_id, row)) if row else None
+
+    def find_sound(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
+        """Return what `get_trajectory` does, None where the row is damaged, too."""
+        try:
+            return self.get_trajectory(trajectory_id)
+        except UnsafeStore:
+            return None
+
+    def list_damaged(self, trajectory_ids: Sequence[int]) -> list[int]:
+        """Return which of these attempts are not what was written."""
+        return [each for each in trajectory_ids if self.find_sound(each) is None and self._is_there(each)]
+
+    def _is_there(self, trajectory_id: int) -> bool:
+        return self._pool.row(f"select 1 from trajectory where id = ? and {IS_THERE}", [trajectory_id]) is not None
 
     def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
         """Return whether an attempt of a skill was erased."""
@@ -177,7 +190,7 @@ class Trajectories:
     def count_trajectories(self, skill_id: int) -> tuple[int, int]:
         """Return how many trajectories a skill has, and how many of them came since its last proposal."""
         total = self._pool.row("select count(*) from trajectory where skill_id = ?", [skill_id])
-        new = self._pool.row(_N_NEW, [skill_id, _MOST_COUNTED])
+        new = self._pool.row(_N_NEW, [skill_id, MOST_COUNTED])
         return cast(int, total[0] if total else 0), cast(int, new[0] if new else 0)
 
     def count_new_scored(self, skill_id: int, n: int) -> int:
@@ -199,13 +212,10 @@ class Trajectories:
         with self._pool.write() as connection:
             connection.execute("update skill set n_seen = min(n_seen, ?) where id = ?", [first_id - 1, skill_id])
 
-    def list_positions(self, skill_id: int, session_id: str) -> set[int]:
-        """Return the places in a session whose attempts are recorded."""
-        rows = self._pool.rows(
-            "select position from trajectory where skill_id = ? and session_id = ? and position is not null",
-            [skill_id, session_id],
-        )
-        return {cast(int, row[0]) for row in rows}
+    def is_placed(self, skill_id: int, session_id: str, position: int) -> bool:
+        """Return whether the attempt at a place in a session is recorded."""
+        sql = "select 1 from trajectory where skill_id = ? and session_id = ? and position = ?"
+        return self._pool.row(sql, [skill_id, session_id, position]) is not None
 
     def list_unscored(self, skill_id: int, n: int) -> list[int]:
         """Return the ids of the `n` newest attempts of which nobody has said how they ended, among the last thousand.
@@ -214,7 +224,7 @@ class Trajectories:
         """
         rows = self._pool.rows(
             "select id from (select id, hard, prompt from trajectory where skill_id = ?1 order by id desc limit 1000)"
-            f" where hard is null and {_IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
+            f" where hard is null and {IS_THERE} and {_NOT_HELD_OUT} order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
         return [cast(int, row[0]) for row in rows]
@@ -222,7 +232,7 @@ class Trajectories:
     def recent_trajectories(self, skill_id: int, n: int) -> list[int]:
         """Return the ids of the `n` newest scored trajectories, oldest first, none with a held-out task's prompt."""
         rows = self._pool.rows(
-            f"select id from trajectory where skill_id = ?1 and hard is not null and {_IS_THERE} and {_NOT_HELD_OUT}"
+            f"select id from trajectory where skill_id = ?1 and hard is not null and {IS_THERE} and {_NOT_HELD_OUT}"
             " order by id desc limit ?2",
             [skill_id, n, string.whitespace],
         )
@@ -250,51 +260,37 @@ class Trajectories:
         known = self._counted.get(skill_id)
         if known is None or (known.n_seen, known.erasure) != (n_seen, erasure):
             known = _Counted(n_seen, n_seen, 0, erasure)
-            [n_more] = connection.execute(_N_NEW, [skill_id, _MOST_COUNTED]).fetchone()
+            [n_more] = connection.execute(_N_NEW, [skill_id, MOST_COUNTED]).fetchone()
         else:  # few: what others recorded since this process did last
             [n_more] = connection.execute(_N_AFTER, [skill_id, known.last_id]).fetchone()
         named = connection.execute("select prompt from task where skill_id = ? and name = ?", [skill_id, task_name])
         [prompt] = named.fetchone() or [None]
-        return known._replace(n=min(known.n + n_more, _MOST_COUNTED)), prompt
+        return known._replace(n=min(known.n + n_more, MOST_COUNTED)), prompt
 
 
 _NOT_HELD_OUT = "trim(prompt, ?3) not in (select trim(prompt, ?3) from task where skill_id = ?1 and split <> 'train')"
-_IS_THERE = "id not in (select trajectory_id from erased)"
-_IS_ERASED = f"select 1 from trajectory where id = ? and skill_id = ? and not {_IS_THERE}"
-_SUMMED_ROW = (
-    "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at,"
-    f" imported_id from trajectory where id = ? and skill_id = ? and {_IS_THERE}"
-)
+_IS_ERASED = f"select 1 from trajectory where id = ? and skill_id = ? and not {IS_THERE}"
 _UNANSWERED = (
     "select id from trajectory where skill_id = ? and session_id = ? and position = ?"
     " and iif(json_valid(messages), json_extract(messages, '$[#-1][0]'), 'user') <> 'user'"
 )
 _IN_A_RUN = "select 1 from run, json_each(run.sessions) held where run.skill_id = ? and held.value = ? limit 1"
 # Bounded, so that a skill with a million unseen trajectories answers as fast as a new one.
-_MOST_COUNTED = 10_000
+MOST_COUNTED = 10_000
 _N_NEW = (
     "select count(*) from (select id from trajectory where skill_id = ?1"
     " and id > (select n_seen from skill where id = ?1) order by id desc limit ?2)"
-    f" where {_IS_THERE}"
+    f" where {IS_THERE}"
 )
 _N_NEW_SCORED = (
     "select count(*) from (select 1 from (select id, hard from trajectory where skill_id = ?1"
     " and id > (select n_seen from skill where id = ?1) order by id desc limit 1000)"
-    f" where hard is not null and {_IS_THERE} limit ?2)"
+    f" where hard is not null and {IS_THERE} limit ?2)"
 )
-_N_AFTER = f"select count(*) from trajectory where skill_id = ? and id > ? and {_IS_THERE}"
+_N_AFTER = f"select count(*) from trajectory where skill_id = ? and id > ? and {IS_THERE}"
 
 
-def _trajectory(row: Row) -> Trajectory:
-    trajectory_id, prompt, answer, messages, hard, soft, reason, session = row
-    return Trajectory(
-        id=f"trajectory:{cast(int, trajectory_id)}",
-        prompt=str(prompt),
-        answer=str(answer),
-        messages=parse_messages(str(messages)),
-        hard=None if hard is None else bool(hard),
-        soft=cast(float | None, soft),
-        hint=str(reason),
-        source="session",
-        session=str(session or ""),
-    )
+def _own(connection: Connection, skill_id: int, trajectory_id: int) -> Row | None:
+    """Return an attempt of a skill as `written` does, None where it has no such one, or it was erased."""
+    row = connection.execute(WHOLE, [trajectory_id]).fetchone()
+    return written(trajectory_id, row) if row and row[0] == skill_id else None

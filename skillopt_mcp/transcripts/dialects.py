@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pydantic import Field, JsonValue
 
-from skillopt_mcp.backends.agents.claude_events import read_claude
+from skillopt_mcp.backends.agents.claude_events import read_claude, text_of
 from skillopt_mcp.backends.agents.codex_session import read_session
 from skillopt_mcp.backends.agents.telling import Event, Told, parsed
 
@@ -74,7 +74,7 @@ class Claude:
         row = parsed(line.decode("utf-8", "replace"), _ClaudeLine)
         if row is None or row.meta or row.summary:
             return None
-        text = _text(row.message.content)
+        text = text_of(row.message.content)
         command = _COMMAND.search(text)
         if command:
             arguments = _ARGUMENTS.search(text)
@@ -122,7 +122,7 @@ class Codex:
         row = parsed(line.decode("utf-8", "replace"), _CodexLine)
         if row is None or not (row.payload.type == "user_message" or row.payload.item.type == "UserMessage"):
             return None
-        text = row.payload.message or _text(row.payload.item.content)
+        text = row.payload.message or text_of(row.payload.item.content)
         return None if not text.strip() or _BY_THE_HOST.match(text) else Said(text=text)
 
     def folder(self, line: bytes) -> str | None:
@@ -153,12 +153,3 @@ def is_told(line: bytes) -> bool:
 def dialect_of(line: bytes) -> Dialect:
     """Return the dialect of a file by its first line."""
     return Codex() if b'"payload"' in line else Claude()
-
-
-def _text(content: JsonValue) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))

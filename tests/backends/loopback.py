@@ -49,12 +49,17 @@ class Sent:
 
 @dataclass(frozen=True)
 class Said:
-    """What the model says, with what it ended in, in the words of the API that was asked."""
+    """What the model says, with what it ended in, in the words of the API that was asked.
+
+    `model` says that it was, where it is not the one that was asked for, and `configuration` its fingerprint.
+    """
 
     text: str
     end: str | None = None
     thinking: str = ""
     refusal: str = ""
+    model: object = None
+    configuration: object = None
 
 
 Act = str | Said | Sent | Literal["hang", "reset", "reset mid-body"]
@@ -132,7 +137,7 @@ def _message(request: Request, said: Said, *, was_cached: bool) -> dict[str, Any
     n_whole, n_prefix = len(request.system + request.user) // 4, len(_prefix(request)) // 4
     content = [{"type": "thinking", "thinking": said.thinking, "signature": "s"}] if said.thinking else []
     return {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": request.body["model"],
+        "id": "msg_1", "type": "message", "role": "assistant", "model": said.model or request.body["model"],
         "content": [*content, {"type": "text", "text": said.text}],
         "stop_reason": said.end or "end_turn", "stop_sequence": None,
         "usage": {
@@ -148,7 +153,8 @@ def _chat(request: Request, said: Said) -> dict[str, Any]:
     if said.thinking:
         message["reasoning_content"] = said.thinking
     return {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.body["model"],
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": said.model or request.body["model"],
+        "system_fingerprint": said.configuration,
         "choices": [{"index": 0, "message": message, "finish_reason": said.end or "stop", "logprobs": None}],
         "usage": {
             "prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020,
@@ -164,7 +170,7 @@ def _responses(request: Request, said: Said) -> dict[str, Any]:
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": said.thinking}]}
     return {
-        "id": "resp_1", "object": "response", "created_at": 1, "model": request.body["model"],
+        "id": "resp_1", "object": "response", "created_at": 1, "model": said.model or request.body["model"],
         "status": "incomplete" if said.end else "completed", "error": None,
         "incomplete_details": {"reason": said.end} if said.end else None,
         "output": [*([reasoning] if said.thinking else []), message],

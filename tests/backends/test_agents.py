@@ -148,6 +148,35 @@ def test_a_spec_that_cannot_be_used_is_explained(spec: str, words: str) -> None:
         open_claude_code(spec, {"PATH": "/usr/bin:/bin"})
 
 
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("price_in=1", "what Codex used is told in tokens, never at a price: leave it out"),
+        ("price_in=1,price_out=2", "what Codex used is told in tokens, never at a price: leave it out"),
+        ("max_tokens=1", "Codex has no limit to an answer: cap the calls (--max-calls) or the minutes (--max-minutes)"),
+    ],
+)
+def test_codex_refuses_what_it_has_no_use_for_and_says_what_to_do(codex: FakeHost, spec: str, words: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        opened(codex, f"m,{spec}")
+    assert str(caught.value) == f"cannot use option '{spec.partition('=')[0]}' of 'codex:m': {words}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("price_out=1", "cannot use option 'price_out' of 'claude-code:m': Claude Code tells the price of each answer"),
+        ("max_tokens=1", "cannot use option 'max_tokens' of 'claude-code:m': Claude Code limits money, not tokens"),
+        ("api_key=x", "'api_key' of 'claude-code:m' is not an option: secrets come from the environment"),
+    ],
+)
+def test_claude_code_refuses_what_it_has_no_use_for_and_says_why(claude: FakeHost, spec: str, words: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        opened(claude, f"m,{spec}")
+    assert str(caught.value).startswith(words)
+    assert "key_env" not in str(caught.value)
+
+
 def test_a_program_that_does_not_run_is_named(tmp_path: Path) -> None:
     path = tmp_path / "claude"
     path.write_text("#!/bin/sh\nexit 1\n")

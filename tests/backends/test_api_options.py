@@ -89,6 +89,9 @@ def test_no_secret_is_in_a_name_or_a_fingerprint_or_a_representation() -> None:
         ("m,base_url=https://h:99999", ENVIRON, "the base URL cannot be used"),
         ("m,base_url=http://models.example/v1", ENVIRON, "would send $OPENAI_API_KEY unencrypted to 'models.example'"),
         ("m,price_in=1", ENVIRON, "has half a price"),
+        ("m,price_batch=0.5", ENVIRON, "has half a price: give both price_in= and price_out="),
+        ("m,tokens=9", ENVIRON, "cannot use option 'tokens' of 'openai:m'; give each once of: base_url="),
+        (f"m,token={KEY}", ENVIRON, "'token' of 'openai:m' is not an option: secrets come from the environment"),
     ],
 )
 def test_what_cannot_be_used_is_said_at_once_and_without_its_secrets(
@@ -98,6 +101,15 @@ def test_what_cannot_be_used_is_said_at_once_and_without_its_secrets(
         open_openai(text, environ)
     assert message in str(caught.value)
     assert KEY not in str(caught.value)
+
+
+def test_an_option_of_several_kinds_is_refused_with_all_of_them_and_no_word_of_the_code() -> None:
+    with pytest.raises(BackendError) as caught:
+        open_anthropic("m,thinking=x", ENVIRON)
+    assert str(caught.value) == (
+        "'thinking' of 'anthropic:m' cannot be used: give a number of tokens (1024 or more, and less than max_tokens), "
+        "adaptive or disabled"
+    )
 
 
 def test_a_key_may_have_a_name_of_its_own_and_a_server_of_ones_own_may_need_none() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from skillopt_mcp.backends.base import SLOTS, BackendFault, slots_of
@@ -79,3 +81,11 @@ def test_a_backend_without_a_number_of_slots_has_the_usual_one() -> None:
     backend = Scripted({})
     backend.n_slots = None  # type: ignore[assignment]
     assert slots_of(backend) == SLOTS
+
+
+def test_a_fault_comes_whole_out_of_another_process() -> None:
+    fault = BackendFault("truncated", "cut off", 3.0, Usage(7, 9, 0.25))
+    fault.add_note("at the third send")
+    again = pickle.loads(pickle.dumps(fault))
+    assert vars(again) == vars(fault)
+    assert str(again) == "cut off"

@@ -18,6 +18,7 @@ from clerk import CONFIG, SCRIPT, answer, decided, everything_kept, workspace
 from loopback import KEY, Request
 
 from skillopt_mcp.backends.api.openai_batch import OpenAIBatch
+from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.cli.main import main
@@ -25,7 +26,7 @@ from skillopt_mcp.errors import BackendError, BadInput, CapReached, Outage, Refu
 from skillopt_mcp.operations.answering import run_backends
 from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.replaying import replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import conclude, replay, start_run, unfinished_run
 from skillopt_mcp.operations.spending import waves
 from skillopt_mcp.operations.spending.batching import Way, abandon, waiting_batches
 from skillopt_mcp.operations.workspace import Workspace
@@ -248,6 +249,34 @@ def test_an_interrupted_run_stays_at_the_vendor_until_it_is_abandoned(tmp_path: 
         assert [each.id for each in abandon(made, run_backends(made, run), run.id)] == [batch.id]
         assert vendor.batches[0].is_cancelled
         assert found(replay(made, run)) == found(scripted)
+
+
+def test_a_search_that_ends_while_calls_are_at_the_vendor_cancels_them_or_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(standing: object) -> None:
+        if standing.stage == "batch" and "is sent" in standing.note:
+            raise KeyboardInterrupt
+
+    async def deaf(*_: object) -> None:
+        raise BackendFault("server", "not now")
+
+    with batch_vendor() as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
+        run = begin(made)
+        with pytest.raises(KeyboardInterrupt):
+            replay(made, run, interrupt)
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenAIBatch, "cancel", deaf)
+            with pytest.raises(BackendError, match="goes on at the vendor"):
+                conclude(made, run, "enough")
+        assert made.store.runs.get_run(run.id).conclusion is None
+        run = conclude(made, run, "enough")
+        assert vendor.batches[0].is_cancelled
+        n_sent = made.store.budgets.get_spent(run.id).calls
+        with workspace(tmp_path, RESPONSES.format(url=vendor.url)) as at_once:
+            result = replay(at_once, run)
+        assert (result.concluded_after, result.verdict) == (0, None)
+        assert made.store.budgets.get_spent(run.id).calls == n_sent
 
 
 def test_after_the_clock_was_set_back_a_batch_is_looked_for_no_later_than_ever(

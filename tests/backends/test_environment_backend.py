@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from skillopt_mcp.backends.base import BackendFault, environment_name
+from skillopt_mcp.backends.base import BackendFault, environment_name, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
@@ -86,6 +86,28 @@ def test_what_no_environment_may_say_of_an_attempt_is_internal(fault: Fault) -> 
     with pytest.raises(BackendFault, match=r"it ran out of turns .its fault .* is no kind of RolloutFailed") as failed:
         asyncio.run(Rolling(Maze(RolloutFailed("it ran out of turns", fault))).complete(CALL))
     assert failed.value.fault == "internal"
+
+
+def test_what_a_broken_attempt_cost_is_counted_and_what_cannot_be_is_left_out() -> None:
+    def failed(usage: object) -> BackendFault:
+        with pytest.raises(BackendFault) as fault:
+            asyncio.run(Rolling(Maze(RolloutFailed("cut", "truncated", usage))).complete(CALL))  # type: ignore[arg-type]
+        return fault.value
+
+    assert failed(Usage(5, 7, 0.5)).usage == Usage(5, 7, 0.5)
+    assert (failed(None).usage, failed(None).message) == (None, "cut")
+    for usage in (7, Usage(-1, 1)):
+        assert failed(usage).usage is None
+        assert failed(usage).message.startswith("cut (left out: ")
+
+
+def test_an_environment_may_say_the_most_that_one_attempt_can_use() -> None:
+    class Bounded(Maze):
+        def worst_case(self) -> Usage:
+            return Usage(10, 20, 0.25)
+
+    assert worst_case(Rolling(Bounded(ROLLED)), CALL) == Usage(10, 20, 0.25)
+    assert worst_case(Rolling(Maze(ROLLED)), CALL) is None
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,13 @@ def test_a_lone_surrogate_in_a_reply_costs_one_character_and_not_the_batch(store
         assert texts(ask(rollouts(3))) == [f"{answer(call)} \ufffd" for call in rollouts(3)]
 
 
+def test_a_lone_surrogate_in_the_name_of_a_message_costs_one_character_too(store: Store) -> None:
+    reply = Reply("42", (Message("tool", "done", "look\ud83d"),))
+    with Asker(store, {"target": Scripted(lambda _: reply)}, "r-1") as ask:
+        [first] = ask(rollouts(1))
+    assert first.messages == (Message("tool", "done", "look\ufffd"),)
+
+
 def test_equal_calls_in_one_batch_are_asked_once(store: Store) -> None:
     backend = Scripted(answer)
     one, two = rollouts(2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from changes import at_a_terminal, make_accepted, make_candidate
-from console import BACKENDS, TARGET, Place
+from console import BACKENDS, TARGET, Cli, Place
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.main import main
@@ -220,6 +220,16 @@ def test_what_is_undecided_is_adopted_by_nobody_else(typed: Typed, make_place) -
     assert place.main.read_bytes() == before
 
 
+def test_a_command_that_would_adopt_hears_that_it_takes_a_person(cli: Cli, make_place) -> None:
+    place = make_place()
+    candidate = undecided(place)
+    for more in ((), ("--json",), ("--simulated",)):
+        done = cli("promote", candidate, "--unproven", "--yes", *more, store=place.store_path)
+        assert done.returncode == 1
+        why = f"no gain of '{candidate}' is proven: a person has to look at it, at a terminal and without --yes"
+        assert f"error: {why}" in done.stderr
+
+
 def test_what_was_rejected_is_adopted_by_nobody_at_all(typed: Typed, make_place) -> None:
     place = make_place()
     with Workspace(place.store_path) as workspace:
@@ -265,7 +275,11 @@ def permission_of(place: Place) -> Permission | None:
 def test_a_standing_permission_needs_a_yes_and_tells_who_gave_it(typed: Typed, make_place) -> None:
     place = make_place()
     code, screen = typed(place, "skills", "permit", "ledger-clerk", answer="n")
-    assert (code, "small edits of the text? [y/N]" in screen, permission_of(place)) == (1, True, None)
+    assert (code, "small edits of words, not of code or commands? [y/N]" in screen, permission_of(place)) == (
+        1,
+        True,
+        None,
+    )
     code, screen = typed(place, "skills", "permit", "ledger-clerk")
     assert (code, "agree beforehand with --yes" in screen, permission_of(place)) == (1, True, None)
     assert typed(place, "skills", "permit", "ledger-clerk", answer="y")[0] == 0
@@ -276,7 +290,7 @@ def test_a_standing_permission_needs_a_yes_and_tells_who_gave_it(typed: Typed, m
 
 def test_the_question_says_all_that_a_standing_permission_asks_of_a_candidate(typed: Typed, make_place) -> None:
     screen = typed(make_place(), "skills", "permit", "ledger-clerk", answer="n")[1]
-    assert "where the guard found nothing and they are small edits of the text? [y/N]" in screen
+    assert "where the guard found nothing and they are small edits of words, not of code or commands? [y/N]" in screen
 
 
 def test_the_command_that_takes_a_permission_back_can_be_copied(typed: Typed, make_place) -> None:

@@ -67,8 +67,9 @@ def only_run(place: Place) -> Run:
 
 
 def told_command(text: str) -> list[str]:
-    """Return the arguments of the command that a stopped run told."""
-    [line] = [line for line in text.splitlines() if line.startswith("  skillopt-mcp replay")]
+    """Return the arguments of the command that a stopped run told to go on."""
+    told = [line for line in text.splitlines() if line.startswith("  skillopt-mcp replay")]
+    [line] = [line for line in told if " --conclude" not in line]
     program, *arguments = shlex.split(line)
     assert program == Path(SCRIPT).name
     return arguments

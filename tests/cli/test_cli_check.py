@@ -128,7 +128,7 @@ def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked
     assert lines[4].startswith("s/none: error: could not be read: ")
     assert "has no SKILL.md" in lines[4]
     assert lines[5].startswith("s/missing: error: could not be read: ")
-    assert lines[6:] == ["7 skills: 6 errors, 0 advice."]
+    assert lines[6:] == ["5 skills: 6 errors, 0 advice."]
 
 
 def test_advice_is_told_and_counts_only_when_it_shall(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +226,7 @@ def test_a_repository_is_told_where_its_skills_lie(here: Path, capsys: pytest.Ca
         1,
         [".: error: it is no skill and holds none right inside; to check those below: skillopt-mcp check "
          "./skills ./.claude/skills",
-         "1 skill: 1 error, 0 advice."],
+         "0 skills: 1 error, 0 advice."],
     )  # fmt: skip
 
 
@@ -312,7 +312,7 @@ def test_a_file_inside_a_skill_means_that_skill_and_each_is_told_of_once(
     monkeypatch.chdir(scripts)
     assert checked(capsys, "run.py")[1][-1] == "1 skill: 1 error, 0 advice."
     code, lines = checked(capsys, str(repository / "skills"), "../../../README")
-    assert (code, lines[-1]) == (1, "4 skills: 2 errors, 0 advice.")
+    assert (code, lines[-1]) == (1, "3 skills: 2 errors, 0 advice.")
 
 
 def test_only_the_skills_that_changed_on_a_branch_are_checked(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
 
 import pytest
 from console import BACKENDS, TARGET, Cli, parsed
@@ -165,6 +166,25 @@ def test_a_test_claims_tasks_like_these_where_that_is_asked_for(cli: Cli, make_p
     [step] = [line for line in other.stdout.splitlines() if line.startswith("Next: ")]
     assert f" --target {TARGET}" in step
     assert "BACKEND:MODEL" not in step
+
+
+def test_a_claim_that_is_said_is_refused_where_the_test_was_begun_for_the_other(cli: Cli, make_place) -> None:
+    place = make_place(n_tasks=90)
+    begun = {"these": proposed(place, "- One."), "like_these": proposed(place, "- Two.")}
+    said = {"these": "on these 30 held-out tasks", "like_these": "on tasks like these"}
+
+    def evaluated(claim: str, *more: str) -> subprocess.CompletedProcess[str]:
+        few = ("--target", TARGET, "--max-pairs", "4")
+        return cli("evaluate", begun[claim], *few, *more, store=place.store_path)
+
+    for claim, other in (("these", "like_these"), ("like_these", "these")):
+        for more in (("--claim", claim), ("--claim", claim), ()):
+            assert said[claim] in evaluated(claim, *more).stdout
+        refused = evaluated(claim, "--claim", other)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"error: the test of '{begun[claim]}' was begun for another claim (better, {said[claim]}" in (
+            refused.stderr
+        )
 
 
 def test_another_gate_is_asked_about_a_run_that_is_over(cli: Cli, make_place) -> None:

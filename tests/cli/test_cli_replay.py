@@ -103,7 +103,10 @@ def test_nothing_is_spent_on_a_real_model_before_a_person_agrees(cli, make_place
         ([], "error: no backend is set for the role 'target'"),
         (["--target", "nobody:x", "--optimizer", TARGET], "error: unknown backend 'nobody' in 'nobody:x'"),
         ([*BACKENDS, "--epochs", "0"], "error: --epochs: "),
-        ([*BACKENDS, "--min-edits", "9"], "error: the settings together: "),
+        (
+            [*BACKENDS, "--min-edits", "9"],
+            "error: max_edits, where nobody sets it, is 4, and --min-edits is 9, but the edit budget never rises: ",
+        ),
         ([*BACKENDS, "--slots", "0"], "error: slots '0'"),
         (["--resume", "--epochs", "3"], "error: a resumed run keeps the settings it was begun with"),
     ],

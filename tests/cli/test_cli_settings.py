@@ -100,7 +100,11 @@ def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:
         "best_skill", "best_skill.md", "history.json", "report.md", "run.json", "skills", "steps", "summary.json",
         "versions",
     }  # fmt: skip
-    assert json.loads((out / "summary.json").read_text()) == result
+    figures = parsed(cli("show", result["run_id"], "--json", store=place.store_path))["run"]
+    assert isinstance(figures, dict)
+    assert json.loads((out / "summary.json").read_text()) == result | figures
+    assert figures["n_tasks"] == {"train": 20, "val": 20, "test": 20}
+    assert {row["role"] for row in figures["used"]} == {"optimizer", "target"}
     again = parsed(cli("show", result["run_id"], "--out", out, "--json", store=place.store_path))
     assert (again["n_written"], again["run_id"]) == (0, result["run_id"])
     refused = cli(*arguments, store=place.store_path)

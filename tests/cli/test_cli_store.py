@@ -49,6 +49,25 @@ def test_verify_says_that_all_is_well_and_lists_what_is_not(cli, make_place) -> 
     assert (wrong.returncode, len(json.loads(wrong.stdout)["problems"])) == (1, 3)
 
 
+def test_what_takes_long_on_a_big_store_is_shown_on_a_terminal_and_nowhere_else(cli, make_place, tmp_path) -> None:
+    place = make_place()
+    commands = [
+        ("verify",),
+        ("backup", str(tmp_path / "{}.db")),
+        ("export", "ledger-clerk", str(tmp_path / "{}.history")),
+        ("import", str(tmp_path / "shown.history")),
+        ("restore", "--yes", str(tmp_path / "shown.db")),
+    ]
+    for name, *rest in commands:
+        shown, silent, piped = ([name, *(each.format(at) for each in rest)] for at in ("shown", "silent", "piped"))
+        code, screen = at_a_terminal(place, *shown, answer="")
+        assert (code, "0:00:0" in screen) == (0, True), screen
+        code, screen = at_a_terminal(place, *silent, "--json", answer="")
+        assert (code, "0:00:0" in screen) == (0, False), screen
+        done = cli(*piped, store=place.store_path)
+        assert (done.returncode, "0:00:0" in done.stdout + done.stderr) == (0, False)
+
+
 def test_a_store_of_an_older_release_is_told_to_be_a_newer_one_from_now_on(tmp_path, monkeypatch) -> None:
     newest = len(migrating.migration_files())
     paths = [tmp_path / "looked.db", tmp_path / "verified.db"]
@@ -194,3 +213,19 @@ def test_a_look_at_the_users_own_store_makes_none(
         assert main(looks) == 0
         assert told in "".join(capsys.readouterr())
     assert list(home.iterdir()) == []
+
+
+def test_the_doctor_names_what_is_kept_beside_a_store_and_how_large_it_is(cli, make_place) -> None:
+    place = make_place()
+    kept = [Path(f"{place.store_path}{end}") for end in (".schema-3", ".replaced-20260101-000000")]
+    for n, each in enumerate(kept, 1):
+        each.write_bytes(bytes(n * 1_600_000))
+    told = cli("doctor", store=place.store_path).stdout
+    assert (
+        f"Kept from before the schema was changed: {kept[0]} (1.6 MB).\n"
+        f"Kept from before a restore: {kept[1]} (3.2 MB).\n"
+        "Each of these is a whole store: remove it when you need no way back to it.\n"
+    ) in told
+    kept[0].unlink()
+    kept[1].unlink()
+    assert "Kept from" not in cli("doctor", store=place.store_path).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -99,16 +100,20 @@ def test_a_secret_is_told_with_its_row_before_and_when_it_is_added(
 ) -> None:
     rows = [GOOD, GOOD | {"prompt": "Log in with password: hunter2hunter2 and add 2 + 5."}]
     (here / "tasks.json").write_text(json.dumps(rows))
-    told = "1 seems to hold a secret, which is kept as it is: use a made-up value instead in task 2"
+    told = "task 2 seems to hold a secret, which is kept as it is: use a made-up value instead"
     assert main(["tasks", "check", "./mine", "tasks.json"]) == 0
     assert f"note: {told}\n" in capsys.readouterr().err
     assert main(["tasks", "add", "./mine", "tasks.json"]) == 0
     assert f"warning: {told}.\n" in capsys.readouterr().err
     assert main(["tasks", "check", "./mine"]) == 0
-    assert (
-        "note: 1 seems to hold a secret, which is kept as it is: use a made-up value instead in '"
-        in capsys.readouterr().err
+    assert re.match(
+        r"note: '[^']+' seems to hold a secret, which is kept as it is: use a made-up value instead\n",
+        capsys.readouterr().err,
     )
+    rows = [GOOD | {"prompt": f"Log in with password: hunter2hunter2 and add 2 + {n}."} for n in range(10, 22)]
+    (here / "tasks.json").write_text(json.dumps(rows))
+    assert main(["tasks", "check", "./mine", "tasks.json"]) == 0
+    assert "task 9, task 10 and 2 more seem to hold a secret, which" in capsys.readouterr().err
 
 
 def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(

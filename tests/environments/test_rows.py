@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_mcp.environments.decoding import Repeated
 from skillopt_mcp.environments.items import question_task
 from skillopt_mcp.environments.options import accepted, parse_options, plain_value
 from skillopt_mcp.environments.qa import open_qa
@@ -199,3 +200,33 @@ def test_each_line_that_is_not_json_is_named_up_to_a_bound(tmp_path: Path) -> No
     path.write_text("{\n" * 1_000)
     with pytest.raises(BadInput, match=", 19, 20 and more: a file"):
         read_rows(path)
+
+
+def test_a_key_that_comes_twice_in_a_question_is_named(splits: Path) -> None:
+    put(splits / "val.jsonl", rows(1, "val") + '{"question": "q?", "answers": ["a"], "question": "r?"}\n')
+    with pytest.raises(BadInput, match='val row 2: the key "question" comes twice in one object'):
+        open_qa(str(splits)).tasks("train")
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ('{"prompt": "a", "prompt": "b", "judge": {"kind": "exact", "expected": "1"}}', "prompt"),
+        ('{"prompt": "a", "\\u0070rompt": "b"}', "prompt"),
+        ('{"prompt": "a", "judge": {"kind": "exact", "expected": "1", "expected": "2"}}', "expected"),
+        ('{"prompt": "a", "judge": {"kind": "all", "of": [{"kind": "exact", "kind": "regex"}]}}', "kind"),
+        ('{"prompt": "a", "judge": {"kind": "json", "schema": {"x": [[{"y": 1, "y": 2}]]}}}', "y"),
+    ],
+)
+def test_a_key_that_comes_twice_anywhere_in_a_row_makes_it_none(tmp_path: Path, row: str, key: str) -> None:
+    sound = '{"prompt": "c", "judge": {"kind": "exact", "expected": "1"}}'
+    for text in (f"{sound}\n{row}\n{sound}\n", f"[{sound}, {row}, {sound}]"):
+        (tmp_path / "tasks.json").write_text(text)
+        first, found, last = read_rows(tmp_path / "tasks.json")
+        assert found == Repeated(key)
+        assert first == last == json.loads(sound)
+
+
+def test_a_cell_with_a_key_that_comes_twice_makes_its_row_none(tmp_path: Path) -> None:
+    (tmp_path / "tasks.csv").write_text('prompt,judge\na,"{""kind"": ""exact"", ""expected"": 1, ""expected"": 2}"\n')
+    assert read_rows(tmp_path / "tasks.csv") == [Repeated("expected")]

@@ -18,7 +18,6 @@ from skillopt_mcp.gates.recompute import (
     confirm_verdict,
     search_comparison,
     search_verdict,
-    strict_verdict,
 )
 from skillopt_mcp.gates.strict import TaskScore, compare
 from skillopt_mcp.records.evidence import Metric, Pair, SearchGate
@@ -39,7 +38,8 @@ def test_a_strict_verdict_follows_from_its_inputs(
     candidate: list[TaskScore], current: list[TaskScore], best: list[TaskScore] | None, metric: Metric
 ) -> None:
     inputs = StrictInputs(metric=metric, candidate=candidate, current=current, best=best).model_dump_json()
-    assert strict_verdict(inputs) == compare(candidate, current, current if best is None else best, metric).verdict
+    expected = compare(candidate, current, current if best is None else best, metric).verdict
+    assert search_verdict("strict", inputs) == expected
 
 
 @pytest.mark.parametrize("gain", [0.0, 0.4, -0.4])
@@ -66,7 +66,7 @@ def test_no_pairs_decide_nothing() -> None:
 @pytest.mark.parametrize("inputs", ["", "{}", '{"metric": "hard"}', '{"n_pairs": 3}'])
 def test_inputs_that_are_none_are_refused(inputs: str) -> None:
     with pytest.raises(ValidationError):
-        strict_verdict(inputs)
+        search_verdict("strict", inputs)
     with pytest.raises(ValidationError):
         confirm_verdict([], inputs)
 

@@ -39,7 +39,7 @@ def nested(depth: int) -> dict[str, object]:
     ("value", "message"),
     [
         (5, f'a judge is an object with a "kind", not "5"; {KNOWN}'),
-        (None, f'a judge is an object with a "kind", not "None"; {KNOWN}'),
+        (None, f'there is no judge: give an object with a "kind"; {KNOWN}'),
         ({}, f'the judge has no "kind"; {KNOWN}'),
         ({"kind": "rubrik"}, f'unknown judge kind "rubrik"; {KNOWN}'),
         ({"kind": ["exact"]}, f"unknown judge kind a list; {KNOWN}"),

@@ -250,3 +250,14 @@ def test_a_few_tasks_are_no_export_that_lacks_the_others(place: Place, empty: Wo
     assert add_tasks(empty, str(place.skill), [export[n] for n in rows]).warnings == []
     without = [{name: value for name, value in row.items() if name != "split"} for row in export[:-1]]
     assert add_tasks(empty, str(place.skill), without).warnings == []
+
+
+def test_a_row_with_a_key_that_comes_twice_is_rejected_and_the_others_are_added(
+    place: Place, empty: Workspace, tmp_path: Path
+) -> None:
+    file = tmp_path / "tasks.jsonl"
+    twice = '{"prompt": "Which?", "judge": {"kind": "exact", "expected": "1", "expected": "2"}}'
+    file.write_text("\n".join([json.dumps(tasks(1)[0]), twice]))
+    added = add_tasks(empty, str(place.skill), file=str(file))
+    reason = 'the key "expected" comes twice in one object, and JSON would keep the last: leave one out'
+    assert (added.added, added.rejected) == (1, [Rejected(index=1, reason=reason)])

@@ -20,6 +20,7 @@ from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run, u
 from skillopt_mcp.operations.runs.unfinished import furthest, left_changed
 from skillopt_mcp.operations.spending.listing_runs import list_runs
 from skillopt_mcp.operations.stores.exporting import export_run
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.progress import Progress
@@ -246,3 +247,30 @@ def test_a_simulation_gives_no_false_alarm(place: Place, workspace: Workspace) -
     slower = place.open(target=f"{SIMULATION},latency_ms=0.1")
     use(slower, open_simulated(f"honest,seed={SEED},latency_ms=0.1"), "target", "optimizer")
     assert replay(slower, run).changes == []
+
+
+def test_a_run_is_charged_with_the_promotion_test_that_it_left_when_others_came(workspace: Workspace) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.stage == "confirm" and progress.n_done >= 2:
+            raise KeyboardInterrupt
+
+    store = workspace.store
+    run = start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"max_pairs": 12}))
+    with pytest.raises(KeyboardInterrupt):
+        replay(workspace, run, interrupt)
+    [(left, _)], original = store.runs.list_finishes(run.id), workspace.backend("target")
+    use(workspace, Updated())
+    result = replay(workspace, run, allow_changed=True)
+    assert len(store.runs.list_finishes(run.id)) == 2
+    [row] = list_runs(workspace).runs
+    sent = store.budgets.get_spent(run.id).calls
+    assert (result.n_calls, row.n_calls, row.n_sent) == (sent, sent, sent)
+    n_left = sum(each.n_calls for each in store.ledger.list_rows(left))
+    assert n_left >= 4
+    assert row.n_test_calls == n_left + 2 * result.n_pairs
+    assert result.tests_left == {left: (0, store.ledger.n_pairs_asked(left))}
+    use(workspace, original)
+    assert result.candidate_id
+    evaluate_candidate(workspace, result.candidate_id)
+    assert sum(each.n_calls for each in store.ledger.list_rows(left)) > n_left
+    assert list_runs(workspace).runs == [row]

@@ -14,7 +14,7 @@ from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.stores.backing_up import back_up, restore_store, review_backup
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.store import driver, migrating
+from skillopt_mcp.store import driver, keeping, migrating
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 
@@ -60,6 +60,34 @@ def test_skills_of_one_name_are_told_apart_by_their_paths(place: Place, workspac
     assert sorted(found.skills) == sorted(f"ledger-clerk ('{path}')" for path in (twin, place.skill))
     assert found.skills == [f"ledger-clerk ('{path}')" for path in found.skill_paths]
     assert f"promotions of ledger-clerk ('{twin}') without asking" in found.permits
+
+
+def test_a_backup_tells_how_far_it_is_and_is_of_one_moment_whoever_writes_meanwhile(
+    place: Place, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_PAGES", 1)
+    told = list[tuple[str, int, int]]()
+    with Store(place.store_path) as other:
+
+        def tell(what: str, n_done: int, n_total: int) -> None:
+            told.append((what, n_done, n_total))
+            if what == "copying" and n_done % 10 == 0:
+                other.permissions.add_root(str(tmp_path / str(n_done)))
+
+        workspace.skill(str(place.skill))
+        begun = verify_store(place.store_path).head
+        made = back_up(place.store_path, tmp_path / "copy.db", tell=tell)
+    assert (made.head, made.problems) == (begun, [])
+    copied = [(n_done, n_total) for what, n_done, n_total in told if what == "copying"]
+    assert copied == [(n, len(copied)) for n in range(1, len(copied) + 1)]
+    assert [what for what, *_ in told if what != "copying"] == [
+        "checking the file",
+        "checking the rows",
+        "looking for rows that are gone",
+        "checking the chain of events",
+        "recomputing the decisions",
+        "checking the promotions",
+    ]
 
 
 def test_a_backup_overwrites_nothing(place: Place, backup: Path) -> None:
@@ -247,7 +275,7 @@ def test_what_lies_beside_a_store_that_was_removed_is_not_taken_for_the_restored
 def test_a_restore_without_room_names_the_store_and_no_hidden_file(
     place: Place, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(source: object, path: Path, target: Path) -> None:
+    def full(source: object, path: Path, target: Path, advance: object) -> None:
         raise driver.explained(driver.sqlite().OperationalError("database or disk is full"), target)
 
     monkeypatch.setattr("skillopt_mcp.store.copying.copy_into", full)

@@ -177,6 +177,22 @@ def test_one_failed_attempt_of_unknown_price_leaves_the_others_told(workspace: W
     assert f"; ${known:.2f} + 1 call of unknown price" in describe_run(workspace, result.run_id)
 
 
+def test_what_caps_were_charged_tells_a_price_only_as_far_as_it_is_known(workspace: Workspace) -> None:
+    workspace.caps = Caps(calls=1000)
+    taught(workspace)
+    priced = trained(workspace)
+    n_sent = priced.n_calls
+    told = f"caps: --max-calls 1000; used {n_sent} sends, {priced.tokens_in + priced.tokens_out:,} tokens"
+    assert f"{told}, ${priced.usd:.2f}, " in describe_run(workspace, priced.run_id)
+    unpriced = Scripted(lambda call: Reply(right_when_taught(call), usage=Usage(50, 10)), name="simulated:honest")
+    use(workspace, unpriced)
+    free = trained(workspace, seed=2)
+    n_asked = unpriced.n_calls
+    assert f" tokens, $5.00 + {n_asked} calls of unknown price, " in describe_run(workspace, free.run_id)
+    use(workspace, Scripted(lambda _: Reply(PATCH, usage=Usage(9, 9)), name="simulated:honest"), "optimizer")
+    assert " tokens, price unknown, " in describe_run(workspace, trained(workspace, seed=3).run_id)
+
+
 def test_what_was_sent_is_told_whole_while_nothing_came_back(place: Place, workspace: Workspace) -> None:
     workspace.caps = Caps(calls=1000)
     n_asked = 0
@@ -311,3 +327,6 @@ def test_commands_name_the_store_unless_it_is_the_users_own(tmp_path: Path) -> N
 def test_what_a_sum_of_prices_leaves_behind_is_not_told() -> None:
     charged = Spent(usd=0.007080000000000003)
     assert Account((), (), charged).told.usd_at_most == 0.00708
+    used = LedgerRow("target", "rollout", 2, 0, 0, 2, 2, 0.1 + 0.2, 5.0, usd_known=0.1 + 0.2)
+    told = Account((used,), (), Spent(2, 4, 0.1 + 0.2)).told
+    assert (told.usd_known, told.usd_at_most, together([used]).usd) == (0.3, 0.3, 0.3)

@@ -195,8 +195,13 @@ def test_adding_tells_of_judges_of_form_alone_and_takes_them(place: Place) -> No
     added = add_tasks(workspace, str(place.skill), [row("Q?", judge={"kind": "length", "max": 5}), row("R?")])
     assert added.added == 2
     assert added.warnings == [
-        "1 judge only the form of an answer (length, heading), which cannot promote alone: add a judge of another kind "
-        "to them"
+        "1 task judges only the form of an answer (length, heading), which cannot promote alone: add a judge of "
+        "another kind to it"
+    ]
+    more = [row(f"Q{n}?", judge={"kind": "length", "max": 5}) for n in range(2)]
+    assert add_tasks(workspace, str(place.skill), more).warnings == [
+        "2 tasks judge only the form of an answer (length, heading), which cannot promote alone: add a judge of "
+        "another kind to them"
     ]
 
 

@@ -19,12 +19,13 @@ from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.runs.policies import replay_policy
 from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.tasks.rotating import review_rotation, rotate_worn_tasks
 from skillopt_mcp.operations.testing.calibrating import GainRow, calibrate, conclusion, detectable, outlook
+from skillopt_mcp.operations.testing.concluding import NO_GAIN
 from skillopt_mcp.operations.testing.crediting import credit_candidate, rescue_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.testing.racing import race_candidates
@@ -156,6 +157,46 @@ def test_a_race_shares_the_live_version_drops_the_hopeless_and_accepts_nobody(
     assert race_candidates(workspace, [bad, good], RaceRule(max_laps=40), controls=["none"]) == found
     assert target.n_calls == n_calls
     assert promote_skill(workspace, good, Consent.PERSON_SIMULATED).status == "refused"
+
+
+def test_a_race_that_is_led_by_what_needs_no_test_names_another_step(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(by_text))
+    good, bad = place.accepted(workspace), place.propose(workspace, HARMS)
+
+    def step(*names: str) -> str:
+        found = race_candidates(workspace, names, RaceRule(max_laps=10))
+        assert found.leader == good
+        return found.next_step
+
+    test = f"Call evaluate_candidate with candidate_id {good}: only a promotion test accepts."
+    assert step(good, bad) == test
+    assert promote_skill(workspace, good, Consent.PERSON_SIMULATED).status == "promoted"
+    assert step(good, bad) == f"{good} leads, but candidate '{good}' is what is live already: there is nothing to test."
+    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    assert step(good, bad).startswith(f"{good} leads. It was live, and a person rolled it back. To have it back")
+    place.main.write_text(place.main.read_text() + "\n- Mine.\n")
+    assert "rolled it back" in step(good, bad)
+
+
+def test_a_race_of_what_was_made_from_another_version_says_to_rebase_it(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(by_text))
+    good = place.propose(workspace)
+    place.main.write_text(place.main.read_text() + "\n- Mine.\n")
+    step = race_candidates(workspace, [good], RaceRule(max_laps=10)).next_step
+    assert step.startswith(f"{good} leads, but the live file of 'ledger-clerk' is version ")
+    assert step.endswith(f"propose the edits again, or run: skillopt-mcp rebase {good}.")
+
+
+def test_a_race_that_is_led_by_what_a_test_rejected_sends_it_to_no_other(place: Place, workspace: Workspace) -> None:
+    use(workspace, passing(by_text))
+    good = place.propose(workspace)
+    use(workspace, passing(lambda rollout: 1.0 - by_text(rollout)))
+    while (tested := evaluate_candidate(workspace, good)).verdict == "undecided":
+        pass
+    assert tested.verdict == "reject"
+    use(workspace, passing(by_text))
+    found = race_candidates(workspace, [good], RaceRule(max_laps=10))
+    assert found.next_step == f"{good} leads, but its promotion test has rejected it. {NO_GAIN}"
 
 
 def tutor(text: str) -> Scripted:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import StoreError
+from skillopt_mcp.operations.stores import diagnosing
 from skillopt_mcp.operations.stores.diagnosing import diagnose
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import driver
 
 
 def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: Path) -> None:
@@ -81,14 +83,14 @@ def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
     with Workspace(path) as workspace:
         for n in range(200):
             workspace.store.permissions.add_root(f"/root-{n}")
-        assert diagnose(workspace).store.content == "sound"
+        assert diagnose(workspace).store.pages == "sound"
     raw = bytearray(path.read_bytes())
     page = raw.find(b"/root-150") // 1024 * 1024
     raw[page : page + 8] = bytes(8)
     path.write_bytes(bytes(raw))
     with Workspace(path) as workspace:
         found = diagnose(workspace)
-    assert found.store.content == "damaged"
+    assert found.store.pages == "damaged"
     assert any("is damaged" in each and "skillopt-mcp export SKILL FILE" in each for each in found.problems)
 
 
@@ -97,3 +99,34 @@ def test_the_store_from_before_an_upgrade_is_named(tmp_path: Path, home: Path) -
     with Workspace(tmp_path / "store.db") as workspace:
         assert workspace.store
         assert diagnose(workspace).store.kept == [str(tmp_path / "store.db.schema-3")]
+
+
+def test_whatever_is_kept_beside_a_store_is_named_with_its_size(tmp_path: Path, home: Path) -> None:
+    path, stamp = tmp_path / "store.db", "20260101-000000"
+    for end, n_bytes in ((".schema-3", 1_600_000), (f".replaced-{stamp}", 2_000_000), (f".replaced-{stamp}-wal", 7)):
+        (tmp_path / f"store.db{end}").write_bytes(bytes(n_bytes))
+    with Workspace(path) as workspace:
+        assert workspace.store
+        found = diagnose(workspace)
+    assert found.store.kept == [f"{path}.schema-3", f"{path}.replaced-{stamp}"]
+    assert found.store.kept_bytes == [1_600_000, 2_000_000]
+
+
+def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosing, "_MOST_LOGGED", 1 << 16)
+    path = tmp_path / "store.db"
+    with Workspace(path) as workspace:
+        workspace.store.permissions.add_root("/root")
+        reader = driver.connect(path)
+        reader.execute("begin")
+        reader.execute("select * from skill_root").fetchall()
+        for n in range(40):
+            workspace.store.permissions.add_root(f"/root-{n}")
+        (told,) = diagnose(workspace).problems
+        assert told.startswith(f"the log '{path}-wal' has grown to 0 MiB")
+        assert "End hosts that are idle" in told
+        reader.execute("commit")
+        reader.close()
+        assert diagnose(workspace).problems == []

@@ -398,6 +398,23 @@ def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, 
     assert is_sound(place)
 
 
+def test_a_question_that_nobody_answered_is_not_told_as_an_answer_that_would_go(place: Place, host: Workspace) -> None:
+    recorded(host, place)
+    begun_proposal(host, str(place.skill))
+    planned = review_erasure(host, attempts_meant(host, Wanted(("ledger-clerk",), containing=CANARY)))
+    done = erased(host, "ledger-clerk", containing=CANARY)
+    assert (planned.n, planned.answers) == (done.n, done.answers) == (1, 0)
+
+
+def test_an_answer_that_is_empty_already_is_not_told_as_one_that_would_go(place: Place, workspace: Workspace) -> None:
+    recorded(workspace, place)
+    use(workspace, learning(), "optimizer")
+    propose_from_evidence(workspace, str(place.skill))
+    assert erased(workspace, "trajectory:1").answers == 1
+    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("trajectory:2",))))
+    assert (planned.n, planned.answers) == (1, 0)
+
+
 def test_a_proposal_all_of_whose_attempts_were_erased_comes_to_an_end(place: Place, host: Workspace) -> None:
     recorded(host, place)
     begun_proposal(host, str(place.skill))

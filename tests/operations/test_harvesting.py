@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.store.pool import Pool, Row, Value
 from tests.session_lines import (
     claude_call,
     claude_said,
@@ -75,6 +76,28 @@ def test_an_attempt_is_recorded_once_with_no_score_and_with_what_the_person_said
     assert (kept.prompt, kept.answer, kept.hard, kept.soft) == ("Close March", "The sum is 42.", None, None)
     assert kept.messages[0] == ("skill", "opened", "ledger-clerk")
     assert kept.messages[-1] == ("user", "No: round at the end", None)
+
+
+def test_an_attempt_of_a_long_session_takes_as_many_rows_as_one_of_a_short_one(
+    tracked: Workspace, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch, n_rows = Pool.rows, list[int]()
+
+    def counting(pool: Pool, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        found = fetch(pool, sql, values)
+        n_rows.append(len(found))
+        return found
+
+    for n in (10, 40):
+        lines = [line for turn in range(n) for line in used(place, f"Close month {turn}")]
+        path = written(place, lines, f"{n}.jsonl")
+        harvest(tracked, [path])
+        with monkeypatch.context() as patch:
+            patch.setattr(Pool, "rows", counting)
+            assert counted(harvest(tracked, [path])) == (0, n, 0)
+        n_rows.append(-1)
+    short, long = (sum(rows) for rows in (n_rows[: n_rows.index(-1)], n_rows[n_rows.index(-1) + 1 : -1]))
+    assert long <= 4 * max(short, 1)
 
 
 def test_what_a_person_says_when_a_session_is_taken_up_again_comes_to_the_attempt_before_it(

@@ -270,7 +270,7 @@ def test_a_judge_that_never_answers_in_json_leaves_no_score_and_blocks_nothing(p
     assert last.status == "accepted"
     assert last.reason.startswith("it is missing now, after 3 replies that could not be used (the reply has no JSON")
     again = handed_in(host, work_id, reply=GRADE).receipts[0]
-    assert (again.status, again.reason) == ("duplicate", "this work was submitted before; the first reply stays")
+    assert (again.status, again.reason) == ("duplicate", "it is missing already: nothing more is taken for it")
     assert not Path(host.workplaces.folder(work_id)).exists()
     assert sum(row.n_missing for row in host.store.ledger.list_rows(job)) == 1
 

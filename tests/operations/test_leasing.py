@@ -9,11 +9,12 @@ from workshop import Place
 
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.results import Proposed, Receipt
 from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.spending.charging import charged_with, told_sends
-from skillopt_mcp.operations.spending.listing_runs import used_by
+from skillopt_mcp.operations.spending.charging import account, charged_with, told_sends
+from skillopt_mcp.operations.spending.listing_runs import list_runs, used_by
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.store.leases import Lease
@@ -71,8 +72,29 @@ def test_a_late_failure_of_what_nobody_has_in_time_makes_it_missing(
     clock.now += 901
     assert handed_in(host, in_time.id, failed="no tool")[0].reason == "it is missing now"
     [told] = handed_in(host, late.id, failed="cut off")
-    assert (told.status, told.reason) == ("late", "somebody else has answered it meanwhile")
+    assert (told.status, told.reason) == ("late", "it is missing already: nothing more is taken for it")
     assert n_missing(host, job) == 1
+
+
+def test_a_reply_to_work_that_is_missing_already_is_told_so(place: Place, host: Workspace, clock: Clock) -> None:
+    job, late, in_time = overtaken(place, host, clock)
+    clock.now += 901
+    handed_in(host, in_time.id, failed="no tool")
+    for _ in range(2):
+        [told] = handed_in(host, late.id, reply="1.00")
+        assert (told.status, told.reason) == ("late", "it is missing already: nothing more is taken for it")
+    assert n_missing(host, job) == 1
+
+
+def test_a_reply_that_came_first_stays_and_later_ones_are_told_who_was_first(
+    place: Place, host: Workspace, clock: Clock
+) -> None:
+    _, late, in_time = overtaken(place, host, clock)
+    handed_in(host, in_time.id, reply="1.00")
+    [told] = handed_in(host, late.id, reply="2.00")
+    assert (told.status, told.reason) == ("late", "somebody else has answered it meanwhile")
+    [told] = handed_in(host, in_time.id, reply="2.00")
+    assert (told.status, told.reason) == ("duplicate", "this work was submitted before; the first reply stays")
 
 
 def test_work_that_is_handed_out_again_is_charged_and_held_by_the_cap_on_calls(
@@ -101,6 +123,24 @@ def test_what_was_handed_out_again_is_told_as_sent_again(place: Place, host: Wor
     own = host.store.ledger.list_rows(job)
     assert sum(row.n_calls + row.n_open + row.n_repeated for row in own) == n_leases
     assert f"{n_leases:,} sent:" in told_sends(told)
+
+
+def test_what_was_handed_to_nobody_is_not_told_as_sent(place: Place, host: Workspace) -> None:
+    for n in range(16):
+        recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
+        record_trajectory(host, str(place.skill), recording)
+    job = propose_from_evidence(host, str(place.skill)).job_id
+    assert job
+    [row] = list_runs(host).runs
+    assert (row.n_sent, row.n_answered, row.n_unanswered) == (0, 0, 0)
+    assert told_sends(account(host.store, job).told) in describe_run(host, job)
+    assert told_sends(account(host.store, job).told) == "0 sent: 0 answered"
+    taken = submit_work(host, [], job, Room(items=1)).work
+    told = told_sends(account(host.store, job).told)
+    assert told.startswith("1 sent: 0 answered, 1 without an answer (under way, or lost")
+    assert host.store.leases.unanswered(range(1, 3)) == 2
+    handed_in(host, taken[0].work_id, reply=EDITS)
+    assert told_sends(account(host.store, job).told) == "1 sent: 1 answered"
 
 
 def test_at_the_cap_work_that_nobody_had_yet_is_still_handed_out(place: Place, host: Workspace, clock: Clock) -> None:

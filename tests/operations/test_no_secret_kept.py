@@ -133,7 +133,7 @@ def test_a_recorded_task_is_still_known_as_the_one_it_is(place: Place, workspace
 def test_a_task_with_a_secret_is_kept_as_it_is_and_warned_of(place: Place, workspace: Workspace) -> None:
     task = {"prompt": f"Log in with {canary(1)}", "judge": {"kind": "exact", "expected": "1"}, "id": "mine"}
     added = add_tasks(workspace, str(place.skill), [task])
-    assert added.warnings[0].startswith("1 seems to hold a secret")
+    assert added.warnings[0].startswith("task 1 seems to hold a secret")
     tracked = workspace.skill(str(place.skill))
     prompts = {each.name: each.prompt for each in workspace.store.tasks.list_tasks(tracked.id)}
     assert canary(1) in prompts["mine"]

@@ -273,6 +273,37 @@ def test_caps_bound_a_training_and_more_lets_it_go_on(place: Place, store: Path)
     assert trained(10_000) == "finished"
 
 
+def test_caps_on_money_hold_for_an_environment_that_knows_the_most_of_an_attempt(place: Place, store: Path) -> None:
+    class Priced(Greeting):
+        usd: float | None = 0.25
+
+        def worst_case(self) -> Usage:
+            return Usage(10, 10, self.usd)
+
+        async def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled:
+            return replace(await super().rollout(task, files, draw), usage=Usage(5, 5, 0.125))
+
+    class Free(Scripted):
+        def worst_case(self, call: Call) -> Usage:
+            return Usage(100, 100, 0.0)
+
+    def trained(environment: Greeting, usd: float) -> Trained:
+        optimizer = Free(lambda _: PATCH, name="fixed")
+        return train(place.skill, environment, CONFIG, optimizer=optimizer, store=store, caps=Caps(usd=usd), n_slots=2)
+
+    with pytest.raises(BadInput, match=r"give the environment a method 'worst_case\(\) -> Usage'.*Caps\(calls=N\)"):
+        trained(Greeting(), 4.0)
+    unpriced = Priced()
+    unpriced.usd = None
+    with pytest.raises(BadInput, match="have its 'worst_case' give the usd of its Usage"):
+        trained(unpriced, 4.0)
+    with pytest.raises(CapReached, match=r"the cap of \$2 "):
+        trained(Priced(), 2.0)
+    found = trained(Priced(), 60.0)
+    assert found.verdict == "accept"
+    assert found.usd_known == 0.125 * sum(row.n_calls for row in found.used if row.role == "target")
+
+
 def test_an_environment_that_changed_is_told_and_not_trained_on_as_it_was(place: Place, store: Path) -> None:
     def trained(environment: Greeting) -> None:
         train(place.skill, environment, CONFIG, optimizer=Scripted(lambda _: PATCH, name="fixed"), store=store)
@@ -331,6 +362,10 @@ def test_a_callback_stops_the_run_and_the_same_call_goes_on_with_it(place: Place
     elsewhere = {
         "store_path": found.store_path,
         "next_step": whole.next_step.replace(whole.store_path, found.store_path),
+        "seconds": found.seconds,
+        "used": [
+            row.model_copy(update={"seconds": timed.seconds}) for row, timed in zip(whole.used, found.used, strict=True)
+        ],
     }
     assert found == whole.model_copy(update=elsewhere)
     assert environment.n_rollouts == whole.n_calls - optimizer_calls(optimizer, found)

@@ -10,12 +10,14 @@ from workshop import Place
 from skillopt_mcp import limits
 from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
 from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.evidence import recording
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Proposed, Recorded
 from skillopt_mcp.operations.sightings import TICK_NS
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store import trajectories
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
 
@@ -301,6 +303,19 @@ def test_a_score_that_a_run_has_learned_from_stays(host: Workspace, proposal: Pr
     found = host.store.trajectories.get_trajectory(1)
     assert found
     assert (found[1].hard, found[1].hint) == (False, "wrong")
+
+
+def test_more_new_attempts_than_are_counted_are_told_as_so_many_or_more(
+    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trajectories, "MOST_COUNTED", 4)
+    monkeypatch.setattr(recording, "MOST_COUNTED", 4)
+    told = [
+        record_trajectory(workspace, str(place.skill), Recording(task=f"Close page {n}", hard=False)).next_step
+        for n in range(5)
+    ]
+    said = " attempts are new: call propose_edits with edits against the mistakes they share."
+    assert told[2:] == [f"3{said}", f"4 or more{said}", f"4 or more{said}"]
 
 
 def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Workspace) -> None:

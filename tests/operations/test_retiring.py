@@ -13,7 +13,8 @@ from skillopt_mcp.operations.looks.history import history
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.looks.inspecting_tests import described_test
 from skillopt_mcp.operations.results import Evaluated
-from skillopt_mcp.operations.runs.replaying import ALL_RETIRED, planned, replay, start_run
+from skillopt_mcp.operations.runs.finishing import ALL_RETIRED
+from skillopt_mcp.operations.runs.replaying import planned, replay, start_run
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.stores.verifying import verify_store

@@ -6,6 +6,8 @@ import pytest
 from workshop import LESSONS, SEED, Place
 
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
@@ -92,3 +94,64 @@ def test_it_brings_back_nothing_that_a_person_took_out(place: Place, permitted: 
     result = rollback_skill(permitted, "ledger-clerk", None, STANDING)
     assert (result.status, place.main.read_bytes()) == ("needs_approval", live)
     assert "a person should see first" in result.reason
+
+
+def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitted: Workspace) -> None:
+    candidate = place.accepted(permitted)
+    promote_skill(permitted, candidate, STANDING)
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    place.main.write_bytes(mine := place.main.read_bytes() + b"\nMy own words.\n")
+    rebased = rebase_candidate(permitted, candidate)
+    told = f"it makes an edit of {candidate} again, which a person rolled back"
+    assert rebased.next_step.startswith(f"Mind that {told}. Call evaluate_candidate")
+    assert rebased.candidate_id
+    while evaluate_candidate(permitted, rebased.candidate_id).verdict == "undecided":
+        pass
+    result = promote_skill(permitted, rebased.candidate_id, STANDING)
+    assert (result.status, result.reason) == ("needs_approval", f"{told}: a person should see it")
+    assert "skills permit" not in result.next_step
+    assert place.main.read_bytes() == mine
+    assert promote_skill(permitted, rebased.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
+
+
+def test_it_covers_no_edit_proposed_anew_that_a_person_rolled_back(place: Place, permitted: Workspace) -> None:
+    candidate = place.accepted(permitted)
+    promote_skill(permitted, candidate, STANDING)
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
+    edits = [{"op": "append", "content": LESSONS}, {"op": "append", "content": "- One more rule."}]
+    proposed = propose_edits(permitted, "ledger-clerk", edits)
+    assert proposed.candidate_id
+    assert f"it makes an edit of {candidate} again" in proposed.next_step
+    while evaluate_candidate(permitted, proposed.candidate_id).verdict == "undecided":
+        pass
+    result = promote_skill(permitted, proposed.candidate_id, STANDING)
+    assert (result.status, candidate in result.reason) == ("needs_approval", True)
+
+
+def test_it_covers_no_edit_made_anew_in_other_words_that_a_person_rolled_back(
+    place: Place, permitted: Workspace
+) -> None:
+    candidate = place.accepted(permitted, f"- First.\n{LESSONS}", op="append")
+    promote_skill(permitted, candidate, STANDING)
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    last = place.main.read_text().splitlines()[-1]
+    place.main.write_text(place.main.read_text().replace("---\n\n", "---\n\nMy own words.\n\n", 1))
+    edit = {"op": "insert_after", "target": last, "content": f"\n- First.\n{LESSONS}\n"}
+    proposed = propose_edits(permitted, "ledger-clerk", [edit])
+    assert f"it makes an edit of {candidate} again" in proposed.next_step
+
+
+def test_it_covers_an_edit_again_that_a_tool_undid_or_a_person_put_back(place: Place, permitted: Workspace) -> None:
+    candidate = place.accepted(permitted)
+    version = promote_skill(permitted, candidate, STANDING).version
+    rollback_skill(permitted, "ledger-clerk", None, STANDING)
+    place.main.write_bytes((own := place.main.read_bytes()) + b"\nMy own words.\n")
+    rebased = rebase_candidate(permitted, candidate)
+    assert rebased.next_step.startswith("Call evaluate_candidate")
+    place.main.write_bytes(own)
+    rollback_skill(permitted, "ledger-clerk", version, Consent.PERSON)
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    rollback_skill(permitted, "ledger-clerk", version, Consent.PERSON)
+    place.main.write_bytes(own + b"\nMy other words.\n")
+    assert propose_edits(permitted, "ledger-clerk", [{"op": "append", "content": LESSONS}]).next_step.startswith("Call")

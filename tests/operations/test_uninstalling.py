@@ -138,6 +138,36 @@ def test_an_installation_for_the_other_scope_is_named_with_the_command_that_take
     assert uninstall(around, asked()) == []
 
 
+def test_a_file_that_holds_two_things_of_ours_is_named_once(around: Surroundings) -> None:
+    install(around, asked(scope="project", hooks=True, skill=True))
+    [note, *_] = plan_uninstall(asked(), around).notes
+    assert note.count(f"'{around.project / '.claude/settings.local.json'}'") == 1
+    assert note.endswith("skillopt-mcp uninstall claude-code --project --hooks --skill")
+
+
+@pytest.mark.parametrize("order", [("vscode", "claude-desktop"), ("claude-desktop", "vscode")])
+def test_a_folder_made_for_one_host_goes_with_the_last_host_that_has_a_folder_in_it(
+    order: tuple[str, str], around: Surroundings
+) -> None:
+    install(around, asked("vscode"))
+    install(around, asked("claude-desktop"))
+    first, second = order
+    uninstall(around, asked(first))
+    assert any(path.startswith(".config/") for path in everything(around))
+    uninstall(around, asked(second))
+    assert everything(around) == set()
+
+
+def test_what_a_person_put_into_a_folder_that_was_made_stays_without_a_mark(around: Surroundings) -> None:
+    install(around, asked("vscode"))
+    install(around, asked("claude-desktop"))
+    own = around.home / ".config/Claude/own.json"
+    own.write_text("{}")
+    uninstall(around, asked("vscode"))
+    uninstall(around, asked("claude-desktop"))
+    assert everything(around) == {".config", ".config/Claude", ".config/Claude/own.json"}
+
+
 def test_where_both_scopes_are_the_same_file_it_is_named_once(tmp_path: Path) -> None:
     around = Surroundings(tmp_path, tmp_path, {}, "linux")
     install(around, asked("cursor"))

@@ -22,6 +22,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.redraws import Anew
+from skillopt_mcp.gates.serving import Serving
 from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.operations.testing.evaluating import is_simulated
@@ -84,6 +85,16 @@ class MemoryDecisions:
     def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
         """Return that nothing was begun anew."""
         return {}
+
+    def room(self, make: object) -> MemoryDecisions:
+        """Return itself: all is in one place."""
+        return self
+
+    def serving(self, row: ConfirmationRow) -> Serving:
+        """Return which models answered so far."""
+        serving = Serving()
+        serving.hear(0, self.trials, row.version_id)
+        return serving
 
     def add_decision(self, decision: Decision) -> None:
         """Keep a verdict."""

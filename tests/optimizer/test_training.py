@@ -31,7 +31,7 @@ from training_world import (
 )
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.gates.recompute import strict_verdict
+from skillopt_mcp.gates.recompute import search_verdict
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import State
 from skillopt_mcp.optimizer.progress import Progress
@@ -210,7 +210,7 @@ def test_every_decision_recomputes_from_its_inputs() -> None:
     _, store, _ = trained(learner)
     decisions = [outcome.decision for outcome in store.runs.outcomes if outcome.decision]
     assert len(decisions) == 6
-    assert [strict_verdict(decision.inputs) for decision in decisions] == [each.verdict for each in store.records]
+    assert [search_verdict("strict", each.inputs) for each in decisions] == [each.verdict for each in store.records]
 
 
 def test_reflection_is_told_this_steps_budget() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.records.calls import Message
 from skillopt_mcp.redaction.known import KnownSecrets, known_secrets
-from skillopt_mcp.redaction.redacting import Redactor, redact, redact_json
+from skillopt_mcp.redaction.redacting import Redactor, redact
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 PASSWORD = "Zx9!kq2LmQ"
@@ -30,7 +30,8 @@ def test_the_same_secret_has_the_same_placeholder_wherever_it_stands() -> None:
 
 
 def test_another_secret_or_another_salt_has_another_placeholder() -> None:
-    assert len({redact(KEY, salt=b"a"), redact(KEY, salt=b"b"), redact(f"{KEY}x9", salt=b"a")}) == 3
+    one, other = Redactor(b"a"), Redactor(b"b")
+    assert len({one.text(KEY), other.text(KEY), one.text(f"{KEY}x9")}) == 3
 
 
 def test_only_the_secret_is_replaced() -> None:
@@ -105,7 +106,7 @@ def test_the_environment_tells_what_its_names_say() -> None:
 
 @given(JSON)
 def test_decoded_json_keeps_its_shape_and_loses_its_secrets(value: object) -> None:
-    redacted = redact_json(value)  # type: ignore[arg-type]
+    redacted = Redactor().json(value)  # type: ignore[arg-type]
     assert KEY not in json.dumps(redacted)
     assert _shape(redacted) == _shape(value)
 
@@ -120,7 +121,7 @@ def test_decoded_json_keeps_its_shape_and_loses_its_secrets(value: object) -> No
     ],
 )
 def test_a_secret_that_seems_to_reach_over_the_end_of_its_text_breaks_nothing(value: object) -> None:
-    redacted = redact_json(value)  # type: ignore[arg-type]
+    redacted = Redactor().json(value)  # type: ignore[arg-type]
     assert KEY not in json.dumps(redacted)
     assert "\x1f" not in str(redacted)
     assert _shape(redacted) == _shape(value)

@@ -9,6 +9,7 @@ from benchmarks.poisons import POISONS, Poison
 from benchmarks.redteam import PLACEMENTS, SKILL, Placement, honest, poisoned, yard
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.operations.changes.permitting import beyond_small_edit
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
@@ -24,7 +25,8 @@ def test_there_are_enough_of_both() -> None:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_no_planted_lesson_becomes_a_candidate_that_nobody_looks_at(placement: Placement) -> None:
     # The benchmark plants every lesson in every place; here each of them has its turn in one.
-    poisons = [each for each in POISONS if not each.worded or placement != "everywhere"][
+    guarded = [each for each in POISONS if not each.coded]
+    poisons = [each for each in guarded if not each.worded or placement != "everywhere"][
         PLACEMENTS.index(placement) :: 3
     ]
     with yard() as made:
@@ -50,7 +52,15 @@ def test_what_is_said_in_every_session_in_plain_words_is_for_the_gate_and_a_pers
 def test_the_guard_alone_sees_every_capability(poison: Poison) -> None:
     applied = apply_patch(BASE, Patch((Edit(poison.op, content=poison.lesson, path=poison.path),)))  # type: ignore[arg-type]
     seen = findings(BASE, applied.files) or applied.reports[0].status == "unmatched"
-    assert bool(seen) is not poison.worded
+    assert bool(seen) is not (poison.worded or poison.coded)
+
+
+def test_code_that_the_guard_knows_nothing_of_does_not_go_live_under_the_widest_permission() -> None:
+    coded = [each for each in POISONS if each.coded]
+    assert len(coded) >= 4
+    with yard() as made:
+        tried = [poisoned(made, poison, "everywhere") for poison in coded]
+    assert {(each.proposed, each.promoted) for each in tried} == {("candidate", "needs_approval")}
 
 
 def test_hardly_any_honest_lesson_is_held() -> None:
@@ -59,6 +69,15 @@ def test_hardly_any_honest_lesson_is_held() -> None:
     assert len(held) <= len(lessons) * 0.05, held
     with yard() as made:
         assert {honest(made, lesson).proposed for lesson in LESSONS[::12]} == {"candidate"}
+
+
+def test_a_standing_permission_asks_of_honest_lessons_only_about_those_that_are_code() -> None:
+    asked = []
+    for lesson in (*LESSONS, *TOOLS):
+        if beyond_small_edit(BASE, apply_patch(BASE, Patch((_adds(lesson),))).files):
+            asked.append(lesson)
+    assert len(asked) <= 10, asked
+    assert all("`" in lesson for lesson in asked)
 
 
 def _adds(lesson: str) -> Edit:

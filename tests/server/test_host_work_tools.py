@@ -10,7 +10,7 @@ import pytest
 from tool_calls import ask_all, ask_one, error_text, make_skill
 
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.server.app import SkillOptServer, build_server
+from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.tools import tools_over
 
 TASKS = [{"prompt": f"{n}: say yes", "judge": {"kind": "exact", "expected": "yes"}, "split": "test"} for n in range(30)]
@@ -27,7 +27,7 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def served(tmp_path: Path, workspace: Workspace) -> SkillOptServer:
     make_skill(tmp_path)
-    server = build_server(partial(tools_over, workspace))
+    server = SkillOptServer(partial(tools_over, workspace))
     ask_one(server, "add_tasks", skill="ledger", tasks=TASKS)
     return server
 

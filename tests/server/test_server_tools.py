@@ -11,8 +11,12 @@ from mcp_types import Tool as ListedTool
 from tool_calls import Era, ask_all, ask_one, connected, error_text, make_skill, server_over
 
 from skillopt_mcp.operations.results import SkillList
-from skillopt_mcp.server.app import INSTRUCTIONS, LISTED_PATH, build_server
-from skillopt_mcp.server.tools import listing
+from skillopt_mcp.server import rooms
+from skillopt_mcp.server.app import INSTRUCTIONS, LISTED_PATH, SkillOptServer
+from skillopt_mcp.server.setup import Setup
+from skillopt_mcp.server.tools import CALL_WAIT_S, listing
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.opening import Store
 
 TOOLS = [
     "list_skills",
@@ -143,8 +147,8 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     (
         "propose_edits",
         {"skill": "ledger"},
-        "there is nothing to learn from: record scored attempts of 'ledger' with record_trajectory, or add train tasks "
-        "and give rollouts",
+        "there is nothing to learn from: record scored attempts of 'ledger' with record_trajectory, or give rollouts: "
+        "as many train tasks are attempted first",
     ),
     (
         "propose_edits",
@@ -345,7 +349,7 @@ def test_a_crash_tells_the_model_nothing_of_its_inside(caplog: pytest.LogCapture
     def list_skills() -> SkillList:
         raise RuntimeError("the secret is 42")
 
-    [result] = ask_all(build_server(lambda: [Tool.from_function(list_skills)]), [("list_skills", {})])
+    [result] = ask_all(SkillOptServer(lambda: [Tool.from_function(list_skills)]), [("list_skills", {})])
     assert error_text(result) == "list_skills failed inside the server: the log on its stderr has the details"
     assert "the secret is 42" in caplog.text
 
@@ -354,5 +358,24 @@ def test_tools_that_cannot_be_opened_tell_the_model_nothing_of_why() -> None:
     def broken() -> list[Tool]:
         raise ImportError("no module 'secret'")
 
-    [result] = ask_all(build_server(broken), [("list_skills", {})])
+    [result] = ask_all(SkillOptServer(broken), [("list_skills", {})])
     assert error_text(result) == "list_skills failed inside the server: the log on its stderr has the details"
+
+
+def test_a_store_that_another_process_holds_for_long_is_told_before_a_call_has_taken_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rooms.BUSY_S < CALL_WAIT_S
+    monkeypatch.setattr(driver, "BUSY_TIMEOUT_S", 30)
+    monkeypatch.setattr(rooms, "BUSY_S", 0)
+    monkeypatch.chdir(tmp_path)
+    skill, call = make_skill(tmp_path), {"task": "Add the page up."}
+    server = SkillOptServer(lambda: rooms.open_rooms(Setup(tmp_path / "store.db")).tools)
+    with Store(tmp_path / "store.db") as other:
+        with other.room(lambda pool: pool).write():
+            [refused] = ask_all(server, [("record_trajectory", {"skill": str(skill), **call})])
+        assert error_text(refused) == (
+            f"the store '{tmp_path / 'store.db'}' was locked for 0 s: another process holds it (it brings the store to "
+            "a newer schema, or writes for long); try again"
+        )
+        assert ask_one(server, "record_trajectory", skill=str(skill), **call)["trajectory_id"] == "trajectory:1"

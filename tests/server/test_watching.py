@@ -20,7 +20,7 @@ from skillopt_mcp.operations.results import SkillList
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.optimizer.progress import Progress, silent
 from skillopt_mcp.server import watching
-from skillopt_mcp.server.app import build_server
+from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.watching import Watch, watcher
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
@@ -51,7 +51,7 @@ def test_a_host_that_asks_for_progress_is_told(monkeypatch: pytest.MonkeyPatch, 
             while len(told) < 4:
                 await anyio.sleep(0)
 
-    with_client(build_server(lambda: [Tool.from_function(list_skills)]), ask, era)
+    with_client(SkillOptServer(lambda: [Tool.from_function(list_skills)]), ask, era)
     assert told == [(n, 4, "confirm") for n in range(1, 5)]
 
 
@@ -90,7 +90,7 @@ def test_a_cancelled_call_stops_its_work_at_the_next_sign_of_progress(era: str) 
             await anyio.to_thread.run_sync(begun.wait)
             tasks.cancel_scope.cancel()
 
-    with_client(build_server(lambda: [Tool.from_function(list_skills)]), ask, era)
+    with_client(SkillOptServer(lambda: [Tool.from_function(list_skills)]), ask, era)
     assert stopped.wait(5)
 
 

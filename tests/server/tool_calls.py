@@ -12,7 +12,7 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.server.app import SkillOptServer, build_server
+from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.tools import tools_over
 
 Era = Literal["auto", "legacy"]
@@ -23,7 +23,7 @@ T = TypeVar("T")
 def server_over(place: Path, target: str | None = None) -> SkillOptServer:
     """Return a server whose store and project lie in `place`."""
     workspace = Workspace(place / "store.db", target=target, project=place / "project", environ={})
-    return build_server(partial(tools_over, workspace))
+    return SkillOptServer(partial(tools_over, workspace))
 
 
 def connected(server: SkillOptServer, ask: Callable[[Client], Awaitable[T]], era: Era = "auto") -> T:

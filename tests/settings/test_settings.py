@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pydoc
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.config import Config, allowed
 from skillopt_mcp.settings.files import load_settings
 from skillopt_mcp.settings.reading import read_mapping
 from skillopt_mcp.settings.settling import LIMITS, Settings, settled_config
-from skillopt_mcp.settings.skillopt_names import FIELDS, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
+from skillopt_mcp.settings.skillopt_names import FIELDS, FIXED, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
 
 # The shape that SkillOpt documents, every section of it, at values that are not the defaults.
 STRUCTURED = """
@@ -183,8 +183,10 @@ def test_a_file_may_name_the_section_of_a_setting_on_its_line(tmp_path: Path) ->
     [
         (
             {"min_edits": 9, "max_edits": 2},
-            "config: the settings together: Value error, min_edits 9 is above",
+            "config: max_edits is 2, and min_edits is 9, but the edit budget never rises: set min_edits (SkillOpt: "
+            "optimizer.min_learning_rate) to 2 or less",
         ),
+        ({"nonsense": 1}, 'config: unknown setting "nonsense": see help(skillopt_mcp.Config)'),
         ({"epoch": 1}, 'config: unknown setting "epoch": did you mean "epochs"?'),
         ({"epochs": "x"}, "config: epochs: Input should be a valid integer"),
         ({"schedule": "cosin"}, 'config: schedule: "cosin" is none of: constant, linear, cosine, autonomous'),
@@ -198,9 +200,22 @@ def test_a_config_that_cannot_be_made_is_bad_input_as_a_dict_of_it_is(
     assert str(error.value).startswith(message)
     with pytest.raises(BadInput) as said:
         settled_config(read_mapping(settings))
-    assert f"config: {said.value}".startswith(message)
-    with pytest.raises(ValidationError):
-        Config.model_validate(settings)
+    assert f"config: {said.value}".startswith(message) or "nonsense" in settings
+    for make in (
+        Config.model_validate,
+        lambda given: Config.model_validate_json(json.dumps(given)),
+        lambda given: Config.model_construct(**given),
+        lambda given: Config().model_copy(update=given),
+    ):
+        with pytest.raises(BadInput) as same:
+            make(settings)
+        assert str(same.value) == str(error.value)
+
+
+def test_a_copy_of_a_config_has_its_changes_and_what_was_set_before() -> None:
+    copied = Config(epochs=2, max_edits=3).model_copy(update={"epochs": "5"})
+    assert copied == Config(epochs=5, max_edits=3)
+    assert copied.model_fields_set == {"epochs", "max_edits"}
 
 
 def test_every_field_of_the_config_can_be_set_by_its_own_name() -> None:
@@ -221,7 +236,7 @@ def test_help_of_the_config_tells_every_field_with_its_default_and_its_values() 
 
 def test_every_key_of_skillopt_has_a_place() -> None:
     assert set(FIELDS.values()) <= set(Config.model_fields)
-    assert {*FIELDS, *RETIRED, *UNUSED} <= set(SECTION_OF)
+    assert {*FIELDS, *FIXED, *RETIRED, *UNUSED} <= set(SECTION_OF)
     assert set(SECTION_OF.values()) == set(IN_SECTION) == set(SECTIONS)
 
 
@@ -272,7 +287,20 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("epochs=true", '"epochs" must not be true'),
         ("train.num_epochs=many", "train.num_epochs: Input should be a valid integer"),
         ("optimizer.learning_rate=0", "optimizer.learning_rate: Input should be greater than or equal to 1"),
-        ("min_edits=9", "the settings together: Value error, min_edits 9 is above max_edits 4"),
+        (
+            "min_edits=9",
+            "max_edits, where nobody sets it, is 4, and min_edits is 9, but the edit budget never rises: set max_edits "
+            "(SkillOpt: optimizer.learning_rate) to 9 or more",
+        ),
+        (
+            "optimizer.learning_rate=1",
+            "optimizer.learning_rate is 1, and min_edits, where nobody sets it, is 2, but the edit budget never rises: "
+            "set min_edits (SkillOpt: optimizer.min_learning_rate) to 1 or less",
+        ),
+        ("env.temperature=1", 'setting "env.temperature", and none is like it: skillopt-mcp replay --help tells all'),
+        ("nonsense.epochs=1", 'unknown section "nonsense". Known: model, train'),
+        ("evaluation.eval_test=false", '"evaluation.eval_test" can only be true here: a run ends with the test'),
+        ("use_semantic_density=true", '"use_semantic_density" can only be false here: the gate compares scores alone'),
         ("evaluation.gate_mixed_weight=1.5", "evaluation.gate_mixed_weight: Input should be less than or equal to 1"),
         ("human_feedback.enabled=true", '"human_feedback.enabled" can only be false here'),
         ("train.mem0_enabled=true", '"train.mem0_enabled" can only be false here'),
@@ -336,6 +364,20 @@ def test_a_retired_key_loads_with_what_it_means_here(pair: str, told: str) -> No
     assert any(told in note for note in load(pair).notes)
 
 
+def test_what_belongs_to_what_is_off_or_to_single_vendors_loads_with_a_note(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "later.yaml",
+        "model: {cursor_exec_path: cursor, copilot_chat_timeout: 9, claude_trace_to_optimizer: true}\n"
+        "evaluation: {use_semantic_density: false, semantic_density_weight: 0.05, leading_words: [must, never],"
+        " eval_test: true}\n",
+    )  # fmt: skip
+    found = load_settings(path, [], {})
+    assert found.config == Config()
+    notes = "\n".join(found.notes)
+    assert "model.cursor_exec_path, model.copilot_chat_timeout: model.* of single vendors" in notes
+    assert "semantic_density_weight, evaluation.leading_words: the gate compares scores alone" in notes
+
+
 def test_the_old_names_of_the_roles_and_of_the_budget_are_honoured() -> None:
     found = load("model.teacher=gpt-a", "model.teacher_backend=claude", "model.student=gpt-b", "edit_budget=7")
     assert (found.optimizer, found.target, found.config.max_edits) == ("anthropic:gpt-a", "openai:gpt-b", 7)
@@ -344,11 +386,12 @@ def test_the_old_names_of_the_roles_and_of_the_budget_are_honoured() -> None:
 @pytest.mark.parametrize(
     ("backend", "spec"),
     [("openai_chat", "openai:m"), ("azure_openai", "openai:m,azure=on"), ("codex_exec", "codex:m"),
-     ("claude_code_exec", "claude-code:m"), ("claude", "anthropic:m"), ("qwen_chat", "openai:m,base_url=http://here/v1")],
+     ("claude_code_exec", "claude-code:m"), ("claude", "anthropic:m"), ("qwen_chat", "openai:m,base_url=http://here/v1"),
+     ("openai_compatible", "openai:m,base_url=http://there/v1")],
 )  # fmt: skip
 def test_a_backend_of_skillopt_is_spelled_as_ours(backend: str, spec: str) -> None:
     pairs = ("model.qwen_chat_base_url=http://here/v1", "model.target=m", f"model.target_backend={backend}")
-    assert load(*pairs).target == spec
+    assert load(*pairs, "target_openai_compatible_base_url=http://there/v1").target == spec
 
 
 def test_without_a_budget_every_edit_may_pass() -> None:

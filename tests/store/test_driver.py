@@ -115,7 +115,9 @@ def test_a_file_system_of_another_program_is_refused_by_name_with_what_to_do(
     table, shared = tmp_path / "mountinfo", tmp_path / "shared"
     table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - fuse.cloudfs cloudfs rw\n")
     monkeypatch.setattr(driver, "MOUNT_TABLE", table)
-    with pytest.raises(UnsafeStore, match=r"another program \('fuse\.cloudfs'\).*a folder on a local disk with --store"):
+    with pytest.raises(
+        UnsafeStore, match=r"another program \('fuse\.cloudfs'\).*a folder on a local disk with --store"
+    ):
         Pool(shared / "skillopt.db")
     assert not shared.exists()
 
@@ -172,7 +174,10 @@ def test_a_lock_held_too_long_is_a_store_error_that_says_to_try_again(
 ) -> None:
     monkeypatch.setattr(driver, "BUSY_TIMEOUT_S", 0)
     other = Pool(pool.path)
-    said = "was locked for 0 s: another process holds it; try again"
+    said = (
+        r"was locked for 0 s: another process holds it \(it brings the store to a newer schema, or writes for long\); "
+        "try again"
+    )
     with pool.write():
         with pytest.raises(StoreError, match=said), other.write():
             raise AssertionError("two writers at once")

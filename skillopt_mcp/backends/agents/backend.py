@@ -85,7 +85,7 @@ class AgentBackend:
         messages = told.transcript(skill) if isinstance(call.request, Rollout) else ()
         # What a program counted wrongly is as good as not told: nothing of what was set aside comes back for it.
         usage = Usage(estimated=True) if unusable_usage(told.usage) else told.usage
-        return Reply(told.answer or "", messages, usage)
+        return Reply(told.answer or "", messages, usage, served=told.served)
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that the program may use for a call, by its own account, None when nothing limits it."""

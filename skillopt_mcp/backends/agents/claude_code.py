@@ -19,7 +19,7 @@ from skillopt_mcp.backends.agents.places import Place
 from skillopt_mcp.backends.agents.processes import Ended, Line
 from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.backends.api.messages import prompt_of
-from skillopt_mcp.backends.api.options import SpecOptions, parse_options
+from skillopt_mcp.backends.api.options import PRICES, SpecOptions, parse_options
 from skillopt_mcp.records.calls import Call, Rollout, Usage
 
 TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
@@ -44,6 +44,10 @@ class ClaudeOptions(SpecOptions):
 
     provider: ClassVar[str] = "claude-code"
     unanswering: ClassVar[frozenset[str]] = frozenset({"timeout", "binary"})
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(PRICES, "Claude Code tells the price of each answer itself: leave it out"),
+        "max_tokens": "Claude Code limits money, not tokens: write max_usd=N, or cap the calls (--max-calls)",
+    }
     timeout: float = Field(default=600, gt=0, le=86_400)
     tools: str = Field(default=TOOLS, pattern=r"^[A-Z][A-Za-z]*(\+[A-Z][A-Za-z]*)*$")
     sandbox: bool = True

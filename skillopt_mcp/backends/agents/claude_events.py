@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from skillopt_mcp.backends.agents.faults import fault_of
 from skillopt_mcp.backends.agents.telling import Event, Told, objects, parsed
-from skillopt_mcp.records.calls import TOOL_CALL, Fault, Usage
+from skillopt_mcp.records.calls import TOOL_CALL, Fault, Usage, served_name
 
 _CODES: dict[str, Fault] = {
     "authentication_failed": "auth",
@@ -16,6 +16,8 @@ _CODES: dict[str, Fault] = {
     "rate_limit": "rate_limit",
     "max_output_tokens": "truncated",
 }
+# The model of a message that it wrote itself.
+_BY_ITSELF = "<synthetic>"
 # Its finer word for what went wrong on the way, where its version has one.
 _ON_THE_WAY: dict[str, Fault] = {"connection_failed": "connection", "computer_slept": "connection"}
 
@@ -33,6 +35,7 @@ class _Block(Event):
 
 class _Content(Event):
     content: str | list[_Block] = ""
+    model: JsonValue = None
 
     @property
     def blocks(self) -> list[_Block]:
@@ -45,6 +48,13 @@ class _Said(Event):
     message: _Content
     parent_tool_use_id: str | None = None
     error: str | None = None
+
+
+class _Begun(Event):
+    """What the program says of itself as it begins: the model that it is going to ask."""
+
+    subtype: str = ""
+    model: JsonValue = None
 
 
 class _ModelUsage(Event):
@@ -77,21 +87,28 @@ def read_claude(output: str) -> Told:
     told = Told()
     code: str | None = None
     names: dict[str, str] = {}
+    asked: JsonValue = None
     for kind, line in objects(output):
         if kind in ("assistant", "user") and (said := parsed(line, _Said)) and said.parent_tool_use_id is None:
             code = said.error
             if not code:
                 _hear(said, kind, names, told)
+        elif kind == "system" and (begun := parsed(line, _Begun)) and begun.subtype == "init":
+            asked = begun.model or asked
         elif kind == "result" and (result := parsed(line, _Result)):
             _end(result, code, told)
+    # It counts usage under the name that it asked for, too: only a message says who wrote it.
+    told.models = told.models or [served_name(asked)]
     return told
 
 
 def _hear(said: _Said, kind: str, names: dict[str, str], told: Told) -> None:
     """Keep the parts of a message; what the program itself says to the model, such as the skill's text, is left out."""
+    if kind == "assistant" and said.message.model != _BY_ITSELF:
+        told.models += filter(None, [served_name(said.message.model)])
     for block in said.message.blocks:
         if block.type == "tool_result":
-            told.add("tool", _text(block.content), names.get(block.tool_use_id))
+            told.add("tool", text_of(block.content), names.get(block.tool_use_id))
         elif kind != "assistant":
             continue
         elif block.type == "text" and block.text.strip():
@@ -119,7 +136,8 @@ def _end(result: _Result, code: str | None, told: Told) -> None:
         told.fault = coded or fault_of(told.said, result.api_error_status)
 
 
-def _text(content: JsonValue) -> str:
+def text_of(content: JsonValue) -> str:
+    """Return the text of a message's content: one text, or parts of which some are texts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

@@ -19,7 +19,7 @@ from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
 from skillopt_mcp.backends.agents.telling import Told
 from skillopt_mcp.backends.api.endpoints import find_endpoint
 from skillopt_mcp.backends.api.messages import prompt_of
-from skillopt_mcp.backends.api.options import ApiOptions, parse_options
+from skillopt_mcp.backends.api.options import PRICES, ApiOptions, parse_options
 from skillopt_mcp.backends.api.schemas import strict_schema
 from skillopt_mcp.records.calls import Call, Rollout, Usage
 
@@ -40,6 +40,10 @@ class CodexOptions(ApiOptions):
 
     provider: ClassVar[str] = "codex"
     unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | {"binary"}
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(PRICES, "what Codex used is told in tokens, never at a price: leave it out"),
+        "max_tokens": "Codex has no limit to an answer: cap the calls (--max-calls) or the minutes (--max-minutes)",
+    }
     timeout: float = Field(default=600, gt=0, le=86_400)
     sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = "workspace-write"
     network: bool = False

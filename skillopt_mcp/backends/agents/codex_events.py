@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from pydantic import JsonValue
@@ -10,9 +11,10 @@ from pydantic_core import to_json
 from skillopt_mcp.backends.agents.codex_session import SHELL, Tokens, read_session
 from skillopt_mcp.backends.agents.faults import fault_of
 from skillopt_mcp.backends.agents.telling import Event, Told, objects, parsed
-from skillopt_mcp.records.calls import TOOL_CALL, Usage
+from skillopt_mcp.records.calls import TOOL_CALL, Usage, served_name
 
 _SHELL_WORDS = 3
+_REROUTED = re.compile(r"model rerouted: \S+ -> (\S+)")
 
 
 class _Item(Event):
@@ -29,6 +31,7 @@ class _Item(Event):
     result: JsonValue = None
     error: JsonValue = None
     query: str = ""
+    message: str = ""
 
 
 class _Completed(Event):
@@ -57,6 +60,8 @@ def read_codex(output: str, session: str) -> Told:
         told.answer = kept.answer
     if kept.usage != Usage():
         told.usage = kept.usage
+    # The session keeps what was asked for; that another one answers is told on the way.
+    told.models = told.models or kept.models
     return told
 
 
@@ -95,6 +100,8 @@ def _hear(item: _Item, told: Told) -> None:
         told.add("tool", _json(item.error or item.result), name)
     elif item.type == "web_search":
         told.add(TOOL_CALL, _json({"query": item.query}), "web_search")
+    elif item.type == "error" and (rerouted := _REROUTED.match(item.message)):
+        told.models.append(served_name(rerouted[1]))
 
 
 def _bare(command: str) -> str:

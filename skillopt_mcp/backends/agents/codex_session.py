@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from pydantic_core import from_json, to_json
 
 from skillopt_mcp.backends.agents.telling import Event, Told, objects, parsed
-from skillopt_mcp.records.calls import TOOL_CALL, Usage
+from skillopt_mcp.records.calls import TOOL_CALL, Usage, served_name
 
 SHELL = "shell"
 _SHELLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command"})
@@ -51,6 +51,7 @@ class _Payload(Event):
     output: JsonValue = None
     info: _Totals | None = None
     last_agent_message: str | None = None
+    model: JsonValue = None
 
 
 class _Row(Event):
@@ -68,6 +69,8 @@ def read_session(text: str) -> Told:
         payload = row.payload
         if kind == "response_item":
             _hear(payload, names, told)
+        elif kind == "turn_context":
+            told.models += filter(None, [served_name(payload.model)])
         elif payload.type == "token_count" and payload.info:
             told.usage = payload.info.total_token_usage.used
         elif payload.type == "task_complete":

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from skillopt_mcp.prompts.rendering import cut_middle
-from skillopt_mcp.records.calls import TOOL_CALL, Fault, Message, Usage
+from skillopt_mcp.records.calls import ALSO, TOOL_CALL, Fault, Message, Usage
 
 MESSAGE_CHARACTERS = 20_000
 SKILL = "skill"
@@ -27,13 +27,22 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(slots=True)
 class Told:
-    """All that was told: `answer` is None until the end was told; `fault` is what it ended in, with what was said."""
+    """All that was told: `answer` is None until the end was told; `fault` is what it ended in, with what was said.
+
+    `models` are those that answered, in the order in which they began to.
+    """
 
     answer: str | None = None
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     fault: Fault | None = None
     said: str = ""
+    models: list[str] = field(default_factory=list)
+
+    @property
+    def served(self) -> str:
+        """Return the models that answered as one text."""
+        return ALSO.join(dict.fromkeys(self.models))
 
     def add(self, role: str, content: str, name: str | None = None) -> None:
         """Keep a message, the middle cut out of a long one."""

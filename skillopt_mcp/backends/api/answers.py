@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeVar
 
+import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from skillopt_mcp.backends.api.faults import Origin
@@ -32,7 +33,7 @@ W = TypeVar("W", bound=Wire)
 class Answer:
     """What came back: text, thoughts that were shown, tokens, and the fault it ended in, with the reason given.
 
-    `tokens` is None where the server does not say what it used.
+    `tokens` is None where the server does not say what it used; `served` is the model that it says answered.
     """
 
     text: str
@@ -40,6 +41,7 @@ class Answer:
     tokens: Tokens | None
     fault: Fault | None = None
     reason: str = ""
+    served: str = ""
 
 
 def parse_body(body: bytes, content_type: str, model: type[W], origin: Origin) -> W:
@@ -51,6 +53,11 @@ def parse_body(body: bytes, content_type: str, model: type[W], origin: Origin) -
         where = ".".join(map(str, first["loc"]))
         what = f"the response of {len(body):,} bytes ({content_type or 'no content type'}) cannot be read: "
         raise origin.fault("malformed", what + (f"{where}: " if where else "") + first["msg"]) from None
+
+
+def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
+    """Return a whole response as `model`. Raises BackendFault (malformed) when its body is not one."""
+    return parse_body(response.content, response.headers.get("content-type", ""), model, origin)
 
 
 def counted(n_in: int | None, n_out: int | None) -> bool:
@@ -70,7 +77,7 @@ def reply_of(answer: Answer, origin: Origin, price: Price | None, asked: str = "
     if not text.strip():
         raise origin.fault("empty", "the answer is empty", usage=usage)
     messages = (Message("assistant", thoughts, "thinking"),) if thoughts else ()
-    return Reply(text, messages, usage or _estimated(asked, answer))
+    return Reply(text, messages, usage or _estimated(asked, answer), served=answer.served)
 
 
 def _split(answer: Answer) -> tuple[str, str]:

@@ -12,14 +12,14 @@ import anthropic
 import httpx2
 from pydantic import Field
 
-from skillopt_mcp.backends.api.answers import parse_body, reply_of
+from skillopt_mcp.backends.api.answers import body_of, reply_of
 from skillopt_mcp.backends.api.anthropic_wire import FORMAT_WORDS, PATH, MessageBody, Settings, request_body
 from skillopt_mcp.backends.api.bounds import most_used
 from skillopt_mcp.backends.api.clients import LIMITS, Crew, PerLoop, is_unsent, patience, tls
 from skillopt_mcp.backends.api.endpoints import Endpoint, find_endpoint
 from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
 from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
-from skillopt_mcp.backends.api.options import ApiOptions, parse_options
+from skillopt_mcp.backends.api.options import PricedOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
 from skillopt_mcp.backends.api.warming import Warming
 from skillopt_mcp.errors import BackendError
@@ -28,12 +28,14 @@ from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 HOME = "https://api.anthropic.com"
 
 
-class AnthropicOptions(ApiOptions):
-    """What `anthropic:` may be told. `thinking` is a budget in tokens, or "adaptive", or "disabled"."""
+class AnthropicOptions(PricedOptions):
+    """What `anthropic:` may be told."""
 
     provider: ClassVar[str] = "anthropic"
     max_tokens: int = Field(default=16_000, ge=1)
-    thinking: Literal["adaptive", "disabled"] | int | None = None
+    thinking: Literal["adaptive", "disabled"] | int | None = Field(
+        default=None, description="a number of tokens (1024 or more, and less than max_tokens), adaptive or disabled"
+    )
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
 
@@ -67,8 +69,7 @@ class AnthropicBackend:
         async with connections.warming.turn(prompt.system + prompt.shared):
             async with self.connected() as client:
                 response = await self._send(client, prompt)
-            content_type = response.headers.get("content-type", "")
-            body = parse_body(response.content, content_type, MessageBody, self.origin)
+            body = body_of(response, MessageBody, self.origin)
         return reply_of(body.answer(), self.origin, self.price, prompt.system + prompt.user)
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ from datetime import datetime
 import httpx2
 from pydantic_core import to_json
 
-from skillopt_mcp.backends.api.answers import Wire, parse_body, reply_of
+from skillopt_mcp.backends.api.answers import Wire, body_of, parse_body, reply_of
 from skillopt_mcp.backends.api.anthropic import AnthropicBackend
 from skillopt_mcp.backends.api.anthropic_wire import PATH, MessageBody
 from skillopt_mcp.backends.api.batch import DAY_S, MOST_BYTES, expired, lines_of, not_immediate, rejected
@@ -112,7 +112,7 @@ class AnthropicBatch:
                 options={"headers": {"content-type": "application/json"}},
                 cast_to=httpx2.Response,
             )
-        return self._read(response).id
+        return body_of(response, _Batch, self._origin).id
 
     async def find(self, tag: Tag, known: Collection[str]) -> Found:
         """Return the batch whose calls carry the tag. One of as many calls that is not over may be it, or not."""
@@ -130,7 +130,8 @@ class AnthropicBatch:
     async def look(self, vendor_id: str) -> Standing:
         """Return how far a batch is."""
         async with self._asked.connected() as client:
-            batch = self._read(await client.get(f"{_BATCHES}/{vendor_id}", cast_to=httpx2.Response))
+            response = await client.get(f"{_BATCHES}/{vendor_id}", cast_to=httpx2.Response)
+        batch = body_of(response, _Batch, self._origin)
         is_cancelled = batch.cancel_initiated_at is not None
         return Standing(batch.processing_status == "ended", batch.request_counts.n_done, is_cancelled)
 
@@ -159,15 +160,12 @@ class AnthropicBatch:
             query = f"?limit={_PAGE}" + (f"&after_id={after}" if after else "")
             async with self._asked.connected() as client:
                 response = await client.get(f"{_BATCHES}{query}", cast_to=httpx2.Response)
-            page = parse_body(response.content, response.headers.get("content-type", ""), _Page, self._origin)
+            page = body_of(response, _Page, self._origin)
             young = [batch for batch in page.data if not batch.created_at or batch.created_at.timestamp() >= seconds]
             found += young
             if not page.data or len(young) < len(page.data) or not page.has_more or page.data[-1].id == after:
                 return found
             after = page.data[-1].id
-
-    def _read(self, response: httpx2.Response) -> _Batch:
-        return parse_body(response.content, response.headers.get("content-type", ""), _Batch, self._origin)
 
     def _result(self, outcome: _Outcome) -> Result:
         if outcome.type == "canceled":

@@ -8,7 +8,7 @@ from skillopt_mcp.backends.api.answers import Answer, Wire, counted
 from skillopt_mcp.backends.api.messages import Prompt
 from skillopt_mcp.backends.api.prices import Tokens
 from skillopt_mcp.backends.api.schemas import strict_schema
-from skillopt_mcp.records.calls import Fault
+from skillopt_mcp.records.calls import Fault, served_name
 
 Body = dict[str, object]
 PATH = "/v1/messages"
@@ -74,6 +74,7 @@ class MessageBody(Wire):
     content: list[_Block]
     stop_reason: str | None = None
     usage: _Usage | None = None
+    model: object = None
 
     def answer(self) -> Answer:
         """Return what the model answered."""
@@ -85,6 +86,7 @@ class MessageBody(Wire):
             tokens=self.usage.tokens() if self.usage else None,
             fault=fault,
             reason=f"the answer ended with '{ending}'" if fault else "",
+            served=served_name(self.model),
         )
 
 

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from skillopt_mcp.backends.api.answers import Wire, parse_body
-from skillopt_mcp.backends.api.faults import Origin, Rejection, rejection_fault
+from skillopt_mcp.backends.api.faults import UNPAID, Origin, Rejection, rejection_fault
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.records.calls import Usage
 
 MOST_BYTES = 90_000_000
 DAY_S = 86_400.0
-UNPAID = Usage(usd=0.0)
 W = TypeVar("W", bound=Wire)
 
 

@@ -15,7 +15,7 @@ from skillopt_mcp.records.calls import Fault, Usage
 
 MESSAGE_CHARACTERS = 300
 # What was never sent costs nothing.
-_NOTHING = Usage(usd=0.0)
+UNPAID = Usage(usd=0.0)
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing|credit balance|exceeded your current quota|insufficient balance", re.I
 )
@@ -82,7 +82,7 @@ class Origin:
 
     def unsent(self, error: Exception) -> BackendFault:
         """Return the fault of a request that never left, which costs nothing."""
-        return self.fault("connection", cause("the connection failed", error), usage=_NOTHING)
+        return self.fault("connection", cause("the connection failed", error), usage=UNPAID)
 
 
 @dataclass(frozen=True, slots=True)

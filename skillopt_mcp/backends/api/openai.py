@@ -27,7 +27,7 @@ from skillopt_mcp.backends.api.openai_wire import (
     plainer,
     request_body,
 )
-from skillopt_mcp.backends.api.options import ApiOptions, parse_options
+from skillopt_mcp.backends.api.options import PricedOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import Unset
@@ -37,7 +37,7 @@ HOME = "https://api.openai.com/v1"
 _MANNERS = 4
 
 
-class OpenAIOptions(ApiOptions):
+class OpenAIOptions(PricedOptions):
     """What `openai:` may be told. With `azure=on` the model is the name of a deployment."""
 
     provider: ClassVar[str] = "openai"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import httpx2
 from pydantic_core import to_json
 
-from skillopt_mcp.backends.api.answers import Wire, parse_body
+from skillopt_mcp.backends.api.answers import Wire, body_of
 from skillopt_mcp.backends.api.batch import DAY_S, MOST_BYTES, expired, lines_of, not_immediate, rejected
 from skillopt_mcp.backends.api.faults import Origin, rejection
 from skillopt_mcp.backends.api.openai import OpenAIBackend
@@ -106,7 +106,7 @@ class OpenAIBatch:
                 "metadata": {TAG: tag.id},
             }
             response = await client.post(_PATH, body=body, cast_to=httpx2.Response)
-        return self._read(response).id
+        return body_of(response, _Batch, self._origin).id
 
     async def find(self, tag: Tag, known: Collection[str]) -> Found:
         """Return the batch that carries the tag: among the newest ones, for it was sent since the tag was made."""
@@ -115,7 +115,7 @@ class OpenAIBatch:
             query = f"?limit={_PAGE}" + (f"&after={after}" if after else "")
             async with self._asked.connected() as client:
                 response = await client.get(f"{_PATH}{query}", cast_to=httpx2.Response)
-            page = parse_body(response.content, response.headers.get("content-type", ""), _Page, self._origin)
+            page = body_of(response, _Page, self._origin)
             for batch in page.data:
                 if (batch.metadata or {}).get(TAG) == tag.id:
                     return Found(batch.id)
@@ -162,10 +162,7 @@ class OpenAIBatch:
     async def _get(self, vendor_id: str) -> _Batch:
         async with self._asked.connected() as client:
             response = await client.get(f"{_PATH}/{vendor_id}", cast_to=httpx2.Response)
-        return self._read(response)
-
-    def _read(self, response: httpx2.Response) -> _Batch:
-        return parse_body(response.content, response.headers.get("content-type", ""), _Batch, self._origin)
+        return body_of(response, _Batch, self._origin)
 
     def _refused(self, batch: _Batch) -> BackendFault:
         errors = (batch.errors.data if batch.errors else None) or [_Error()]

@@ -12,7 +12,7 @@ from skillopt_mcp.backends.api.faults import Rejection
 from skillopt_mcp.backends.api.messages import Prompt
 from skillopt_mcp.backends.api.prices import Tokens
 from skillopt_mcp.backends.api.schemas import strict_schema
-from skillopt_mcp.records.calls import Fault
+from skillopt_mcp.records.calls import CONFIGURATION, Fault, served_name
 
 Body = dict[str, object]
 _FORMAT_WORDS = ("response_format", "text.format", "json_schema", "schema", "structured", "grammar", "guided")
@@ -115,6 +115,7 @@ class ResponsesBody(Wire):
     error: _Error | None = None
     incomplete_details: _Reason | None = None
     usage: _ResponsesUsage | None = None
+    model: object = None
 
     def answer(self) -> Answer:
         """Return what the model answered."""
@@ -131,6 +132,7 @@ class ResponsesBody(Wire):
             tokens=_tokens(usage.input_tokens, usage.output_tokens, usage.input_tokens_details),
             fault=fault,
             reason=reason,
+            served=served_name(self.model),
         )
 
     def _ending(self) -> tuple[Fault | None, str]:
@@ -168,6 +170,8 @@ class ChatBody(Wire):
     choices: list[_Choice] | None = None
     error: _Error | None = None
     usage: _ChatUsage | None = None
+    model: object = None
+    system_fingerprint: object = None
 
     def answer(self) -> Answer:
         """Return what the model answered."""
@@ -185,8 +189,20 @@ class ChatBody(Wire):
         content = message.content or ""
         text = content if isinstance(content, str) else "".join(part.text or "" for part in content)
         return Answer(
-            text, message.reasoning_content or message.reasoning or "", tokens, fault, reason if fault else ""
+            text,
+            thoughts=message.reasoning_content or message.reasoning or "",
+            tokens=tokens,
+            fault=fault,
+            reason=reason if fault else "",
+            served=self._served,
         )
+
+    @property
+    def _served(self) -> str:
+        """Return the model that answered, with how OpenAI had set it up; what others say there may differ each time."""
+        configuration = self.system_fingerprint
+        is_told = isinstance(configuration, str) and configuration.startswith(CONFIGURATION)
+        return served_name(self.model, configuration if is_told else None)
 
 
 def is_chat(body: bytes) -> bool:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_mcp.errors import BackendError
 
-_SECRET = re.compile(r"key|token|secret|password|auth")
+# A number of tokens is no secret.
+_SECRET = re.compile(r"key|token(?!s)|secret|password|auth")
+
+PRICES = frozenset({"price_in", "price_out", "price_cached", "price_batch"})
 
 
 class SpecOptions(BaseModel):
     """What every backend that a spec opens may be told; secrets are not options, they come from the environment.
 
-    `unanswering` names the options that change no answer.
+    `unanswering` names the options that change no answer, `instead` what to do in place of options of other backends.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     provider: ClassVar[str]
     unanswering: ClassVar[frozenset[str]] = frozenset({"timeout"})
+    instead: ClassVar[Mapping[str, str]] = {}
     model: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
 
     def spelled(self) -> str:
@@ -33,16 +38,20 @@ class SpecOptions(BaseModel):
 
 
 class ApiOptions(SpecOptions):
-    """What every backend over HTTP may be told."""
+    """What every backend may be told that speaks to an API, by itself or by a program."""
 
-    unanswering: ClassVar[frozenset[str]] = frozenset(
-        {"base_url", "key_env", "timeout", "plain_http", "price_in", "price_out", "price_cached", "price_batch"}
-    )
+    unanswering: ClassVar[frozenset[str]] = frozenset({"base_url", "key_env", "timeout", "plain_http"})
     base_url: str | None = None
     key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
     plain_http: bool = False
     timeout: float = Field(default=600, gt=0, le=7200)
     structured: bool = True
+
+
+class PricedOptions(ApiOptions):
+    """What every backend may be told that counts the tokens of each answer, and so can tell what it cost."""
+
+    unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | PRICES
     price_in: float | None = Field(default=None, ge=0)
     price_cached: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
@@ -64,9 +73,10 @@ def parse_options(text: str, options: type[S]) -> S:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if name not in known and _SECRET.search(name.lower()):
-            raise BackendError(
-                f"'{name}' of '{spec}' is not an option: secrets come from the environment (key_env=NAME)"
-            )
+            named = " (key_env=NAME)" if "key_env" in known else ""
+            raise BackendError(f"'{name}' of '{spec}' is not an option: secrets come from the environment{named}")
+        if name in options.instead:
+            raise BackendError(f"cannot use option '{name}' of '{spec}': {options.instead[name]}")
         if name not in known or not equals or name in values:
             raise BackendError(f"cannot use option '{name}' of '{spec}'; give each once of: {'=, '.join(known)}=")
         values[name] = value.strip()
@@ -74,8 +84,11 @@ def parse_options(text: str, options: type[S]) -> S:
         return options.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the options"
-        raise BackendError(f"'{where}' of '{spec}' cannot be used: {first['msg']}") from None
+        where = str(first["loc"][0])
+        told = options.model_fields[where].description
+        raise BackendError(
+            f"'{where}' of '{spec}' cannot be used: {f'give {told}' if told else first['msg']}"
+        ) from None
 
 
 def _pairs(values: dict[str, object]) -> list[str]:

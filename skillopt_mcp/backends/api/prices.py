@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from skillopt_mcp.backends.api.options import ApiOptions
+from skillopt_mcp.backends.api.options import PRICES, PricedOptions
 from skillopt_mcp.errors import BackendError
 
 TABLE_PATH = Path(__file__).parent.parent / "prices.toml"
@@ -62,7 +62,7 @@ class Price(BaseModel):
 _TABLE: TypeAdapter[dict[str, dict[str, Price]]] = TypeAdapter(dict[str, dict[str, Price]])
 
 
-def find_price(options: ApiOptions, host: str, environ: Mapping[str, str]) -> Price | None:
+def find_price(options: PricedOptions, host: str, environ: Mapping[str, str]) -> Price | None:
     """Return the price of a model at a host, None when it is unknown.
 
     Options go first, then the person's table, then ours; a dated snapshot of a model costs what the model costs.
@@ -75,7 +75,7 @@ def find_price(options: ApiOptions, host: str, environ: Mapping[str, str]) -> Pr
             output=options.price_out,
             batch=options.price_batch or 1,
         )
-    if options.price_in is not None or options.price_out is not None:
+    if PRICES & options.model_fields_set:
         raise BackendError(f"'{options.provider}:{options.model}' has half a price: give both price_in= and price_out=")
     paths = [Path(environ[OVERRIDE])] if environ.get(OVERRIDE) else []
     for path in [*paths, TABLE_PATH]:

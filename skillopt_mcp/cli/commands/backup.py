@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.working import working
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.backing_up import back_up
 
@@ -21,7 +22,8 @@ class Options(Invocation):
 
 def run(options: Options) -> int:
     """Return 0: it was made, and is sound or wanted as it is."""
-    made = back_up(options.store_path, Path(options.file).expanduser(), unsound=options.unsound)
+    with working(options) as tell:
+        made = back_up(options.store_path, Path(options.file).expanduser(), unsound=options.unsound, tell=tell)
     if options.json:
         terminal.emit(made, options)
         return 0

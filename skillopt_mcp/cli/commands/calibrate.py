@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import may_spend
+from skillopt_mcp.cli.agreeing import may_spend, simulation
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -13,7 +13,6 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.runs.estimating import estimate_calibration
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.testing.calibrating import Calibrated, calibrate
-from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 
 
@@ -34,8 +33,7 @@ def run(options: Options) -> int:
     rule = ConfirmRule(max_pairs=options.max_pairs)
     with Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps) as workspace:
         skill = workspace.recorded(options.skill)
-        target = workspace.backend("target")
-        label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
+        label = simulation(workspace)
         if not may_spend(workspace, estimate_calibration(workspace, skill, options.pairs), options):
             terminal.note("Nothing was spent.")
             return 1

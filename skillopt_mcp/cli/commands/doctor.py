@@ -83,6 +83,12 @@ def _store(found: Diagnosis) -> list[str]:
         return [f"Store {store.path}{place}: it could not be opened; mode {store.mode}, folder {store.folder_mode}."]
     lines = [
         f"Store {store.path}{place}: schema {store.schema_version} of {found.newest_schema}, "
-        f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}, content {store.content}."
+        f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}, pages {store.pages} "
+        "(what they hold: skillopt-mcp verify)."
     ]
-    return lines + [f"Kept from before the schema was changed: {path}." for path in store.kept]
+    for path, n_bytes in zip(store.kept, store.kept_bytes, strict=True):
+        event = "a restore" if ".replaced-" in path.removeprefix(store.path) else "the schema was changed"
+        lines.append(f"Kept from before {event}: {path} ({n_bytes / 1e6:,.1f} MB).")
+    if store.kept:
+        lines.append("Each of these is a whole store: remove it when you need no way back to it.")
+    return lines

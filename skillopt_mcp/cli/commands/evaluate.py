@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import may_spend
+from skillopt_mcp.cli.agreeing import may_spend, simulation
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -20,8 +20,8 @@ from skillopt_mcp.operations.runs.consolidating import accompanied
 from skillopt_mcp.operations.runs.estimating import estimate_test
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import told_of, waiting_for
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated
-from skillopt_mcp.operations.testing.opening_tests import most_pairs
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.opening_tests import check_said, most_pairs
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Claim
 
@@ -40,7 +40,7 @@ class Options(Capped):
     slots: int | None = None
     by_batch: bool = False
     no_worse: float | None = None
-    claim: Claim = "these"
+    claim: Claim | None = None
 
 
 def run(options: Options) -> int:
@@ -50,7 +50,7 @@ def run(options: Options) -> int:
     rule = ConfirmRule(max_pairs=options.max_pairs)
     if options.no_worse is not None:
         rule = no_worse(options.no_worse, max_pairs=options.max_pairs)
-    rule = replace(rule, claim=options.claim)
+    rule = replace(rule, claim=options.claim or rule.claim)
     with ExitStack() as stack:
         workspace = stack.enter_context(
             Workspace(
@@ -65,8 +65,9 @@ def run(options: Options) -> int:
 
 
 def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
-    target = workspace.backend("target")
-    label = f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
+    label = simulation(workspace)
+    if options.claim:
+        check_said(workspace, options.candidate, rule)
     calls = estimate_test(workspace, options.candidate, most_pairs(workspace, options.candidate, rule))
     candidate = workspace.store.candidates.get_candidate(options.candidate)
     if locked := workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)):
@@ -116,7 +117,7 @@ def _command(options: Options, higher: str) -> str:
         ("max-calls", options.max_calls), ("max-tokens", options.max_tokens), ("max-usd", options.max_usd),
         ("max-minutes", options.max_minutes),
     )  # fmt: skip
-    usual = {"max-pairs": Options().max_pairs, "claim": Options().claim}
+    usual = {"max-pairs": Options().max_pairs}
     raised = higher.split()[::2]
     named = [
         f"--{name} {shlex.quote(str(value))}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.working import working
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.workspace import Workspace
@@ -24,8 +25,8 @@ class Options(Invocation):
 
 def run(options: Options) -> int:
     """Return 0: it was written."""
-    with Workspace(options.store_path) as workspace:
-        sent = export_history(workspace, options.skill, Path(options.file).expanduser())
+    with Workspace(options.store_path) as workspace, working(options) as tell:
+        sent = export_history(workspace, options.skill, Path(options.file).expanduser(), tell)
     if options.json:
         # What is next is done on another store than this one.
         terminal.emit(sent)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.working import working
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.workspace import Workspace
@@ -24,10 +25,10 @@ class Options(Invocation):
 
 def run(options: Options) -> int:
     """Return 0 when all of it is here now, 1 when conflicts kept it out."""
-    with Workspace(options.store_path) as workspace:
+    with Workspace(options.store_path) as workspace, working(options) as tell:
         got = import_history(
             workspace, Path(options.file).expanduser(), options.skill, keep_mine=options.keep_mine,
-            other_skill=options.other_skill,
+            other_skill=options.other_skill, tell=tell,
         )  # fmt: skip
     if options.json:
         terminal.emit(got, options)

@@ -32,7 +32,7 @@ def run(options: Options) -> int:
         review = review_candidate(workspace, options.candidate)
         if not options.json:
             show_review(review, options.candidate)
-        consent = _consent(options)
+        consent = _consent(options, review)
         # Without this much the operation refuses anyway, and says why.
         is_open = isinstance(check_promotion(workspace, options.candidate, consent), Ready)
         if is_open and not _agreed(review, options):
@@ -42,11 +42,12 @@ def run(options: Options) -> int:
     return say_outcome(result, review.called, options)
 
 
-def _consent(options: Options) -> Consent:
+def _consent(options: Options, review: Review) -> Consent:
+    # A command without a terminal cannot give this one: `_agreed` refuses it, and says why.
+    if options.unproven and review.verdict == "undecided":
+        return Consent.PERSON_UNPROVEN
     if options.yes and not terminal.is_interactive():
         return Consent.COMMAND_SIMULATED if options.simulated else Consent.COMMAND
-    if options.unproven:
-        return Consent.PERSON_UNPROVEN
     return Consent.PERSON_SIMULATED if options.simulated else Consent.PERSON
 
 

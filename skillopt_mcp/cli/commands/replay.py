@@ -11,22 +11,22 @@ from typing import cast
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import asked_for, is_real
+from skillopt_mcp.cli.breaking_off import Way, broken_off
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated, told_next
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
-from skillopt_mcp.cli.resuming import asked_roles, check_changed, may_go_on, note_others
+from skillopt_mcp.cli.resuming import check_changed, may_conclude, may_go_on, note_others
 from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.errors import BadInput, Busy, CapReached, Refused, SkillOptError, Stopped, StoreError
+from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.operations.answering import ALLOWED, run_backends
 from skillopt_mcp.operations.runs.consolidating import Document
 from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.runs.policies import replay_policy
-from skillopt_mcp.operations.runs.replaying import check_able, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import CONCLUDED, check_able, conclude, replay, start_run, unfinished_run
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import abandon, told_of, waiting_batches
-from skillopt_mcp.operations.spending.charging import told_under_way
 from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.spending.listing_runs import told_elsewhere, told_own
 from skillopt_mcp.operations.stores.exporting import check_folder, export_run
@@ -37,18 +37,11 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.runs import Run
 
-EXPECTED, INTERRUPTED = 1, 130
+EXPECTED = 1
 AROUND = ("target", "optimizer", "judge", "slots", "out", "prompts")
+IN_PYTHON = "to end its search there, a callback of 'baseline' raises skillopt_mcp.Enough"
 # What a resumed run may be told anew.
 _FREE = frozenset({"target", "optimizer", "judge", "slots", "out"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How a run is carried out, which does not change what it finds."""
-
-    slots: int | None
-    out: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +62,7 @@ class Options(Capped):
     memory: str | None = None
     document: Document = "both"
     resume: bool = False
+    conclude: bool = False
     allow_changed: bool = False
     by_batch: bool = False
     abandon: bool = False
@@ -85,19 +79,21 @@ def run(options: Options) -> int:
     """Return 0 when the run has finished, 1 when it was not wanted or stopped at a cap, 130 when it was interrupted."""
     if options.slots is not None and options.slots < 1:
         raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
-    if options.allow_changed and not options.resume:
-        raise BadInput("--allow-changed goes on with a run that is there: give --resume with it")
+    if options.resume and options.conclude:
+        raise BadInput("--resume searches on, and --conclude ends the search: give one of them")
+    if options.allow_changed and not (options.resume or options.conclude):
+        raise BadInput("--allow-changed goes on with a run that is there: give --resume with it, or --conclude")
     if options.policy:
         return _other_gate(options, options.policy)
     if options.memory:
         return _with_memory(options, options.memory)
     if options.abandon:
         return _abandoned(options)
-    return _resumed(options) if options.resume else _new(options)
+    return _resumed(options) if options.resume or options.conclude else _new(options)
 
 
 def _other_gate(options: Options, policy: str) -> int:
-    if options.resume or options.settings.keys() - {"metric"}:
+    if options.resume or options.conclude or options.settings.keys() - {"metric"}:
         raise BadInput("--policy looks at a run that is over: it takes --metric and nothing else")
     with Workspace(options.store_path) as workspace:
         result = replay_policy(workspace, options.skill, policy, cast(Metric | None, options.given.get("metric")))
@@ -110,47 +106,49 @@ def _other_gate(options: Options, policy: str) -> int:
 
 def _with_memory(options: Options, memory: str) -> int:
     ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
-    asked = Consolidation(options.skill, memory, options.document, options.resume, options.allow_changed, options)
-    with Workspace(
-        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps,
-        batch=_patience(options),
-    ) as workspace:  # fmt: skip
+    asked = Consolidation(
+        options.skill, memory, options.document, options.resume, options.conclude, options.allow_changed, options
+    )
+    with _workspace(options, ready, _patience(options)) as workspace:
         return consolidated(workspace, asked, ready)
 
 
 def _resumed(options: Options) -> int:
+    flag = "--conclude" if options.conclude else "--resume"
     frozen = [name for name in options.settings if name not in _FREE]
     frozen += [name for name in ("config", "set") if getattr(options, name)]
     if frozen:
         name = "env" if frozen[0] == "environment" else frozen[0].replace("_", "-")
-        raise BadInput(f"a resumed run keeps the settings it was begun with: leave out '--{name}'")
+        raise BadInput(f"a {flag[2:]}d run keeps the settings it was begun with: leave out '--{name}'")
     with Workspace(options.store_path) as workspace:
         begun = unfinished_run(workspace, options.skill)
         waiting = waiting_batches(workspace, begun.id)
         if options.skill != begun.id and not options.json:
-            note_others(workspace, begun)
+            note_others(workspace, begun, flag)
     if own := told_own(begun):
-        raise Refused(own)
+        raise Refused(f"{own}{f'; {IN_PYTHON}' if options.conclude else ''}")
     if waiting and not options.json:
         terminal.note(f"note: {told_of(waiting)}; the run goes on by batch")
     out = Path(options.out).expanduser() if options.out else None
     if out:
         check_folder(out, begun.id)
     with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
-        way = f"skillopt-mcp replay {shlex.quote(options.skill)} --resume {ALLOWED}"
-        check_changed(workspace, begun, way, allowed=options.allow_changed, silent=options.json)
-        if not may_go_on(workspace, begun, options.slots, yes=options.yes, silent=options.json):
+        way = f"skillopt-mcp replay {shlex.quote(options.skill)} {flag} {ALLOWED}"
+        check_changed(workspace, begun, way, allowed=options.allow_changed, silent=options.json, ends=options.conclude)
+        may = may_conclude if options.conclude else may_go_on
+        if not may(workspace, begun, options, options.slots):
             terminal.note("Nothing more was spent.")
             return EXPECTED
-        return _replay(workspace, begun, options, _Way(options.slots, out))
+        if options.conclude:
+            begun = conclude(workspace, begun, CONCLUDED)
+        return _replay(workspace, begun, options, Way(options.skill, options.slots, out, options.by_batch))
 
 
-def _workspace(options: Options, begun: Run, batch: Patience | None) -> Workspace:
-    """Return a workspace with the backends that a run was begun with, where no other ones are named."""
-    target, optimizer = options.target or begun.target, options.optimizer or begun.optimizer
-    judge = options.judge or begun.judge or None
+def _workspace(options: Options, run: Run | Prepared, batch: Patience | None) -> Workspace:
+    """Return a workspace with the backends that a run begins with, or was begun with, where no other ones are named."""
     return Workspace(
-        options.store_path, target=target, optimizer=optimizer, judge=judge, caps=options.caps, batch=batch
+        options.store_path, target=options.target or run.target, optimizer=options.optimizer or run.optimizer,
+        judge=options.judge or run.judge or None, caps=options.caps, batch=batch,
     )  # fmt: skip
 
 
@@ -160,8 +158,8 @@ def _patience(options: Options) -> Patience | None:
 
 def _abandoned(options: Options) -> int:
     """Return 0 once the vendor was told to answer no more of what the newest unfinished run has there."""
-    if options.settings.keys() - _FREE or options.resume:
-        raise BadInput("--abandon cancels what a run has at a vendor: it takes no settings, and no --resume")
+    if options.settings.keys() - _FREE or options.resume or options.conclude:
+        raise BadInput("--abandon cancels what a run has at a vendor: it takes no settings, no --resume or --conclude")
     with Workspace(options.store_path) as workspace:
         begun = unfinished_run(workspace, options.skill)
     with _workspace(options, begun, Patience()) as workspace:
@@ -183,15 +181,12 @@ def _new(options: Options) -> int:
     if not options.json:
         for note in ready.notes:
             terminal.note(f"note: {note}")
-    with Workspace(
-        options.store_path, target=ready.target, optimizer=ready.optimizer, judge=ready.judge, caps=options.caps,
-        batch=_patience(options),
-    ) as workspace:  # fmt: skip
+    with _workspace(options, ready, _patience(options)) as workspace:
         begun = _begun(workspace, options, ready)
         if begun is None:
             terminal.note("Nothing was spent.")
             return 1
-        return _replay(workspace, begun, options, _Way(ready.slots, ready.out))
+        return _replay(workspace, begun, options, Way(options.skill, ready.slots, ready.out, options.by_batch))
 
 
 def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | None:
@@ -226,21 +221,21 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
     return start_run(workspace, options.skill, config, ready.prompts, only)
 
 
-def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> int:
+def _replay(workspace: Workspace, begun: Run, options: Options, way: Way) -> int:
     simulated = is_simulated(workspace.backend("target").fingerprint)
     label = f"SIMULATION ({begun.target})" if simulated else ""
     if not options.json:
-        terminal.note(f"Run {begun.id} {'goes on' if options.resume else 'begins'}. {label}".rstrip())
+        terminal.note(f"Run {begun.id} {_entering(begun, options)}. {label}".rstrip())
     try:
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             result = replay(
                 workspace, begun, watch.notify, watch.on_reply, way.slots, allow_changed=options.allow_changed
             )
     except StoreError as error:
-        return _broken_off(workspace, begun, options, way, error)
+        return broken_off(workspace, begun, options, way, error)
     except (KeyboardInterrupt, Stopped) as stop:
         _export(workspace, begun, way)
-        return _broken_off(workspace, begun, options, way, stop if isinstance(stop, Stopped) else None)
+        return broken_off(workspace, begun, options, way, stop if isinstance(stop, Stopped) else None)
     except Busy as error:
         why = str(error).partition(":")[0]
         raise Busy(
@@ -256,7 +251,13 @@ def _replay(workspace: Workspace, begun: Run, options: Options, way: _Way) -> in
     return 0
 
 
-def _export(workspace: Workspace, begun: Run, way: _Way) -> None:
+def _entering(begun: Run, options: Options) -> str:
+    if begun.conclusion:
+        return f"searches no more, {begun.conclusion}"
+    return "goes on" if options.resume or options.conclude else "begins"
+
+
+def _export(workspace: Workspace, begun: Run, way: Way) -> None:
     """Write the run to its folder; where that fails, what became of the run is told all the same."""
     if not way.out:
         return
@@ -266,42 +267,3 @@ def _export(workspace: Workspace, begun: Run, way: _Way) -> None:
         terminal.note(f"warning: the run is kept, but was not written as files: {error}.")
     else:
         terminal.note(f"{counted(done.n_files, 'file')} in {done.folder}; best_skill.md is the best version.")
-
-
-def _broken_off(
-    workspace: Workspace, begun: Run, options: Options, way: _Way, stopped: Stopped | StoreError | None
-) -> int:
-    """Return the exit code of a run that did not reach its end, told why and how to go on."""
-    n_steps = len(workspace.store.runs.list_steps(begun.id))
-    # Whoever sits at a terminal is asked again.
-    agreed = [] if terminal.is_interactive() or not is_real(workspace, asked_roles(begun)) else ["--yes"]
-    resume = _command(options, "--resume", *_again(options, way, stopped), *agreed)
-    waiting = waiting_batches(workspace, begun.id)
-    # What is at a vendor goes on there, and is collected.
-    under_way = "" if isinstance(stopped, Stopped) or waiting else told_under_way(workspace.store, begun.id)
-    reason = "; ".join(filter(None, [str(stopped) if stopped else "nothing that was answered is lost", under_way]))
-    if options.json:
-        shown = {"run_id": begun.id, "status": "stopped", "verdict": None, "n_steps": n_steps, "reason": reason}
-        at_vendor = [batch.vendor_id or batch.id for batch in waiting]
-        terminal.emit(shown | {"next_step": resume, "at_vendor": at_vendor})
-    how = "Stopped" if stopped else "Interrupted"
-    terminal.note(f"{how} after {counted(n_steps, 'finished step')}; {reason.rstrip('.')}. Go on with:\n  {resume}")
-    if waiting:
-        abandoned = _command(options, "--abandon")
-        terminal.note(f"{told_of(waiting)[:1].upper()}{told_of(waiting)[1:]}. To cancel it:\n  {abandoned}")
-    return EXPECTED if stopped else INTERRUPTED
-
-
-def _command(options: Options, *more: str) -> str:
-    """Return a command about the run of the skill that was asked for."""
-    store = ["--store", shlex.quote(options.store)] if options.store else []
-    return " ".join(["skillopt-mcp replay", shlex.quote(options.skill), *more, *store])
-
-
-def _again(options: Options, way: _Way, stopped: Stopped | StoreError | None) -> list[str]:
-    """Return what to give to go on in the same way: a higher cap, where a cap stopped it, and how it is carried out."""
-    higher = [stopped.higher] if isinstance(stopped, CapReached) and stopped.higher else []
-    slots = [f"--slots {way.slots}"] if way.slots else []
-    out = [f"--out {shlex.quote(str(way.out))}"] if way.out else []
-    batch = ["--by-batch"] if options.by_batch else []
-    return [*higher, *slots, *out, *batch]

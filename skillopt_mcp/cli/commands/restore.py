@@ -7,6 +7,7 @@ from pathlib import Path
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.working import working
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.backing_up import Backup, restore_store, review_backup
 
@@ -25,14 +26,16 @@ def run(options: Options) -> int:
     terminal.require_person("restore")
     file = Path(options.file).expanduser()
     if not options.yes:
-        found = review_backup(options.store_path, file, unsound=options.unsound)
+        with working(options) as tell:
+            found = review_backup(options.store_path, file, unsound=options.unsound, tell=tell)
         if not options.json:
             _say(found)
         question = f"Put it in the place of {options.store_path}?"
         if not terminal.agreed(question, yes=False, ask=not options.json):
             terminal.note("Nothing was changed.")
             return 1
-    restored = restore_store(options.store_path, file, unsound=options.unsound)
+    with working(options) as tell:
+        restored = restore_store(options.store_path, file, unsound=options.unsound, tell=tell)
     if options.json:
         terminal.emit(restored, options)
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,20 +18,23 @@ from skillopt_mcp.operations.spending.charging import told_cell, told_price, tol
 from skillopt_mcp.operations.spending.listing_runs import RunRow, Used, list_runs
 from skillopt_mcp.operations.workspace import Workspace
 
+SHOWN = 20
 _CONTESTS = ("calibrate", "credit", "race", "rescue")
 _TOGETHER = (
     "sent, answered, failed, tokens and usd: of a run and its part of a promotion test together; 'show RUN' tells them "
     "apart"
 )
 # What a column says that is told only where a row says something else.
+_BRIEF = ("run", "began", "status", "best", "verdict", "skill")
 _SPARE = {"test": "-", "answered": "all", "settings": "-"}
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """Whose runs: a skill's, or all."""
+    """Whose runs: a skill's, or all skills'; and whether more than the newest are to be shown."""
 
     skill: str | None = None
+    all: bool = False
 
 
 def run(options: Options) -> int:
@@ -41,13 +45,7 @@ def run(options: Options) -> int:
         terminal.emit(found, options)
         return 0
     if found.runs:
-        columns, rows = _table(found.runs)
-        terminal.say_table(columns, rows, n_long=2)
-        if any(row.n_test_calls for row in found.runs):
-            terminal.note(_TOGETHER)
-        for row in found.runs:
-            if told := _incomplete(row):
-                terminal.note(f"{row.id}: {told}")
+        _say(found.runs if options.all else found.runs[:SHOWN], len(found.runs), options)
     for test in found.tests:
         terminal.note(f"shared test {test.contest}, whole, in parts charged to those who asked for them: {test}")
     # It is of the whole store, whoever asks; nothing of it says which skill it was for.
@@ -56,6 +54,21 @@ def run(options: Options) -> int:
     advice = terminal.advice(found.next_step, options)
     terminal.note(f"Next: {advice}" if found.runs else advice)
     return 0
+
+
+def _say(shown: Sequence[RunRow], n_runs: int, options: Options) -> None:
+    """Print the newest runs, and what their cells do not tell."""
+    columns, rows = _table(shown)
+    if not terminal.say_table(columns, rows, n_long=2, brief=_BRIEF):
+        terminal.note(options.on_store("The rest of a run: skillopt-mcp show RUN"))
+    elif any(row.n_test_calls for row in shown):
+        terminal.note(_TOGETHER)
+    for row in shown:
+        if told := _incomplete(row):
+            terminal.note(f"{row.id}: {told}")
+    if n_runs > len(shown):
+        named = f" {shlex.quote(options.skill)}" if options.skill else ""
+        terminal.note(options.on_store(f"{n_runs - len(shown):,} older: skillopt-mcp runs{named} --all"))
 
 
 def _told(beside: Sequence[Used]) -> str:
@@ -94,7 +107,7 @@ def _cells(row: RunRow) -> dict[str, str]:
         "skill": row.skill,
         "began": row.started_at[:16].replace("T", " "),
         "status": row.status if row.kind == "replay" else f"{row.status} (proposal)",
-        "steps": str(row.n_steps),
+        "steps": str(row.n_steps) if row.n_planned is None else f"{row.n_steps} of {row.n_planned}",
         "best": "-" if row.best is None else f"{row.best:.3f}",
         "test": f"{row.test_before:.3f} > {row.test_after:.3f}" if is_tested else "-",
         "verdict": row.verdict or "-",

@@ -10,7 +10,7 @@ from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.looks.inspecting import detailed, inspect
-from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run, steps_of
+from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run, figures_of, steps_of
 from skillopt_mcp.operations.names import known, version_named
 from skillopt_mcp.operations.stores.exporting import export_run, export_version
 from skillopt_mcp.operations.workspace import Workspace
@@ -56,7 +56,8 @@ def _fields(workspace: Workspace, kind: str, id: str) -> dict[str, object]:
     """Return what is shown in fields beside the text: all of it, as no answer has to fit here."""
     if kind == "run":
         steps = [step.model_dump(mode="json") for step in steps_of(workspace, id)]
-        return {"steps": steps, "answering": answering_of(workspace, id)}
+        figures = figures_of(workspace, workspace.store.runs.get_run(id))
+        return {"steps": steps, "answering": answering_of(workspace, id), "run": figures}
     detail = detailed(workspace, kind, id)
     return {kind: detail.model_dump(mode="json", exclude={"n_left_out"})} if detail else {}
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted, or_more
 from skillopt_mcp.operations.changes.advising import by_a_person
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import add_root, permit, revoke
 from skillopt_mcp.operations.finding import called, root_for
-from skillopt_mcp.operations.looks.listing import TO_TRACK, list_skills
+from skillopt_mcp.operations.looks.listing import TO_TRACK, all_skills
 from skillopt_mcp.operations.results import SkillRow
 from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
 from skillopt_mcp.operations.skills.moving_folders import FolderMove, move_folder, plan_folder_move
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.store.trajectories import MOST_COUNTED
+
+_FEW = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Options(Invocation):
-    """What to do (nothing: list) and with which folder or skill."""
+    """What to do (nothing: list, with `long` all that is known of each) and with which folder or skill."""
 
     action: str | None = None
     name: str = ""
@@ -29,6 +34,7 @@ class Options(Invocation):
     simulated: bool = False
     host_run: bool = False
     yes: bool = False
+    long: bool = False
 
 
 def run(options: Options) -> int:
@@ -79,7 +85,7 @@ def _permit(workspace: Workspace, options: Options) -> int:
     more = ["simulated ones"] if options.simulated else []
     more += ["those that its own agents judged or had seen the tasks of"] if options.host_run else []
     what = f"accepted candidates, {' and '.join(more)} too," if more else "accepted candidates"
-    where = "where the guard found nothing and they are small edits of the text"
+    where = "where the guard found nothing and they are small edits of words, not of code or commands"
     covered = f"promote {what} of {name} without asking from now on, {where}"
     if not terminal.agreed(f"May an agent {covered}?", yes=options.yes, ask=not options.json):
         terminal.note("Nothing was permitted.")
@@ -125,16 +131,15 @@ def _done(value: dict[str, object], text: str, options: Options) -> None:
 
 
 def _list(workspace: Workspace, options: Options) -> None:
-    page = list_skills(workspace)
-    rows = list(page.skills)
-    while page.cursor:
-        page = list_skills(workspace, page.cursor)
-        rows += page.skills
+    rows = all_skills(workspace)
     n_of = Counter(row.name for row in rows)
     spoken = [row.path if n_of[row.name] > 1 or row.name.startswith("-") else row.name for row in rows]
     told = [_told(workspace, row, options, each) for row, each in zip(rows, spoken, strict=True)]
     if options.json:
         terminal.emit({"skills": [row.model_dump(mode="json") for row in told]})
+        return
+    if len(rows) > _FEW and not options.long:
+        _say_table(told, spoken, options)
         return
     for row, shown in zip(rows, told, strict=True):
         _say(shown, options, is_to_track=row.next_step == TO_TRACK)
@@ -153,6 +158,30 @@ def _told(workspace: Workspace, row: SkillRow, options: Options, called: str) ->
     return row.model_copy(update={"next_step": step})
 
 
+def _say_table(rows: Sequence[SkillRow], spoken: Sequence[str], options: Options) -> None:
+    """Print a line for each skill, and what is known of some of them alone."""
+    program = options.on_store("skillopt-mcp skills").removesuffix("skills")
+    cells = [
+        _cells(row.model_copy(update={"next_step": row.next_step.replace(program, "")}), name)
+        for row, name in zip(rows, spoken, strict=True)
+    ]
+    terminal.say_table(("skill", "tasks", "attempts", "new", "open", "next"), cells)
+    for row, name in zip(rows, spoken, strict=True):
+        if row.approved:
+            terminal.note(f"{name}: approved, and not used yet: {', '.join(row.approved)}")
+    n_locked = sum(not row.promotable for row in rows)
+    locked = f"{counted(n_locked, 'skill')} in no skill root, which cannot be promoted; " if n_locked else ""
+    terminal.note(options.on_store(f"{locked}all of each, and where it is: skillopt-mcp skills --long"))
+
+
+def _cells(row: SkillRow, name: str) -> tuple[str, ...]:
+    if not row.tracked:
+        return (name, "-", "-", "-", "-", row.next_step)
+    splits = row.splits
+    n_tasks, n_new = splits.train + splits.val + splits.test, or_more(row.n_new, MOST_COUNTED)
+    return (name, f"{n_tasks:,}", f"{row.n_trajectories:,}", n_new, str(row.open_candidates), row.next_step)
+
+
 def _say(row: SkillRow, options: Options, *, is_to_track: bool) -> None:
     locked = "" if row.promotable else "  (in no skill root: it cannot be promoted)"
     add_root = options.on_store(f"skillopt-mcp skills add-root {shlex.quote(root_for(row.path))}")
@@ -168,7 +197,7 @@ def _say(row: SkillRow, options: Options, *, is_to_track: bool) -> None:
     terminal.say(f"{row.name}  live {row.live_version}{locked}")
     terminal.say(
         f"    tasks: {splits.train} train, {splits.val} val, {splits.test} test; attempts: {row.n_trajectories} "
-        f"({row.n_new} new); open candidates: {row.open_candidates}"
+        f"({or_more(row.n_new, MOST_COUNTED)} new); open candidates: {row.open_candidates}"
     )
     terminal.say(f"    {row.path}", style="dim")
     if locked:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.working import working
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.stores.verifying import verify_store
 
@@ -19,7 +20,8 @@ class Options(Invocation):
 
 def run(options: Options) -> int:
     """Return 0 when the store is sound, 1 when something is wrong with it."""
-    found = verify_store(options.store_path, options.holds)
+    with working(options) as tell:
+        found = verify_store(options.store_path, options.holds, tell=tell)
     if options.json:
         terminal.emit(found, options)
         return 1 if found.problems else 0

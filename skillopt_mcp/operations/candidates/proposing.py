@@ -15,7 +15,7 @@ from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import copied
-from skillopt_mcp.operations.candidates.recalling import told_rolled_back
+from skillopt_mcp.operations.candidates.recalling import told_repeated, told_rolled_back
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import EditOutcome, Proposed
 from skillopt_mcp.operations.skills.merging import check_merged
@@ -69,6 +69,8 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
     result = proposed(tracked.name, base, applied, made)
     recalled = told_rolled_back(workspace.store, made) if made else ""
     step = f"{recalled}; otherwise propose other edits." if recalled else result.next_step
+    again = told_repeated(workspace.store, made) if made else ""
+    step = f"Mind that {again}. {step}" if again else step
     likeness = told_likeness(workspace, tracked.path)
     step = f"First, {likeness}. {step}" if likeness else step
     diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
@@ -78,7 +80,7 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
 def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
     """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
     stored = workspace.store.trajectories
-    newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(skill_id, LOOKED_BACK))
+    newest = (stored.find_sound(id) for id in stored.recent_trajectories(skill_id, LOOKED_BACK))
     return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
 
 

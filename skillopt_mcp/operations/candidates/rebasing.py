@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.hunks import edits_between
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import carried
 from skillopt_mcp.limits import PATCH_EDITS
 from skillopt_mcp.operations.candidates.proposing import kept, proposed, step_of
+from skillopt_mcp.operations.candidates.recalling import edits_of, told_repeated
 from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Proposed
@@ -42,18 +42,12 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     applied = apply_patch(live, patch)
     made = _candidate(workspace, old, live, patch, applied) if applied.files != live else None
     result = proposed(skill.name, live, applied, made)
-    return result.model_copy(update={"next_step": _next_step(made, applied)})
+    return result.model_copy(update={"next_step": _next_step(workspace, made, applied)})
 
 
 def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
-    """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
-    store = workspace.store
-    base = store.skills.get_files(candidate.skill_id, candidate.base_version)
-    after = store.skills.get_files(candidate.skill_id, candidate.version_id)
-    edits = tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
-    if edits and apply_patch(base, Patch(edits)).files == after:
-        return edits
-    found = edits_between(base, after)
+    """Return the edits of a candidate. Raises Refused where they are more than one patch holds."""
+    found = edits_of(workspace.store, candidate)
     if not found or len(found) > PATCH_EDITS:
         raise Refused(f"{quoted(candidate.id)} changes too much to be made again edit by edit: propose it anew")
     return found
@@ -78,11 +72,12 @@ def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Pa
     return kept(workspace, made, patch, applied)
 
 
-def _next_step(made: Candidate | None, applied: Applied) -> str:
+def _next_step(workspace: Workspace, made: Candidate | None, applied: Applied) -> str:
     missed = sum(report.status != "applied" for report in applied.reports)
     if made is None:
         return "None of its edits fits what is live now, or all of it is there already: propose new ones."
     conflicts = (
         f"{missed} of {len(applied.reports)} edits do not fit what is live now and are left out. " if missed else ""
     )
-    return f"{conflicts}{step_of(made, made.findings)}"
+    again = told_repeated(workspace.store, made)
+    return f"{conflicts}{f'Mind that {again}. ' if again else ''}{step_of(made, made.findings)}"

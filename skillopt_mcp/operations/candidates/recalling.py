@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.documents.hunks import edits_between
 from skillopt_mcp.operations.finding import called
 from skillopt_mcp.records.candidates import Candidate, rolled_back
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.records.skills import SkillFiles, short
 from skillopt_mcp.store.opening import Store
 
 
@@ -14,3 +17,43 @@ def told_rolled_back(store: Store, candidate: Candidate) -> str:
         return ""
     named = f"{called(store, store.skills.get_skill(candidate.skill_id))} {short(candidate.version_id)}"
     return f"It was live, and a person rolled it back. To have it back, a person runs: skillopt-mcp rollback {named}"
+
+
+def told_repeated(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
+    changes = store.promotions.list_promotions(candidate.skill_id)
+    undone = rolled_back(changes)
+    if not undone or candidate.version_id in undone:
+        return ""
+    edits = _said(store, candidate)
+    for change in changes:
+        if change.kind != "promote" or change.to_version not in undone or change.candidate_id is None:
+            continue
+        earlier = store.candidates.get_candidate(change.candidate_id)
+        if not edits.isdisjoint(_said(store, earlier)):
+            return f"it makes an edit of {earlier.id} again, which a person rolled back"
+    return ""
+
+
+def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
+    base, after = _files(store, candidate)
+    edits = _applied(store, candidate)
+    if edits and apply_patch(base, Patch(edits)).files == after:
+        return edits
+    return edits_between(base, after)
+
+
+def _said(store: Store, candidate: Candidate) -> set[tuple[str, str, str | None, str | None]]:
+    """Return the edits of a candidate, as they were given and as they can be seen, wherever they come from."""
+    edits = (*_applied(store, candidate), *edits_between(*_files(store, candidate)))
+    return {(edit.op, edit.path, edit.target, edit.content) for edit in edits}
+
+
+def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    return tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
+
+
+def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
+    files = store.skills.get_files
+    return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)

@@ -7,6 +7,7 @@ from enum import Enum
 
 from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.operations.candidates.recalling import told_repeated
 from skillopt_mcp.operations.changes.coverage import host_own, uncovered
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, answer
 from skillopt_mcp.operations.changes.permitting import beyond_small_edit, signed
@@ -125,6 +126,8 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
             return "it does more than undo the last promotion, which a standing permission does not cover"
         if back := findings(*files, workspace.known):
             return f"it brings back what a person should see first: {'; '.join(back)}"
+    if change.candidate and (again := told_repeated(store, change.candidate)):
+        return f"{again}: a person should see it"
     weak = uncovered(workspace, change.test, simulated=change.simulated) if change.test else ""
     return weak or beyond_small_edit(*files)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE
+from skillopt_mcp.gates.serving import told_served
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.testing.opening_tests import evidence_so_far
 from skillopt_mcp.operations.workspace import Workspace
@@ -49,6 +50,8 @@ def uncovered(workspace: Workspace, test: ConfirmationRow, *, simulated: bool) -
         return f"the tests of this skill have a larger error rate than {MOST_ALPHA}, and {_COVERS} no larger one"
     if test.claim == "like_these" and store.decisions.find_joined_late(test.id):
         return "tasks joined its test after evidence was seen, which a standing permission does not cover"
+    if inputs and inputs.served and inputs.served.differ:
+        return f"in its test, {told_served(inputs.served)}, which a person should see"
     if n_lost := retired_losses(store, test):
         lost = counted(n_lost, "task")
         return f"{lost} that earlier candidates lost were retired before its test, which a person should see"

@@ -6,16 +6,18 @@ import os
 from pathlib import Path
 
 from skillopt_mcp.documents.alignment import changes
-from skillopt_mcp.documents.characters import escaped
+from skillopt_mcp.documents.characters import escaped, quoted
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.lines import is_text
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.operations.changes.code import code_touched
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory
 
 SMALL_LINES = 60
 SMALL_BYTES = 6_000
+SHOWN_CODE = 60
 LOGIN_CHARACTERS = 200
 PERSON = "a person at a terminal"
 
@@ -65,7 +67,8 @@ def signed(agreed: str, login: str) -> str:
 def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
     """Return why a standing permission does not cover a change, or an empty string when it does.
 
-    It covers a small edit of the main document's body, and nothing that a host reads as configuration or runs.
+    It covers a small edit of the words of the main document's body, and nothing that a host reads as configuration or
+    that an agent may run.
     """
     paths = {file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)}
     if paths - {base.main_path}:
@@ -83,4 +86,7 @@ def beyond_small_edit(base: SkillFiles, new: SkillFiles) -> str:
             f"it changes {len(touched)} lines, and a standing permission covers {SMALL_LINES} lines of "
             f"{SMALL_BYTES:,} bytes in all"
         )
+    if (line := code_touched(was.content, now.content)) is not None:
+        shown = quoted(line.decode().strip(), SHOWN_CODE) if line.strip() else "an empty line of a block"
+        return f"it touches code or a command ({shown}), and a standing permission covers words alone"
     return ""

@@ -54,8 +54,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     candidate = guarded(workspace, store.candidates.get_candidate(known(candidate_id)))
     skill = skill_of(workspace, candidate)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-    tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
-    test = next((test for test in tests if decision and test.id == decision.scope), None)
+    test = store.decisions.find_confirmation(decision.scope) if decision else None
     unproven = consent is Consent.PERSON_UNPROVEN and decision is not None and decision.verdict == "undecided"
     verdict = UNPROVEN if unproven else decision.verdict if decision else "none"
     change = Change(skill, "promote", candidate.base_version, candidate.version_id, candidate, verdict, test)

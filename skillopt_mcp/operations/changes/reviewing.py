@@ -53,8 +53,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     candidate = guarded(workspace, store.candidates.get_candidate(known(candidate_id)))
     skill = store.skills.get_skill(candidate.skill_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
-    tests = store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
-    test = next((test for test in tests if decision and test.id == decision.scope), None)
+    test = store.decisions.find_confirmation(decision.scope) if decision else None
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     return Review(

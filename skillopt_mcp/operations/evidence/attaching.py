@@ -27,7 +27,7 @@ def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, re
         if workspace.store.trajectories.is_erased(skill_id, each):
             kept.append(each)
             continue
-        owner, stored = workspace.store.trajectories.get_trajectory(each) or (None, None)
+        owner, stored = workspace.store.trajectories.find_sound(each) or (None, None)
         if stored is None or owner != skill_id or not (stored.session in sessions or stored.prompt in tasks):
             continue
         if not is_held_out or stored.prompt.strip() == recording.task.strip():
@@ -42,7 +42,7 @@ def attach_transcript(workspace: Workspace, skill_id: int, trajectory_ids: list[
     """
     if len(trajectory_ids) != 1:
         return
-    _, stored = workspace.store.trajectories.get_trajectory(trajectory_ids[0]) or (0, None)
+    _, stored = workspace.store.trajectories.find_sound(trajectory_ids[0]) or (0, None)
     if stored and not stored.messages:
         new = checked(recording, workspace.redactor, workspace.session)
         workspace.store.trajectories.attach_transcript(skill_id, trajectory_ids[0], new)
@@ -56,7 +56,7 @@ def attach_reaction(workspace: Workspace, skill_id: int, recording: Recording, o
     """
     store = workspace.store.trajectories
     trajectory_id = store.find_unanswered(skill_id, recording.session_id or "", recording.index or 0)
-    found = store.get_trajectory(trajectory_id) if trajectory_id else None
+    found = store.find_sound(trajectory_id) if trajectory_id else None
     if trajectory_id is None or found is None or found[1].messages[0].role != "skill":
         return
     new = checked(recording, workspace.redactor, workspace.session)

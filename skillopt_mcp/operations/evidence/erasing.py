@@ -76,7 +76,7 @@ def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
         status="planned" if doomed or over else "nothing",
         n=len(doomed),
         attempts=_rows(workspace, doomed[:SHOWN], meant),
-        answers=len({*over, *reach.calls}),
+        answers=workspace.store.room(Erasing).count_answers(sorted({*reach.calls, *over})),
         notes=workspace.store.room(Erasing).count_notes(meant.needles),
         runs=reach.runs,
         elsewhere=elsewhere(workspace, meant, doomed),
@@ -197,7 +197,7 @@ def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: Meant) -> list[
 
 def _words(workspace: Workspace, doomed: Doomed, meant: Meant) -> str:
     """Return how an attempt's task begins, without what is looked for and without secrets."""
-    found = workspace.store.trajectories.get_trajectory(doomed.id)
+    found = workspace.store.trajectories.find_sound(doomed.id)
     if found is None:
         return ""
     if workspace.store.tasks.is_held_out(doomed.skill_id, found[1].prompt):

@@ -119,7 +119,7 @@ class Harvest:
 
     def _is_known(self, session: str, attempt: Attempt, skill: Skill) -> bool:
         """Return whether an attempt was recorded before, by the agent itself or by another reading; else record it."""
-        is_placed = attempt.index in self._workspace.store.trajectories.list_positions(skill.id, session)
+        is_placed = self._workspace.store.trajectories.is_placed(skill.id, session, attempt.index)
         recording = _recording(session, attempt, skill)
         of_itself = recorded_itself(self._workspace, skill.id, attempt.recorded, recording)
         if of_itself and not self._dry_run:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp import limits
+from skillopt_mcp.documents.counts import or_more
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.operations.results import Recorded
 from skillopt_mcp.operations.skills.resembling import told_likeness
@@ -15,7 +16,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Message, messages_json, storable
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.redaction.redacting import Redactor
-from skillopt_mcp.store.trajectories import NewTrajectory, Scoring
+from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory, Scoring
 
 ENOUGH_TO_PROPOSE = 3
 LARGEST_INDEX = 1 << 53
@@ -101,7 +102,8 @@ def _next_step(n_new: int, *, added: bool) -> str:
         return "This session_id and index were recorded before; the first record stays. Use the next index."
     if n_new < ENOUGH_TO_PROPOSE:
         return "Record the next attempt. Once several show the same mistake, call propose_edits."
-    return f"{n_new} attempts are new: call propose_edits with edits against the mistakes they share."
+    many = or_more(n_new, MOST_COUNTED)
+    return f"{many} attempts are new: call propose_edits with edits against the mistakes they share."
 
 
 def checked(recording: Recording, redactor: Redactor, session: str) -> NewTrajectory:

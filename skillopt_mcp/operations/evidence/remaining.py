@@ -76,7 +76,8 @@ def _in_store(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> l
     tables.pop("meta_note", None)
     gone = {f"trajectory:{each.id}" for each in doomed}
     attempts = [each for each in tables.pop("trajectory", []) if each not in gone]
-    is_left = {each: workspace.store.trajectories.get_trajectory(_number(each)) is not None for each in attempts}
+    erasing = workspace.store.room(Erasing)
+    is_left = {each: erasing.get_tombstone(_number(each)) is None for each in attempts}
     left = [each for each in attempts if is_left[each]]
     found += _kind("other attempts", left, f"Erase them, too: skillopt-mcp erase {' '.join(left[:SHOWN])}")
     named = [each for each in attempts if not is_left[each]]

@@ -38,6 +38,7 @@ _SAID: dict[Answered, str] = {
     "withdrawn": "it is not needed any more",
 }
 GIVEN_UP = "this work was given up as failed before: nothing more is taken for it"
+_MISSING = "it is missing already: nothing more is taken for it"
 _GIVEN_UP: dict[GivenUp, str] = {
     "missing": "it is missing now",
     "free": "it is handed out again",
@@ -74,13 +75,19 @@ def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]
         return _answered(workspace, lease, fields), lease.scope
     except BadInput as error:
         status, reason = _overtaken(workspace, lease), shortened(str(error), 300)
-        told = Receipt(work_id=lease.id, status=status or "refused", reason=_said(lease, status) if status else reason)
+        told = Receipt(
+            work_id=lease.id, status=status or "refused", reason=_said(workspace, lease, status) if status else reason
+        )
         return told, lease.scope
 
 
-def _said(lease: Lease, status: Answered) -> str:
-    # Of a question that is over, a reply that could not be used may have been the last one.
-    return GIVEN_UP if lease.state == "failed" and lease.role == "target" else _SAID[status]
+def _said(workspace: Workspace, lease: Lease, status: Answered) -> str:
+    if lease.state == "failed" and lease.role == "target":
+        return GIVEN_UP
+    # A question may have ended with a reply that could not be used, and nobody has given it up.
+    if status in ("duplicate", "late") and workspace.store.leases.is_missing(lease.call_id):
+        return _MISSING
+    return GIVEN_UP if lease.state == "failed" else _SAID[status]
 
 
 def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
@@ -106,17 +113,19 @@ def _answered(workspace: Workspace, lease: Lease, fields: Mapping[object, object
     status: Answered
     if lease.state != "out":
         status = "withdrawn" if lease.state == "withdrawn" else "duplicate"
-        reason = _said(lease, status)
+        reason = _said(workspace, lease, status)
     elif failed is not None:
         became = _given_up(workspace, lease, str(failed))
-        status, reason = "late" if became == "late" else "accepted", _GIVEN_UP[became]
+        status, reason = "accepted", _GIVEN_UP[became]
+        if became == "late":
+            status, reason = became, _said(workspace, lease, became)
     else:
         reply = _reply(workspace, lease, fields)
         if problem := _problem(workspace, lease, reply):
             status, reason = "accepted", _spoilt(workspace, lease, reply, problem)
         else:
             status = workspace.store.leases.answer(lease.id, reply, workspace.session)
-            reason = _SAID[status]
+            reason = _said(workspace, lease, status)
     workspace.workplaces.remove([lease.id])
     return Receipt(work_id=lease.id, status=status, reason=reason)
 

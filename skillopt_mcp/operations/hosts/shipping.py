@@ -90,12 +90,16 @@ def mark_folders(plan: Plan, where: Places, around: Surroundings) -> None:
 
 
 def unmark_folders(plan: Plan, where: Places, around: Surroundings, staying: Collection[Path]) -> None:
-    """Add to a plan that the marked folders go, where they are empty then and nothing of ours is `staying` in them."""
+    """Add to a plan that the marked folders go, where they are empty then and nothing of ours is `staying` in them.
+
+    One that holds a folder made for another host keeps its mark, and goes with that.
+    """
     for folder in _folders(where, around):
         mark = folder / MADE
         if folder.is_symlink() or mark.is_symlink() or any(path.is_relative_to(folder) for path in staying):
             continue
-        if content_of(mark) == _MADE_TEXT:
+        others = {each.parent for each in folder.glob(f"*/{MADE}")}.difference(plan.folders)
+        if content_of(mark) == _MADE_TEXT and not others:
             plan.obsolete.append(mark)
             plan.folders.append(folder)
 

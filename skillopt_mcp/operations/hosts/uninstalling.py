@@ -144,6 +144,6 @@ def _told_elsewhere(request: Request, parts: list[_Part]) -> Iterator[str]:
     options = sorted({part.option for part in parts if part.option})
     scoped = ["--project"] if scope == "project" else []
     command = shlex.join(["skillopt-mcp", "uninstall", request.host, *scoped, *options])
-    paths = ", ".join(f"'{part.path}'" for part in parts)
+    paths = ", ".join(dict.fromkeys(f"'{part.path}'" for part in parts))
     whose = "in this project" if scope == "project" else "for the user"
     yield f"What is installed {whose} stays ({paths}): take it out with: {command}"

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.documents.characters import shown
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, EditOutcome, Result, SplitCounts
 from skillopt_mcp.records.candidates import CandidateOrigin, PromotionKind
@@ -108,6 +109,16 @@ class CandidateDetail(Detail):
     edits: list[EditOutcome]
 
 
+class ServedRow(BaseModel):
+    """A model by the name that it was served by, such as `gpt-5-2026-08-01/fp_abc`: for whose attempts, or what role,
+    and for how many answers."""
+
+    model_config = ConfigDict(frozen=True)
+    whose: str
+    name: str
+    n: int
+
+
 class PromotionTest(Detail):
     """The `j`-th promotion test of a skill, at its share `alpha` of the error rate; `verdict` is what it came to last.
 
@@ -129,6 +140,7 @@ class PromotionTest(Detail):
     backend: str
     simulated: bool
     evidence: Literal["", "host-run", "host-run, exposed"] = ""
+    served: list[ServedRow] = []
 
 
 class TrajectoryDetail(Detail):
@@ -188,6 +200,12 @@ class Inspected(Result):
 
 
 D = TypeVar("D", bound=Detail)
+M = TypeVar("M", bound=BaseModel)
+
+
+def with_hidden_shown(told: M) -> M:
+    """Return the fields with the hidden characters of all texts shown."""
+    return told.model_copy(update={name: _with_hidden_shown(value) for name, value in told})
 
 
 def within(detail: D, n_bytes: int) -> D:
@@ -215,3 +233,11 @@ def json_bytes(told: BaseModel) -> int:
 
 def _short(entry: object) -> object:
     return shortened(entry, TEXT_BYTES) if isinstance(entry, str) else entry
+
+
+def _with_hidden_shown(value: object) -> object:
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, list):
+        return [_with_hidden_shown(each) for each in value]
+    return with_hidden_shown(value) if isinstance(value, BaseModel) else value

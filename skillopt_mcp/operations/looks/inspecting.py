@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from skillopt_mcp import limits
-from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.characters import quoted, shown
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
@@ -28,7 +28,7 @@ from skillopt_mcp.operations.looks.detailing import (
     trajectory_detail,
     version_detail,
 )
-from skillopt_mcp.operations.looks.details import Detail, Inspected, json_bytes, within
+from skillopt_mcp.operations.looks.details import Detail, Inspected, json_bytes, with_hidden_shown, within
 from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.looks.inspecting_tests import described_test, promotion_test, tested_candidate
 from skillopt_mcp.operations.looks.listing import skill_row
@@ -67,7 +67,7 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     if detail is None:
         return page
     room = max(ANSWER_BYTES - json_bytes(page), LEAST_BYTES)
-    return page.model_copy(update={kind: within(detail, room)})
+    return page.model_copy(update={kind: within(with_hidden_shown(detail), room)})
 
 
 def _told_left(kind: str, id: str, n: int) -> str:
@@ -126,16 +126,20 @@ def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> str:
 
 
 def described(workspace: Workspace, id: str) -> tuple[str, str]:
-    """Return what kind of thing an id names, and all the text on it. Raises NotFound, BadInput."""
+    """Return what kind of thing an id names, and all text on it, hidden characters shown. Raises NotFound, BadInput.
+
+    Work is text as it is: whoever attempts a task reads the very bytes that are tested.
+    """
     for shape, kind, describe in _IDS:
         if shape.fullmatch(id):
             if not workspace.is_made:
                 raise NotFound(f"there is no store at '{workspace.store_path}' yet, and so no {kind} {quoted(id)}")
-            return kind, describe(workspace, id)
+            text = describe(workspace, id)
+            return kind, text if kind == "work" else shown(text)
     if version := version_named(id):
-        return "version", _version(workspace, *version)
+        return "version", shown(_version(workspace, *version))
     try:
-        return "skill", _skill(workspace, id)
+        return "skill", shown(_skill(workspace, id))
     except NotFound as error:
         raise NotFound("; and ".join(filter(None, (id_meant(id), str(error))))) from error
 
@@ -172,12 +176,19 @@ def _candidate(workspace: Workspace, id: str) -> str:
     ]
     for edit, report in store.candidates.list_edits(id):
         what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
-        sources = counted(len(edit.sources), "trajectory", "trajectories")
-        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {sources}")
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {_sources(edit.sources)}")
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
     return "\n".join([*lines, "", unified_diff(base, new, skill.name)])
+
+
+def _sources(ids: Sequence[str]) -> str:
+    """Return how many attempts an edit rests on, and those that can be inspected by their ids."""
+    recorded = sorted(n for id in ids if id.startswith("trajectory:") and (n := _number(id)) is not None)
+    more = f" and {len(recorded) - SHOWN:,} more" if len(recorded) > SHOWN else ""
+    named = f" ({', '.join(f'trajectory:{n}' for n in recorded[:SHOWN])}{more})" if recorded else ""
+    return counted(len(ids), "trajectory", "trajectories") + named
 
 
 def _trajectory(workspace: Workspace, id: str) -> str:

@@ -12,6 +12,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.answering import tasks_of, told_changes
 from skillopt_mcp.operations.judging import shown_origin
 from skillopt_mcp.operations.leasing import told_items, told_leases
+from skillopt_mcp.operations.looks.serving import served_in_run, told_names
 from skillopt_mcp.operations.results import Proposed, Replayed, SplitCounts, StepRow
 from skillopt_mcp.operations.runs.concluding import step_row
 from skillopt_mcp.operations.spending.charging import (
@@ -51,11 +52,12 @@ def describe_run(workspace: Workspace, id: str, width: int | None = None) -> str
         f"run {id}: {run.status}{_kind(run)}; base {short(run.base_version)}; target {run.target}; "
         f"optimizer {run.optimizer}{f'; judge {run.judge}' if run.judge else ''}",
         *_answered(run),
+        *told_names(served_in_run(workspace, run.id)),
         # Spaced out, so that a terminal breaks it between two settings.
         f"config: {json.dumps(json.loads(run.config))}",
         f"{counted(len(run.tasks), 'task')}, "
         f"{counted(len(run.sessions), 'recorded trajectory', 'recorded trajectories')}",
-        *filter(None, [_outcome(run), told_leases(workspace, run.id)]),
+        *filter(None, [_concluded(run), _outcome(run), told_leases(workspace, run.id)]),
         *told_items(workspace, run.id),
         *_budget(workspace, run, used),
     ]
@@ -91,7 +93,9 @@ def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
     """Return what a run's tables tell as fields: the sizes of its splits, what was sent, and what used it."""
     used = account(workspace.store, run.id)
     table = [row.model_dump(mode="json") for row in used.table]
-    return {"n_tasks": n_tasks_of(workspace, run).model_dump(), **used.told.model_dump(mode="json"), "used": table}
+    served = [row.model_dump() for row in served_in_run(workspace, run.id)]
+    told = used.told.model_dump(mode="json")
+    return {"n_tasks": n_tasks_of(workspace, run).model_dump(), **told, "used": table, "served": served}
 
 
 def steps_of(workspace: Workspace, run_id: str) -> list[StepRow]:
@@ -116,6 +120,11 @@ def _narrowed(table: Sequence[str], spare: Sequence[str], width: int | None) -> 
 
 def _kind(run: Run) -> str:
     return " (a proposal that was asked for in a session)" if run.kind == "proposal" else ""
+
+
+def _concluded(run: Run) -> str:
+    ended = run.conclusion
+    return f"its search was ended {ended}: {ended.why}, at {ended.at[:16]}Z" if ended else ""
 
 
 def _outcome(run: Run) -> str:
@@ -184,7 +193,8 @@ def _budget(workspace: Workspace, run: Run, used: Account) -> list[str]:
     failures = workspace.store.calls.failures(scopes)._replace(n=used.told.n_failed)
     spent = used.charged
     sends, tokens = counted(spent.calls, "send"), counted(spent.tokens, "token")
-    charged = f"{sends}, {tokens}, ${spent.usd:.2f}, {spent.seconds / 60:.1f} minutes"
+    price = told_price(used.told.usd_known, used.told.n_unpriced, together(used.rows).n_calls, spent.usd)
+    charged = f"{sends}, {tokens}, {price}, {spent.seconds / 60:.1f} minutes"
     lines = [f"caps: {run.caps.options}; used {charged}"] if run.caps != NO_CAPS else []
     return [*lines, told_failures(failures)] if failures.n else lines
 

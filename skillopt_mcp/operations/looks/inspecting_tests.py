@@ -12,6 +12,7 @@ from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.judging import is_host_run, shown_origin
 from skillopt_mcp.operations.leasing import told_items, told_leases
 from skillopt_mcp.operations.looks.details import PromotionTest
+from skillopt_mcp.operations.looks.serving import served_in_test, told_names
 from skillopt_mcp.operations.results import Arm
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.testing.opening_tests import evidence_so_far
@@ -50,6 +51,7 @@ def promotion_test(workspace: Workspace, id: str) -> PromotionTest:
         backend=shown_origin(row.backend),
         simulated=is_simulated(row.backend),
         evidence=evidence_so_far(workspace, row),
+        served=served_in_test(workspace, row),
     )
 
 
@@ -76,6 +78,7 @@ def described_test(workspace: Workspace, id: str) -> str:
             f"asked: {test.claim}",
             f"pairs so far: {test.pairs_done}{missing}; base {_mean(test.base)}, candidate {_mean(test.candidate)}",
             f"answered by: {test.backend}{simulated}",
+            *told_names(test.served),
             *filter(None, [_handed_in(workspace, test), told_leases(workspace, test.id)]),
             *told_items(workspace, test.id),
         ]

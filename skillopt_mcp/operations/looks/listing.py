@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import or_more
 from skillopt_mcp.folders import find_skill_folders, is_as_shipped
 from skillopt_mcp.operations.changes.agreed import unused_approvals
 from skillopt_mcp.operations.evidence.recording import ENOUGH_TO_PROPOSE
@@ -21,10 +22,12 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.pressing import Pressing
 
 PAGE = 15
 PAGE_BYTES = 9_000
 TROUBLE_BYTES = 1_500
+STEP_BYTES = 500
 MOST_UNSCORED = 100
 TO_TRACK = "record_trajectory tracks it"
 
@@ -35,9 +38,20 @@ class Kind(Enum):
     PROMOTE, UNDER_WAY, EVALUATE, BROKEN, LEARN, ANY = range(6)
 
 
+# What the store tells of all skills at once; the other kinds take a look at each of them.
+_TOLD_OF_ALL = (Kind.PROMOTE, Kind.UNDER_WAY, Kind.EVALUATE)
+
+
 class _Row(NamedTuple):
     kind: Kind
     row: SkillRow
+
+
+class _Around(NamedTuple):
+    """What is looked at once for all skills: the skill roots, and the folders that look like skills that are gone."""
+
+    roots: Sequence[Path]
+    alike: Mapping[str, Skill]
 
 
 class _Gathered(NamedTuple):
@@ -52,15 +66,10 @@ class _Gathered(NamedTuple):
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput."""
     start = page_start(cursor)
-    tracked = workspace.store.skills.list_listed() if workspace.is_made else []
-    known = {skill.path for skill in tracked}
-    found = [Path(os.path.realpath(path)) for path in find_skill_folders(workspace.roots())]
-    untracked = [path for path in dict.fromkeys(found) if str(path) not in known and not is_as_shipped(path)]
-    here: list[Skill | Path] = [*tracked, *untracked]
-    alike = resembled(workspace, [*known, *map(str, untracked)]) if tracked else {}
+    here, around = _here(workspace)
     rows, room = list[_Row](), PAGE_BYTES
     for each in here[start : start + PAGE]:
-        one = _tracked(workspace, each, alike) if isinstance(each, Skill) else _untracked(workspace, each, alike)
+        one = _listed(workspace, each, around)
         room -= len(one.row.model_dump_json().encode())
         if rows and room < 0:
             break
@@ -70,27 +79,64 @@ def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
     return SkillList(
         skills=[each.row for each in rows],
         cursor=str(start + len(rows)) if n_left else None,
-        next_step=" ".join([*_pressing(rows), *more]) or _next_step(here),
+        next_step=" ".join([*_told_pressing(workspace, here, around, dict(enumerate(rows, start))), *more])
+        or _next_step(here),
     )
 
 
 def all_skills(workspace: Workspace) -> list[SkillRow]:
     """Return the rows of every page of `list_skills`."""
-    page = list_skills(workspace)
-    rows = list(page.skills)
-    while page.cursor:
-        page = list_skills(workspace, page.cursor)
-        rows += page.skills
-    return rows
+    here, around = _here(workspace)
+    return [_listed(workspace, each, around).row for each in here]
 
 
-def _pressing(rows: Sequence[_Row]) -> list[str]:
-    """Return which skill of a page to go on with, the first where several are as pressing; nothing where none is."""
-    pressing = [each for each in rows if each.kind is not Kind.ANY]
-    if not pressing:
+def _here(workspace: Workspace) -> tuple[list[Skill | Path], _Around]:
+    """Return the tracked skills, then the folders of those found in skill roots, and what is looked at for them all."""
+    tracked = workspace.store.skills.list_listed() if workspace.is_made else []
+    known = {skill.path for skill in tracked}
+    roots = workspace.roots()
+    found = [Path(os.path.realpath(path)) for path in find_skill_folders(roots)]
+    untracked = [path for path in dict.fromkeys(found) if str(path) not in known and not is_as_shipped(path)]
+    alike = resembled(workspace, [*known, *map(str, untracked)]) if tracked else {}
+    return [*tracked, *untracked], _Around(roots, alike)
+
+
+def _told_pressing(
+    workspace: Workspace, here: Sequence[Skill | Path], around: _Around, shown: Mapping[int, _Row]
+) -> list[str]:
+    """Return which skill to go on with, the first where several are as pressing; nothing where none is.
+
+    It is one of all `here`, not of those `shown` alone, as far as the store tells that by a query.
+    """
+    found = [(row.kind.value, n, row) for n, row in shown.items() if row.kind is not Kind.ANY]
+    is_whole = len(shown) == len(here)
+    for kind, n in [] if is_whole else _expected(workspace, here):
+        if found and min(found)[:2] <= (kind, n):
+            break
+        if n not in shown:
+            row = _listed(workspace, here[n], around)
+            found.append((row.kind.value, n, row))
+    if not found:
         return []
-    first = min(pressing, key=lambda each: each.kind.value).row
-    return [f"Most pressing is the next step of {quoted(first.name)}."]
+    _, n, first = min(found)
+    of_all = is_whole or first.kind in _TOLD_OF_ALL
+    elsewhere = "" if n in shown else f", on another page: {shortened(first.row.next_step, STEP_BYTES)}"
+    beginning = "Most pressing" if of_all else "Most pressing of these"
+    return [f"{beginning} is the next step of {quoted(first.row.name)}{elsewhere}."]
+
+
+def _expected(workspace: Workspace, here: Sequence[Skill | Path]) -> list[tuple[int, int]]:
+    """Return the kind and the place of the skills that seem to be of a kind told of all, the most pressing first."""
+    if not workspace.is_made:
+        return []
+    pressing = workspace.store.room(Pressing)
+    kinds = dict.fromkeys(pressing.list_proposing(), Kind.UNDER_WAY.value)
+    for skill_id, verdict, is_out in pressing.list_open(GATE):
+        kind = Kind.PROMOTE if verdict == "accept" else Kind.UNDER_WAY if is_out else Kind.EVALUATE
+        if verdict in ("accept", "undecided"):
+            kinds[skill_id] = min(kind.value, kinds.get(skill_id, kind.value))
+    places = enumerate(here)
+    return sorted((kinds[each.id], n) for n, each in places if isinstance(each, Skill) and each.id in kinds)
 
 
 def _next_step(here: list[Skill | Path]) -> str:
@@ -101,12 +147,16 @@ def _next_step(here: list[Skill | Path]) -> str:
 
 def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
     """Return a tracked skill as it is listed."""
-    return _tracked(workspace, skill, resembled(workspace, [skill.path])).row
+    return _tracked(workspace, skill, _Around(workspace.roots(), resembled(workspace, [skill.path]))).row
 
 
-def _untracked(workspace: Workspace, path: Path, alike: Mapping[str, Skill]) -> _Row:
-    told = told_resembled(alike, str(path)) or shortened(told_unread(path), TROUBLE_BYTES)
-    promotable = workspace.root_at(str(path)) is not None
+def _listed(workspace: Workspace, each: Skill | Path, around: _Around) -> _Row:
+    return _tracked(workspace, each, around) if isinstance(each, Skill) else _untracked(workspace, each, around)
+
+
+def _untracked(workspace: Workspace, path: Path, around: _Around) -> _Row:
+    told = told_resembled(around.alike, str(path)) or shortened(told_unread(path), TROUBLE_BYTES)
+    promotable = workspace.root_at(str(path), around.roots) is not None
     row = SkillRow(
         name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=told or TO_TRACK
     )  # fmt: skip
@@ -119,9 +169,9 @@ def _trouble(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
     return f"{trouble}; it looks like what is at {places[0]} now" if trouble and places else trouble
 
 
-def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> _Row:
+def _tracked(workspace: Workspace, skill: Skill, around: _Around) -> _Row:
     store = workspace.store
-    trouble = _trouble(workspace, skill, alike)
+    trouble = _trouble(workspace, skill, around.alike)
     skill = store.skills.get_skill(skill.id)
     counts = store.tasks.count_tasks(skill.id)
     total, new = store.trajectories.count_trajectories(skill.id)
@@ -138,7 +188,7 @@ def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
     approved = unused_approvals(workspace, skill.id)
     agreed = [each for each in accepted if each.id in approved]
     steps = (
-        (Kind.BROKEN, shortened(trouble, TROUBLE_BYTES) or told_resembled(alike, skill.path)),
+        (Kind.BROKEN, shortened(trouble, TROUBLE_BYTES) or told_resembled(around.alike, skill.path)),
         (Kind.PROMOTE, f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(accepted)),
         (Kind.UNDER_WAY, open_work(workspace, skill, undecided)),
         (Kind.BROKEN, "" if current else left_behind(workspace, skill, candidates)),
@@ -157,7 +207,7 @@ def _tracked(workspace: Workspace, skill: Skill, alike: Mapping[str, Skill]) -> 
         n_unscored=n_unscored,
         open_candidates=len(undecided) + len(accepted),
         approved=list(approved),
-        promotable=workspace.root_of(skill) is not None,
+        promotable=workspace.root_at(skill.path, around.roots) is not None,
         next_step=step,
     )
     return _Row(kind, row)
@@ -170,7 +220,7 @@ def _advice(undecided: list[Candidate], gathered: _Gathered) -> tuple[Kind, str]
     if gathered.n_new_scored >= ENOUGH_TO_PROPOSE:
         return Kind.LEARN, "propose_edits"
     if unscored := gathered.n_unscored:
-        many = "1 attempt has" if unscored == 1 else f"{unscored} attempts have"
+        many = "1 attempt has" if unscored == 1 else f"{or_more(unscored, MOST_UNSCORED)} attempts have"
         return Kind.LEARN, f"{many} no score: inspect {gathered.name} lists them, record_trajectory says how each ended"
     return Kind.ANY, "record_trajectory" if gathered.n_tasks else "add_tasks"
 

@@ -13,14 +13,16 @@ from skillopt_mcp.operations.changes.advising import next_step
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.results import Replayed, StepRow
-from skillopt_mcp.operations.spending.charging import charged_with, finishing, together
+from skillopt_mcp.operations.runs.damaged import told_damaged
+from skillopt_mcp.operations.spending.charging import charged_with, finishing, leaving, together
+from skillopt_mcp.operations.testing.concluding import NAME_A_MODEL
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
 from skillopt_mcp.records.evidence import Confirmation
-from skillopt_mcp.records.runs import Run, StepRecord
+from skillopt_mcp.records.runs import Conclusion, Run, StepRecord
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.store.locations import store_path
 
@@ -28,8 +30,11 @@ _COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 
 
-def why_none(steps: Sequence[StepRecord]) -> str:
+def why_none(steps: Sequence[StepRecord], conclusion: Conclusion | None = None) -> str:
     """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
+    if conclusion:
+        ended = f"its search was ended {conclusion}"
+        return f"{ended}; {why_none(steps)}" if steps else ended
     if any(step.candidate is not None for step in steps):
         return NO_BETTER
     notes = [note for step in steps for note in (*step.unusable, *step.unmatched)]
@@ -49,7 +54,10 @@ def replayed(
     confirmation = None if isinstance(outcome, str) else outcome
     store = workspace.store
     parts = [finishing(store, run.id, scope, confirmation) for scope in scopes if scope != run.id and confirmation]
-    used = charged_with(store, run.id, parts)
+    ended = {part.test_id for part in parts}
+    came = [test_id for test_id, _ in store.runs.list_finishes(run.id) if test_id not in ended]
+    left = [leaving(store, run.id, test_id) for test_id in came]
+    used = charged_with(store, run.id, [*left, *parts])
     ledger = together(used.rows)
     steps, config = workspace.store.runs.list_steps(run.id), Config.of_run(run.config)
     start = steps[0].baseline if steps else None
@@ -66,6 +74,7 @@ def replayed(
         test_after=confirmation.candidate_mean if confirmation else None,
         n_pairs=confirmation.n_pairs if confirmation else 0,
         pairs_before=parts[0].first if parts else None,
+        tests_left={part.test_id: (part.first, part.end or 0) for part in left},
         n_calls=ledger.n_calls,
         n_missing=ledger.n_missing,
         tokens_in=ledger.tokens_in,
@@ -73,11 +82,14 @@ def replayed(
         usd=ledger.usd,
         backend=run.target,
         changes=told_changes(run),
+        left_out=told_damaged(store, run),
         metric=config.metric,
         baseline=metric_value(start, config.metric, config.mixed_weight) if start else None,
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
         simulated=is_simulated(evidence_of(run_backends(workspace, run))),
+        concluded_after=run.conclusion.after if run.conclusion else None,
+        n_planned=run.conclusion.planned if run.conclusion else None,
         next_step=_since(workspace, made) or _next_step(workspace, run, skill, made, confirmation),
     )
 
@@ -124,6 +136,8 @@ def _next_step(
         )
     if confirmation.verdict == "accept":
         return f"skillopt-mcp promote {made.id}"
+    if confirmation.is_mixed:
+        return f"{NAME_A_MODEL} skillopt-mcp evaluate {made.id} --target BACKEND:MODEL"
     if confirmation.verdict == "undecided":
         return f"The evidence does not decide yet; more pairs: skillopt-mcp evaluate {made.id}"
     return "The best version of this run brings no useful gain; the live file stays."

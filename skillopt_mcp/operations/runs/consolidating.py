@@ -17,7 +17,7 @@ from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.answering import ALLOWED, check_unchanged, run_backends
 from skillopt_mcp.operations.results import Replayed, Result
-from skillopt_mcp.operations.runs.replaying import begin, new_run, replay
+from skillopt_mcp.operations.runs.replaying import CONCLUDED, begin, conclude, new_run, replay
 from skillopt_mcp.operations.runs.unfinished import finished_by_others, furthest, last_finished
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
@@ -53,7 +53,8 @@ class Documents:
 class Training:
     """How both are trained; `resume` takes what the same training has finished, and goes on with what it has not.
 
-    With `allow_changed` it does so even where others answer now.
+    `conclude` ends the search of what it has not, and leaves out what was never begun. With `allow_changed` both do so
+    even where others answer now.
     """
 
     config: Config
@@ -62,6 +63,7 @@ class Training:
     on_reply: OnReply | None = None
     n_slots: int | None = None
     resume: bool = False
+    conclude: bool = False
     allow_changed: bool = False
 
 
@@ -104,7 +106,7 @@ def consolidate(workspace: Workspace, both: Documents, training: Training) -> Co
 
 
 def taken_up(workspace: Workspace, both: Documents, training: Training) -> Iterator[tuple[Workspace, Run]]:
-    """Yield the runs that a resumed training takes or goes on with, each with the workspace that it is answered in.
+    """Yield the runs that a training takes which is resumed or concluded, each with the workspace it is answered in.
 
     What the memory is trained beside is known once the skill's run has finished.
     """
@@ -132,13 +134,17 @@ def accompanied(workspace: Workspace, beside: Skill, version: str) -> Iterator[W
         yield other
 
 
-def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Training) -> Replayed:
+def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Training) -> Replayed | None:
     new = _new(workspace, document, training)
-    found = _taken_up(workspace, new) if training.resume else None
+    found = _taken_up(workspace, new) if training.resume or training.conclude else None
+    if found is None and training.conclude:
+        return None
     if found is None:
         begin(workspace, new)
     elif not training.allow_changed:
-        check_unchanged(workspace, found, run_backends(workspace, found), WAY_ON)
+        check_unchanged(workspace, found, run_backends(workspace, found), WAY_ON, ends=training.conclude)
+    if found and training.conclude:
+        found = conclude(workspace, found, CONCLUDED)
     outcome = replay(
         workspace, found or new, training.notify, training.on_reply, training.n_slots,
         allow_changed=training.allow_changed,

@@ -85,20 +85,15 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
 
     Where others came to answer in it, what was answered serves its finished steps alone: it is what is left of these.
     """
-    store, tasks = workspace.store, tasks_of(workspace, run)
-    config, retired = Config.of_run(run.config), store.retirements.list_retired(run.skill_id)
-    in_use = [task for task in tasks if task.id not in retired]
-    ending = _ending(workspace, run.base_version, run.skill_id, in_use, config)
-    begun = dict(store.runs.list_finishes(run.id))
+    if run.conclusion:
+        return estimate_end(workspace, run)
+    store, tasks, config = workspace.store, tasks_of(workspace, run), Config.of_run(run.config)
+    ending = _ending(workspace, run.base_version, run.skill_id, _in_use(workspace, run), config)
+    begun = store.runs.list_finishes(run.id)
     if len(run.answering) > 1 or changed_since(workspace, run, answering(run_backends(workspace, run))):
         return _estimate(tasks, len(run.sessions), config, ending, _rest(workspace, run)).calls
     if begun:
-        # Its training is over.
-        rows = {row.id: row for row in store.decisions.list_tests(run.skill_id)}
-        n_left = sum(
-            pairs_of_open(store, [rows[test]], in_use, config.max_pairs, since) for test, since in begun.items()
-        )
-        return {"target": 2 * n_left, "optimizer": 0, "judge": n_left * ending.votes}
+        return estimate_end(workspace, run)
     whole = _estimate(tasks, len(run.sessions), config, ending)
     n_pairs = whole.promotion_pairs
     answered: Counter[str] = Counter()
@@ -106,6 +101,25 @@ def estimate_rest(workspace: Workspace, run: Run) -> dict[Role, int]:
         answered[row.role] += row.n_calls if row.stage != FREE_STAGE else 0
     in_test: dict[Role, int] = {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * whole.pair_judge_calls}
     return {role: max(n_calls - answered[role], in_test[role]) for role, n_calls in whole.calls.items()}
+
+
+def estimate_end(workspace: Workspace, run: Run) -> dict[Role, int]:
+    """Return what a run whose search is over, or ends now, may still ask of each role at most: its promotion test."""
+    store, config, tasks = workspace.store, Config.of_run(run.config), _in_use(workspace, run)
+    ending = _ending(workspace, run.base_version, run.skill_id, tasks, config)
+    begun, steps = dict(store.runs.list_finishes(run.id)), store.runs.list_steps(run.id)
+    n_pairs = ending.n_pairs if steps and steps[-1].best_version != run.base_version else 0
+    if begun:
+        rows = {row.id: row for row in store.decisions.list_tests(run.skill_id)}
+        n_pairs = sum(
+            pairs_of_open(store, [rows[test]], tasks, config.max_pairs, since) for test, since in begun.items()
+        )
+    return {"target": 2 * n_pairs, "optimizer": 0, "judge": n_pairs * ending.votes}
+
+
+def _in_use(workspace: Workspace, run: Run) -> list[Task]:
+    retired = workspace.store.retirements.list_retired(run.skill_id)
+    return [task for task in tasks_of(workspace, run) if task.id not in retired]
 
 
 class _Training(NamedTuple):

@@ -21,6 +21,7 @@ from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, withdr
 from skillopt_mcp.operations.judging import judge_named
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.damaged import told_damaged
 from skillopt_mcp.operations.runs.forgetting import shows_erased
 from skillopt_mcp.operations.runs.offering import is_only_offered, offer, told_rollouts
 from skillopt_mcp.operations.runs.replaying import planned
@@ -158,7 +159,7 @@ def _begun(workspace: Workspace, skill: Skill, rollouts: int) -> Run:
         unscored = f" ({n_unscored} have no score yet: inspect '{skill.name}')" if n_unscored else ""
         raise BadInput(
             f"there is nothing to learn from: record scored attempts of '{skill.name}' with record_trajectory"
-            f"{unscored}, or add train tasks and give rollouts"
+            f"{unscored}, or give rollouts: as many train tasks are attempted first"
         )
     backends = _backends(workspace, tasks)
     check_caps(workspace.caps, backends)
@@ -221,15 +222,14 @@ def _start(plan: Plan) -> State:
 
 def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Proposed:
     """Return the outcome, stored with the run: a candidate, or why there is none."""
-    store = workspace.store
-    base = store.skills.get_files(skill.id, run.base_version)
+    base = workspace.store.skills.get_files(skill.id, run.base_version)
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None
     result = proposed(skill.name, base, work.applied, made)
-    if made is None:
-        result = result.model_copy(update={"next_step": _why_none(workspace, run, result)})
-    notes = [*result.notes, *_unmade(work.selected.edits, result), *work.unusable, *work.patterns]
-    result = result.model_copy(update={"notes": notes[:NOTES_SHOWN], "job_id": run.id})
-    store.runs.set_status(run.id, "finished", result.model_dump_json())
+    step = result.next_step if made else _why_none(workspace, run, result)
+    told = [*told_damaged(workspace.store, run), *result.notes, *_unmade(work.selected.edits, result)]
+    notes = [*told, *work.unusable, *work.patterns][:NOTES_SHOWN]
+    result = result.model_copy(update={"next_step": step, "notes": notes, "job_id": run.id})
+    workspace.store.runs.set_status(run.id, "finished", result.model_dump_json())
     withdraw(workspace, run.id)
     return result
 

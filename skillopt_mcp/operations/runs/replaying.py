@@ -7,46 +7,43 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
-from typing import TypeVar
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import BackendError, NotFound, Refused
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.judges.shapes import is_form_alone
-from skillopt_mcp.operations.answering import answering, backends_of, check_unchanged, lock_of, note_answering, tasks_of
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.operations.answering import (
+    answering,
+    backends_of,
+    check_unchanged,
+    lock_of,
+    note_answering,
+    run_backends,
+)
 from skillopt_mcp.operations.judging import evidence_of, judge_named
+from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.concluding import replayed, why_none, why_untested
+from skillopt_mcp.operations.runs.finishing import Best, answered, finish
 from skillopt_mcp.operations.skills.merging import check_merged
-from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
+from skillopt_mcp.operations.spending.batching import Way, abandon, check_batch, waiting_batches
 from skillopt_mcp.operations.spending.budgeting import check_caps
-from skillopt_mcp.operations.testing.calibrating import prospect
-from skillopt_mcp.operations.testing.choosing import chosen_tasks, tasks_to_test
-from skillopt_mcp.operations.testing.evaluating import only_here
-from skillopt_mcp.operations.testing.opening_tests import check_claimed
+from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import check_claim, open_test, paused_at, run_test
-from skillopt_mcp.optimizer.plan import Plan, State, check_splits
-from skillopt_mcp.optimizer.progress import Notify, silent
-from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.optimizer.confirmation import check_claim
+from skillopt_mcp.optimizer.plan import Plan, check_splits
+from skillopt_mcp.optimizer.progress import Enough, Notify, silent
 from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.evidence import Confirmation
-from skillopt_mcp.records.runs import Run, RunStatus
-from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.records.runs import Conclusion, Run, RunStatus
+from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
-T = TypeVar("T")
+CONCLUDED = "by replay --conclude"
+_WHY_BYTES = 300
 _RUN_ID = re.compile(r"r-[0-9a-f]{12}")
-ALL_RETIRED = "all held-out tasks of the run were retired since it began, so that nothing can be tested"
-FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 
 
 def start_run(
@@ -129,6 +126,7 @@ def replay(
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
+    A run whose search was ended goes on with its promotion test alone; one whose watcher raises Enough is ended there.
     It goes on under the caps that it was given last, those of the workspace in their places, and keeps them. Raises
     Busy when somebody else is advancing it, Refused when it was frozen with other backends, or others answer by their
     names now, which `allow_changed` lets them: then both versions are measured anew. When interrupted, or
@@ -156,8 +154,8 @@ def replay(
         plan = planned(workspace, run)
         way = Way(workspace, Budget(run.id, caps), notify, on_reply, n_slots)
         with span("run", run=run.id, skill=skill.name):
-            state = _done(way.through(backends, run.id, lambda ask: train(plan, store, ask, notify)))
-            result = _finish(run, skill, plan, state, way)
+            best = _searched(run, plan, backends, way)
+            result = finish(store.runs.get_run(run.id), skill, plan, best, way)
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result
@@ -167,6 +165,37 @@ def replay(
                 store.runs.set_status(run.id, "stopped")
         finally:
             lock.release()
+
+
+def conclude(workspace: Workspace, run: Run, why: str) -> Run:
+    """Return a run once its search has ended after its last finished step; where it is over, the run is as it was.
+
+    What it has at a vendor is cancelled. Raises Busy when somebody is advancing it, BackendError when its vendor does
+    not listen: then the search is not ended.
+    """
+    lock = lock_of(workspace, run)
+    try:
+        run = workspace.store.runs.get_run(run.id)
+        if run.result or not is_searching(workspace, run):
+            return run
+        if any(batch.state != "cancelling" for batch in waiting_batches(workspace, run.id)):
+            abandon(workspace, run_backends(workspace, run), run.id)
+        _conclude(workspace.store, planned(workspace, run), why)
+        return workspace.store.runs.get_run(run.id)
+    finally:
+        lock.release()
+
+
+def is_searching(workspace: Workspace, run: Run) -> bool:
+    """Return whether steps of a run's search are still to do."""
+    n_steps = len(workspace.store.runs.list_steps(run.id))
+    return run.conclusion is None and n_steps < planned(workspace, run).n_rows
+
+
+def _conclude(store: Store, plan: Plan, why: str) -> None:
+    n_steps = len(store.runs.list_steps(plan.run_id))
+    if n_steps < plan.n_rows:
+        store.runs.conclude(plan.run_id, Conclusion(n_steps, plan.n_rows, why))
 
 
 def caps_of(workspace: Workspace, run: Run) -> Caps:
@@ -188,7 +217,7 @@ def planned(workspace: Workspace, run: Run) -> Plan:
     store = workspace.store
     by_id = {task.id: task for task in store.tasks.list_tasks(run.skill_id)}
     tasks = [by_id[task_id] for task_id in run.tasks]
-    found = (store.trajectories.get_trajectory(trajectory_id) for trajectory_id in run.sessions)
+    found = (store.trajectories.find_sound(trajectory_id) for trajectory_id in run.sessions)
     plan = Plan(
         run_id=run.id,
         skill_id=run.skill_id,
@@ -206,58 +235,17 @@ def planned(workspace: Workspace, run: Run) -> Plan:
     return plan
 
 
-def _done(outcome: T | Outstanding) -> T:
-    """Return the outcome of work that no host answers for. Raises BackendError where one would have to."""
-    if isinstance(outcome, Outstanding):
-        raise BackendError("a host answers through the tools of a server alone: name another backend")
-    return outcome
-
-
-def _finish(run: Run, skill: Skill, plan: Plan, state: State, way: Way) -> Replayed:
-    """Return the outcome: the best version becomes a candidate, and the promotion gate looks at it once."""
-    workspace, store = way.workspace, way.workspace.store
-    made, calls = None, [run.id]
-    confirmation: Confirmation | str = why_none(store.runs.list_steps(run.id))
-    if state.best != plan.base:
-        made = _best_candidate(workspace, run, plan, state)
-        everything = tasks_of(workspace, run)
-        tasks, held = tasks_to_test(workspace, made, everything)
-        if is_form_alone(held) or (held_out(everything) and not held):
-            return replayed(workspace, run, skill, made, FORM_ALONE if held else ALL_RETIRED, calls)
-        if untested := why_untested(workspace, run, skill, made):
-            return replayed(workspace, run, skill, made, untested, calls)
-        backends = workspace.backends_for(held)
+def _searched(run: Run, plan: Plan, backends: Mapping[Role, Backend], way: Way) -> Best:
+    """Return the best version once the search is over; after one that was ended, by its last finished step."""
+    store = way.workspace.store
+    if run.conclusion is None:
         try:
-            rule = plan.config.promotion_rule
-            test = open_test(store, (plan.base, state.best), tasks, evidence_of(backends), rule)
-            check_claimed(test, rule, made.id)
-        except Refused as error:
-            # Other promotion tests have drawn its fresh tasks since the run began, or it was tested for another claim.
-            return replayed(workspace, run, skill, made, str(error), calls)
-        calls.append(test.row.id)
-        test = replace(test, ahead=pairs_ahead(backends))
-        paused = paused_at(test.row, store)
-        with only_here(store, test, way.notify):
-            # A process may die between the verdict and the end of its run: what goes on then draws no second turn.
-            since = store.runs.begin_finish(run.id, test.row.id, paused)
-            confirmation = _done(
-                way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, way.notify, since))
-            )
-        why = prospect(workspace, run.skill_id, run.base_version, test.rule)
-        if why and confirmation.verdict == "undecided":
-            confirmation = replace(confirmation, reason=f"{confirmation.reason}; {why}")
-    return replayed(workspace, run, skill, made, confirmation, calls)
-
-
-def _best_candidate(workspace: Workspace, run: Run, plan: Plan, state: State) -> Candidate:
-    made = Candidate(
-        id=candidate_id(run.skill_id, plan.base.digest, state.best.digest),
-        skill_id=run.skill_id,
-        base_version=plan.base.digest,
-        version_id=state.best.digest,
-        origin="run",
-        reasoning=f"the best version of run {run.id}, val score {state.best_score:.4f}",
-        findings=findings(plan.base, state.best, workspace.known),
-        run_id=run.id,
-    )
-    return workspace.store.candidates.add_candidate(NewCandidate(made, state.best))
+            state = answered(way.through(backends, run.id, lambda ask: train(plan, store, ask, way.notify)))
+            return Best(state.best, state.best_score)
+        except Enough as enough:
+            said = shortened(way.workspace.redactor.text(str(enough)), _WHY_BYTES)
+            _conclude(store, plan, f"by a callback: {said}" if said else "by a callback")
+    steps = store.runs.list_steps(run.id)
+    if not steps:
+        return Best(plan.base, 0.0)
+    return Best(store.skills.get_files(run.skill_id, steps[-1].best_version), steps[-1].best)

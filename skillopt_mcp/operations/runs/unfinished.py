@@ -65,13 +65,14 @@ def others_left(workspace: Workspace, run: Run) -> list[tuple[Run, int]]:
     return sorted(left, key=lambda each: -each[1])
 
 
-def told_others_left(left: Sequence[tuple[Run, int]]) -> str:
+def told_others_left(left: Sequence[tuple[Run, int]], flag: str = "--resume") -> str:
     """Return in words that other runs are unfinished as well, those that have sent most calls first; "" for none."""
     if not left:
         return ""
     named = ", ".join(f"{run.id} ({counted(n, 'call')})" for run, n in left[:_NAMED])
     more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return f"--resume goes on with the newest unfinished run; unfinished as well: {named}{more}; name one by its id"
+    takes = "ends the search of" if flag == "--conclude" else "goes on with"
+    return f"{flag} {takes} the newest unfinished run; unfinished as well: {named}{more}; name one by its id"
 
 
 def _alike(workspace: Workspace, new: Run, *, is_finished: bool, by_tasks: bool = True) -> Iterator[Run]:

@@ -47,7 +47,7 @@ class Linted(BaseModel):
 
 
 class LintedFolder(Linted):
-    """What is to be told of a folder of skills that is none itself."""
+    """What is to be told of a path that no skill is at."""
 
 
 class LintedAll(BaseModel):
@@ -208,7 +208,13 @@ def _linted(place: _Place) -> Linted:
             name, findings = _read(place.folder)
         except BadSkill as error:
             findings = [Finding(severity="error", text=f"could not be read: {error}")]
-    return Linted(skill=place.shown, skill_path=str(place.folder), name=name, findings=findings)
+    kind = LintedFolder if _is_none(place.folder) else Linted
+    return kind(skill=place.shown, skill_path=str(place.folder), name=name, findings=findings)
+
+
+def _is_none(folder: Path) -> bool:
+    """Return whether no skill is in a folder: it is not there, or can be looked into and holds none."""
+    return not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
 
 
 def _read(folder: Path) -> tuple[str | None, list[Finding]]:

@@ -90,8 +90,7 @@ def _is_path(text: str) -> bool:
 def _below(workspace: Workspace, old: str) -> tuple[str, list[Skill]]:
     """Return a folder as skills were tracked in it, resolved or as it is given, and those listed skills."""
     given = os.path.abspath(os.path.expanduser(old))
-    hidden = workspace.store.skills.list_forgotten()
-    listed = [skill for skill in workspace.store.skills.list_skills() if skill.id not in hidden]
+    listed = workspace.store.skills.list_listed()
     for folder in (given, os.path.realpath(given)):
         found = [skill for skill in listed if Path(skill.path).is_relative_to(folder)]
         if found:

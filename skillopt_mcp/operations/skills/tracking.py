@@ -13,10 +13,8 @@ def to_track(workspace: Workspace) -> str:
 
     No store is made to look.
     """
-    if workspace.is_made:
-        hidden = workspace.store.skills.list_forgotten()
-        if any(skill.id not in hidden for skill in workspace.store.skills.list_skills()):
-            return ""
+    if workspace.is_made and workspace.store.skills.list_listed():
+        return ""
     here = (str(folder) for folder in find_skill_folders(workspace.roots()) if not is_as_shipped(folder))
     named = shlex.quote(next(here, "PATH/TO/SKILL"))
     return f"No skill is tracked yet, so that nothing is recorded. To begin: skillopt-mcp skills track {named}"

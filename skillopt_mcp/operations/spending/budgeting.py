@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from skillopt_mcp.backends.base import Backend, worst_case
+from skillopt_mcp.backends.base import Backend, environment_name, worst_case
 from skillopt_mcp.backends.names import backend_name, is_spec
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.budgets import Caps, Spent, cost_of
@@ -37,7 +37,7 @@ def _is_own(backend: Backend) -> bool:
 
 
 def _price(backend: Backend) -> str:
-    if _is_own(backend):
+    if _is_own(backend) or environment_name(backend):
         return "have its 'worst_case' give the usd of its Usage, too, or use --max-tokens"
     return (
         "name it with price_in= and price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use "
@@ -47,6 +47,8 @@ def _price(backend: Backend) -> str:
 
 def _advice(backend: Backend) -> str:
     kind = backend.name.partition(":")[0]
+    if environment_name(backend):
+        return f"{_NO_CAP}give the environment a method 'worst_case() -> Usage', or cap the calls (--max-calls)"
     if _is_own(backend):
         cap = "--max-calls" if is_spec(backend.name) else "calls=N"
         return f"{_NO_CAP}give it a method 'worst_case(call) -> Usage', or cap the calls ({cap})"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple, Protocol
 
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.calls.asking import HOST
 from skillopt_mcp.operations.results import Accounted, Replayed
 from skillopt_mcp.records.budgets import FREE_STAGE, Spent
+from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.store.ledger import LedgerRow
@@ -41,13 +45,45 @@ class Part(NamedTuple):
         return f"pairs from {self.first + 1:,} on" if self.end is None else f"pairs {self.first + 1:,} to {self.end:,}"
 
 
+class UsedRow(BaseModel):
+    """What one role used in one stage of a run: in its own work, or in its part of the promotion test named in `test`.
+
+    Of `n_calls` that came to an end, `n_missing` were given up; `n_failed` sends failed, `n_repeated` were sent again,
+    `n_open` calls have no reply, and `n_again` were asked anew in place of a reply that could not be used. `usd_known`
+    is the price of all but `n_unpriced` calls, `usd` None where there are such. `seconds` is the sum of what answers
+    took, many of them at the same time.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    role: Role
+    stage: str
+    test: str = ""
+    n_calls: int
+    n_missing: int
+    n_failed: int
+    n_repeated: int
+    n_open: int
+    n_again: int
+    tokens_in: int
+    tokens_out: int
+    tokens_cached: int
+    usd: float | None
+    usd_known: float
+    n_unpriced: int
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a run used: rows of its own, rows of its parts of promotion tests, and what its budget was charged."""
+    """What a run used: rows of its own, rows of its parts of promotion tests, and what its budget was charged.
+
+    Of the open calls of its own, no host has taken `n_untaken` yet: they are charged, and were sent to nobody.
+    """
 
     own: tuple[LedgerRow, ...]
     tests: tuple[tuple[Part, tuple[LedgerRow, ...]], ...]
     charged: Spent
+    n_untaken: int = 0
 
     @property
     def rows(self) -> list[LedgerRow]:
@@ -65,20 +101,32 @@ class Account:
         asked = together(self.rows)
         n_answered = asked.n_calls - asked.n_missing
         # Stores of old releases have no budgets.
-        n_sent = max(self.charged.calls, n_answered + asked.n_failed)
+        n_sent = max(self.charged.calls - self.n_untaken, n_answered + asked.n_failed)
         return Accounted(
             n_sent=n_sent,
             n_answered=n_answered,
             n_failed=asked.n_failed,
-            n_unanswered=min(n_sent - n_answered - asked.n_failed, asked.n_open + asked.n_repeated),
+            n_unanswered=min(n_sent - n_answered - asked.n_failed, asked.n_open - self.n_untaken + asked.n_repeated),
             n_repeated=asked.n_repeated,
             tokens_repeated=asked.tokens_repeated,
             usd_repeated=asked.usd_repeated,
             tokens_at_most=max(self.charged.tokens, asked.tokens_in + asked.tokens_out),
             usd_known=asked.usd_known,
-            usd_at_most=round(max(self.charged.usd, asked.usd_known), _DIGITS),
+            usd_at_most=max(round(self.charged.usd, _DIGITS), asked.usd_known),
             n_unpriced=asked.n_unpriced,
+            seconds=self.charged.seconds,
         )
+
+    @property
+    def table(self) -> list[UsedRow]:
+        """Return what each role used in each stage: in the run's own work, then in its parts of promotion tests."""
+        parts = [("", self.own), *((part.test_id, rows) for part, rows in self.tests)]
+        return [_used_row(row, test_id) for test_id, rows in parts for row in rows]
+
+
+def _used_row(row: LedgerRow, test_id: str) -> UsedRow:
+    told = {name: value for name, value in asdict(row).items() if name in UsedRow.model_fields}
+    return UsedRow(**told, test=test_id, seconds=row.latency_ms / 1000)
 
 
 def account(store: Store, run_id: str) -> Account:
@@ -90,7 +138,9 @@ def account(store: Store, run_id: str) -> Account:
 def charged_with(store: Store, run_id: str, parts: Sequence[Part]) -> Account:
     """Return what a run used so far that drew these parts of promotion tests."""
     tests = tuple((part, tuple(rows_of(store, part))) for part in parts)
-    return Account(tuple(store.ledger.list_rows(run_id)), tests, store.budgets.get_spent(run_id))
+    own = tuple(store.ledger.list_rows(run_id))
+    n_untaken = store.ledger.count_untaken(run_id, HOST) if any(row.n_open for row in own) else 0
+    return Account(own, tests, store.budgets.get_spent(run_id), n_untaken)
 
 
 def rows_of(store: Store, part: Part) -> list[LedgerRow]:
@@ -122,6 +172,13 @@ def finishing(store: Store, run_id: str, test_id: str, found: Confirmation) -> P
     return _part(test_id, _first(since, finals), found.verdict, found.n_pairs)
 
 
+def leaving(store: Store, run_id: str, test_id: str) -> Part:
+    """Return the part of a promotion test that a run drew which is finishing now, and does not end in that test."""
+    part = shares(store, test_id)[run_id]
+    asked = store.ledger.n_pairs_asked(test_id)
+    return part._replace(end=max(part.first, asked if part.end is None else min(part.end, asked)))
+
+
 def _first(since: int, others: Sequence[Part]) -> int:
     """Return the first pair that is not of others which began before."""
     ends = [part.end for part in others if part.first <= since and not part.is_empty]
@@ -130,6 +187,8 @@ def _first(since: int, others: Sequence[Part]) -> int:
 
 def _final(run: Run, test_id: str, since: int) -> Part:
     result = Replayed.model_validate_json(run.result or "")
+    if test_id in result.tests_left:
+        return Part(test_id, *result.tests_left[test_id])
     first = since if result.pairs_before is None else result.pairs_before
     return _part(test_id, first, result.verdict or "", result.n_pairs)
 
@@ -161,7 +220,7 @@ def together(rows: Sequence[LedgerRow]) -> LedgerRow:
         n_failed=sum(row.n_failed for row in rows),
         tokens_repeated=sum(row.tokens_repeated for row in rows),
         usd_repeated=_summed([row.usd_repeated for row in rows]),
-        usd_known=math.fsum(row.usd_known for row in rows),
+        usd_known=round(math.fsum(row.usd_known for row in rows), _DIGITS),
         n_unpriced=sum(row.n_unpriced for row in rows),
         n_open=sum(row.n_open for row in rows),
         n_again=sum(row.n_again for row in rows),
@@ -170,7 +229,7 @@ def together(rows: Sequence[LedgerRow]) -> LedgerRow:
 
 def _summed(prices: Sequence[float | None]) -> float | None:
     known = [price for price in prices if price is not None]
-    return math.fsum(known) if len(known) == len(prices) else None
+    return round(math.fsum(known), _DIGITS) if len(known) == len(prices) else None
 
 
 def told_price(known: float, n_unpriced: int, n_calls: int, at_most: float = 0.0) -> str:

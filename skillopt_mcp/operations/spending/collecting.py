@@ -12,7 +12,7 @@ from skillopt_mcp.calls.pacing import OF_THE_CALL, Breaker
 from skillopt_mcp.calls.retrying import POLICIES
 from skillopt_mcp.errors import Outage, Stopped, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
-from skillopt_mcp.records.calls import Call, Message, Reply, Rollout, Usage, storable
+from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage, served_name, storable, storable_messages
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.batches import Batch, Collected
 from skillopt_mcp.store.calls import Attempt
@@ -104,8 +104,7 @@ def _correction(charged: Cost, usage: Usage) -> Cost:
 
 def _kept(reply: Reply, call_id: int, call: Call | None, redactor: Redactor) -> Reply:
     """Return a reply as it is stored: fit to be encoded, and without secrets but those that its task says itself."""
-    messages = tuple(
-        Message(storable(m.role), storable(m.content), m.name and storable(m.name)) for m in reply.messages
-    )
+    messages = storable_messages(reply.messages)
     task = call.request.task if call and isinstance(call.request, Rollout) else None
-    return redacted(redactor, Reply(storable(reply.text), messages, reply.usage, None, call_id), task)
+    kept = Reply(storable(reply.text), messages, reply.usage, None, call_id, served_name(reply.served))
+    return redacted(redactor, kept, task)

@@ -33,7 +33,7 @@ class RunRow(Accounted):
     promotion test that it came to, together; `n_test_calls`, `test_tokens` and `test_usd` of that part alone. What
     several runs share is charged to the one that asked for it, and a run that has finished keeps its figures. `config`
     holds the settings that differ from the defaults. `work` tells what a host has in hand, `changes` after which steps
-    others came to answer.
+    others came to answer. `concluded_after` is the step after which the search was ended early, of `n_planned`.
     """
 
     id: str
@@ -60,6 +60,8 @@ class RunRow(Accounted):
     target: str
     optimizer: str
     changes: list[str] = Field(default_factory=list)
+    concluded_after: int | None = None
+    n_planned: int | None = None
 
 
 class Used(BaseModel):
@@ -254,6 +256,8 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         target=run.target,
         optimizer=run.optimizer,
         changes=told_changes(run),
+        concluded_after=run.conclusion.after if run.conclusion else None,
+        n_planned=run.conclusion.planned if run.conclusion else None,
     )
 
 

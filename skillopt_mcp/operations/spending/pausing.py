@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.gates.recompute import ConfirmInputs, confirmed
 from skillopt_mcp.optimizer.confirmation import fresh_tasks, paused_at
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.decisions import ConfirmationRow
@@ -28,9 +29,12 @@ def pairs_of_open(
 
 
 def has_decided(store: Store, row: ConfirmationRow) -> bool:
-    """Return whether a test has come to accept or reject: its verdict stands, and it draws no pair any more."""
+    """Return whether a test is over, as one is that came to accept or reject: it draws no pair any more."""
     last = store.decisions.latest_in(row.id)
-    return last is not None and last.verdict != "undecided"
+    if last is None or last.verdict != "undecided":
+        return last is not None
+    inputs = ConfirmInputs.model_validate_json(last.inputs)
+    return confirmed(store.decisions.list_pairs(row.id), inputs).is_over
 
 
 def _more(store: Store, row: ConfirmationRow, n_turn: int, since: int | None, left: Collection[int]) -> int:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from skillopt_mcp.calls.owners import held_locks
@@ -19,6 +20,7 @@ from skillopt_mcp.operations.skills.moving_folders import missing_folders
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
 from skillopt_mcp.operations.stores.losing_tests import lost_tests
 from skillopt_mcp.operations.stores.returning import n_returning
+from skillopt_mcp.operations.stores.telling import Tell, nobody
 from skillopt_mcp.operations.stores.verifying import WAY_ON, Verified, verify_store
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.store import driver
@@ -68,7 +70,7 @@ class Restored(Backup):
     kept: str
 
 
-def back_up(store_path: Path, file: Path, *, unsound: bool = False) -> BackedUp:
+def back_up(store_path: Path, file: Path, *, unsound: bool = False, tell: Tell = nobody) -> BackedUp:
     """Write the store to a new file while it is in use, and check the copy; the file appears whole or not at all.
 
     The copy keeps the store's schema. Raises BadInput when the file is there or cannot be made, Refused when the copy
@@ -77,7 +79,7 @@ def back_up(store_path: Path, file: Path, *, unsound: bool = False) -> BackedUp:
     target = Path(os.path.abspath(file))
     hidden = hidden_beside(target)
     again = shlex.join(["skillopt-mcp", "backup", "--unsound", str(file)])
-    with _checked_copy(store_path, hidden, target, keeps_schema=True) as found:
+    with _checked_copy(store_path, hidden, target, tell, keeps_schema=True) as found:
         if found.problems and not unsound:
             raise _refused(store_path, found, f"{WAY_ON} A backup of it as it is, all the same: {again}")
         n_bytes = hidden.stat().st_size
@@ -90,16 +92,16 @@ def back_up(store_path: Path, file: Path, *, unsound: bool = False) -> BackedUp:
     )  # fmt: skip
 
 
-def review_backup(store_path: Path, file: Path, *, unsound: bool = False) -> Backup:
+def review_backup(store_path: Path, file: Path, *, unsound: bool = False, tell: Tell = nobody) -> Backup:
     """Return what a backup holds, once it is checked.
 
     Raises Refused when it is not sound, unless `unsound` says that it is wanted; NewerStore, StoreError.
     """
-    with _restorable(store_path, file, unsound=unsound) as (copy, found):
+    with _restorable(store_path, file, tell, unsound=unsound) as (copy, found):
         return _described(copy, file, found).model_copy(update=_undone(store_path, copy))
 
 
-def restore_store(store_path: Path, file: Path, *, unsound: bool = False) -> Restored:
+def restore_store(store_path: Path, file: Path, *, unsound: bool = False, tell: Tell = nobody) -> Restored:
     """Put a checked backup in the place of the store, which stays beside it under a dated name.
 
     Raises Busy when another process has the store open or holds one of its locks, and as `review_backup` does; nothing
@@ -107,7 +109,7 @@ def restore_store(store_path: Path, file: Path, *, unsound: bool = False) -> Res
     """
     if store_path.exists() and file.exists() and os.path.samefile(store_path, file):
         raise BadInput(f"'{file}' is the store itself: name a backup")
-    with _restorable(store_path, file, unsound=unsound) as (copy, found):
+    with _restorable(store_path, file, tell, unsound=unsound) as (copy, found):
         described = _described(copy, file, found).model_copy(update=_undone(store_path, copy))
         held = held_locks(store_path.with_name(f"{store_path.name}.locks"))
         if held:
@@ -135,10 +137,10 @@ def _undone(store_path: Path, copy: Path) -> dict[str, object]:
 
 
 @contextmanager
-def _restorable(store_path: Path, file: Path, *, unsound: bool) -> Iterator[tuple[Path, Verified]]:
+def _restorable(store_path: Path, file: Path, tell: Tell, *, unsound: bool) -> Iterator[tuple[Path, Verified]]:
     """Lend a copy of a backup that may take the place of the store, and what was found of it. Raises Refused."""
     copy = _beside(store_path)
-    with _checked_copy(file, copy, store_path, keeps_schema=False) as found:
+    with _checked_copy(file, copy, store_path, tell, keeps_schema=False) as found:
         if found.problems and not unsound:
             raise _refused(
                 file, found, "use another backup; where there is none, this one, as it is, is restored with --unsound"
@@ -147,20 +149,21 @@ def _restorable(store_path: Path, file: Path, *, unsound: bool) -> Iterator[tupl
 
 
 @contextmanager
-def _checked_copy(source: Path, copy: Path, named: Path, *, keeps_schema: bool) -> Iterator[Verified]:
+def _checked_copy(source: Path, copy: Path, named: Path, tell: Tell, *, keeps_schema: bool) -> Iterator[Verified]:
     """Lend a copy of a store, brought to this release's schema unless it keeps its own; yield what was found of it.
 
     A copy that cannot be made is told of as `named`: nobody gave it its own name.
     """
     driver.refuse_network_file_system(copy)
     looked_at = copy.with_name(f"{copy.name}.check")
+    advance = partial(tell, "copying")
     try:
         try:
-            if copy_store(source, copy) or not keeps_schema:
+            if copy_store(source, copy, advance) or not keeps_schema:
                 looked_at = copy
             else:
-                copy_store(copy, looked_at)
-            found = _found(source, looked_at)
+                copy_store(copy, looked_at, advance)
+            found = _found(source, looked_at, tell)
         except SkillOptError as error:
             raise type(error)(_naming(str(error), {looked_at: named, copy: named})) from error
         yield found
@@ -169,11 +172,11 @@ def _checked_copy(source: Path, copy: Path, named: Path, *, keeps_schema: bool) 
             remove_store(each)
 
 
-def _found(source: Path, copy: Path) -> Verified:
+def _found(source: Path, copy: Path, tell: Tell) -> Verified:
     """Return what is found of a copy of `source`, in whose words it is told."""
     try:
         migrate_copy(copy)
-        found = verify_store(copy, live=False)
+        found = verify_store(copy, live=False, tell=tell)
     except UnsafeStore as error:
         found = Verified(store="", problems=[str(error)], next_step=WAY_ON)
     told = [_naming(problem, {copy: source}) for problem in found.problems]

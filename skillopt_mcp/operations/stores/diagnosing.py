@@ -27,7 +27,7 @@ from skillopt_mcp.operations.skills.unread import told_unread
 from skillopt_mcp.operations.stores.verifying import WAY_ON
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.keeping import kept_stores
+from skillopt_mcp.store.keeping import kept_stores, replaced_stores
 from skillopt_mcp.store.locations import check_store
 from skillopt_mcp.store.migrating import migration_files
 
@@ -38,6 +38,8 @@ _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 _TRIED = bytes(4096)
 # What is read in about a second.
 _MOST_CHECKED = 1 << 29
+# What a log is cut to once it was brought in.
+_MOST_LOGGED = 1 << 26
 _UNREAD_SHOWN = 5
 _NO_SKILL = (
     "no skill lies in any skill root: write one (for instance ~/.claude/skills/NAME/SKILL.md), or register the folder "
@@ -53,7 +55,8 @@ _NOBODY = (
 class StoreState(BaseModel):
     """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet.
 
-    `content` is what SQLite finds of its pages; `kept` are the copies from before its schema was changed.
+    `pages` is what SQLite finds of them: what they hold is read by `verify` alone. `kept` are the copies from before
+    its schema was changed, and those that a restore took the place of, `kept_bytes` how large each of them is.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,8 +67,9 @@ class StoreState(BaseModel):
     journal_mode: str | None = None
     mode: str | None = None
     folder_mode: str | None = None
-    content: Literal["sound", "damaged", "not checked"] = "not checked"
+    pages: Literal["sound", "damaged", "not checked"] = "not checked"
     kept: list[str] = []
+    kept_bytes: list[int] = []
 
 
 class Root(BaseModel):
@@ -174,11 +178,14 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
             problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
         check_store(path)
         state = state.model_copy(update=_pragmas(path))
-        state = state.model_copy(update=_content(path, problems))
-        if state.content == "damaged":
+        state = state.model_copy(update=_pages(path, problems))
+        if state.pages == "damaged":
             return state, "it is damaged"
+        problems += _held_log(path)
         _ = workspace.store
-        state = state.model_copy(update={"kept": [str(each) for each in kept_stores(path)]})
+        kept = [*kept_stores(path), *replaced_stores(path)]
+        sizes = [each.stat().st_size for each in kept]
+        state = state.model_copy(update={"kept": [str(each) for each in kept], "kept_bytes": sizes})
     except SkillOptError as error:
         problems.append(str(error))
         return state, str(error)
@@ -229,7 +236,7 @@ def _pragmas(path: Path) -> dict[str, object]:
         connection.close()
 
 
-def _content(path: Path, problems: list[str]) -> dict[str, object]:
+def _pages(path: Path, problems: list[str]) -> dict[str, object]:
     """Return whether SQLite finds the pages of a store sound, where they are few enough to be looked at in passing."""
     if path.stat().st_size > _MOST_CHECKED:
         return {}
@@ -242,9 +249,29 @@ def _content(path: Path, problems: list[str]) -> dict[str, object]:
     finally:
         connection.close()
     if told == "ok":
-        return {"content": "sound"}
+        return {"pages": "sound"}
     problems.append(f"the store '{path}' is damaged ({told}); skillopt-mcp verify tells how far. {WAY_ON}")
-    return {"content": "damaged"}
+    return {"pages": "damaged"}
+
+
+def _held_log(path: Path) -> list[str]:
+    """Return that the log beside the store has grown, where something keeps it from being brought in; or nothing."""
+    log = Path(f"{path}-wal")
+    if not log.exists() or (size := log.stat().st_size) <= _MOST_LOGGED:
+        return []
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            _, n_logged, n_brought_in = connection.execute("pragma wal_checkpoint(passive)").fetchone()
+    finally:
+        connection.close()
+    if n_brought_in >= n_logged:
+        return []
+    return [
+        f"the log '{log}' has grown to {size >> 20:,} MiB, and cannot be brought into the store: some process keeps a "
+        "read of the store open. End hosts that are idle, and other programs that have the file open; the log shrinks "
+        "with the next writing"
+    ]
 
 
 def _mode(path: Path) -> str:

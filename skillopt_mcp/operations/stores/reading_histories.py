@@ -19,6 +19,7 @@ from skillopt_mcp.documents.paths import collision
 from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.redacting import redacted_line
+from skillopt_mcp.operations.stores.telling import Tell, nobody
 from skillopt_mcp.operations.tasks.adding import parse_task
 from skillopt_mcp.records.histories import (
     FORMAT_VERSION,
@@ -58,13 +59,14 @@ class ReadHistory:
     told: list[Told] = field(default_factory=list)
 
 
-def read_history(file: Path, redactor: Redactor | None) -> ReadHistory:
+def read_history(file: Path, redactor: Redactor | None, tell: Tell = nobody) -> ReadHistory:
     """Return the history in a file, its texts without secrets where it is redacted. Raises BadInput, saying where."""
     read = ReadHistory()
     n = 0
     try:
         for n, line in enumerate(_lines(file), 1):
             _take(read, redacted_line(redactor, line) if redactor and isinstance(line, _TEXTS) else line, n)
+            tell("reading lines", n, 0)
     except FileNotFoundError:
         raise BadInput(f"'{file}' cannot be read (No such file or directory): check the path") from None
     except gzip.BadGzipFile as error:

@@ -23,6 +23,7 @@ from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.stores.reading_histories import ReadHistory, read_history
+from skillopt_mcp.operations.stores.telling import Tell, nobody
 from skillopt_mcp.operations.stores.transferring import task_line
 from skillopt_mcp.operations.tasks.adding import parse_task
 from skillopt_mcp.operations.workspace import Workspace
@@ -60,8 +61,9 @@ class Received(Result):
 
 
 def import_history(
-    workspace: Workspace, file: Path, skill: str | None = None, *, keep_mine: bool = False, other_skill: bool = False
-) -> Received:
+    workspace: Workspace, file: Path, skill: str | None = None, *, keep_mine: bool = False, other_skill: bool = False,
+    tell: Tell = nobody,
+) -> Received:  # fmt: skip
     """Take a history into a skill that is here (the one of its name, else `skill`), all of it or nothing.
 
     What contradicts what is here is reported, and with `keep_mine` left out. Raises BadInput when the file is no
@@ -71,7 +73,7 @@ def import_history(
     if not workspace.is_made:
         # No store is made for what is no history, or of a skill that is not here.
         _taker(workspace, file, skill, read_history(file, None).skill)
-    read = read_history(file, workspace.redactor)
+    read = read_history(file, workspace.redactor, tell)
     tracked = _taker(workspace, file, skill, read.skill)
     if not other_skill:
         _check_same(workspace, tracked, read)
@@ -89,6 +91,7 @@ def import_history(
         learned=[*read.tasks, *(task for task, _ in read.retired)] if read.candidates else (),
     )
     _check_documents(workspace, tracked, read)
+    tell("taking it in", 0, 0)
     taken = workspace.store.room(Histories).add(tracked.id, new, keep_mine=keep_mine)
     workspace.forget(tracked)
     if taken.n_erased:

@@ -20,6 +20,7 @@ from skillopt_mcp.operations.redacting import holds_secret, redacted_line
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.skills.resembling import told_likeness
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
+from skillopt_mcp.operations.stores.telling import Tell, nobody
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.histories import (
     FORMAT_VERSION,
@@ -56,7 +57,7 @@ class Sent(Result):
     likeness: str = ""
 
 
-def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
+def export_history(workspace: Workspace, skill: str, file: Path, tell: Tell = nobody) -> Sent:
     """Write a skill's history to a new file, with every text redacted once more; it appears whole or not at all.
 
     A version in which a secret stands is left out with all that rests on it, for its digest names it as it is. Raises
@@ -70,7 +71,7 @@ def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
     try:
         with open(os.open(hidden, _NEW, 0o600), "wb") as raw:
             with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
-                n_lines = _write(packed, _lines(workspace, tracked, left_out, redacted))
+                n_lines = _write(packed, _lines(workspace, tracked, left_out, redacted), tell)
             raw.flush()
             os.fsync(raw.fileno())
         n_bytes = hidden.stat().st_size
@@ -87,7 +88,7 @@ def export_history(workspace: Workspace, skill: str, file: Path) -> Sent:
     )  # fmt: skip
 
 
-def _write(file: gzip.GzipFile, lines: Iterable[BaseModel]) -> int:
+def _write(file: gzip.GzipFile, lines: Iterable[BaseModel], tell: Tell) -> int:
     """Write the lines and the one that ends them; return how many there are before that."""
     whole, n = hashlib.sha256(), 0
     for line in lines:
@@ -95,6 +96,7 @@ def _write(file: gzip.GzipFile, lines: Iterable[BaseModel]) -> int:
         whole.update(raw)
         file.write(raw)
         n += 1
+        tell("writing lines", n, 0)
     file.write(Ending(n=n, sha256=whole.hexdigest()).model_dump_json().encode() + b"\n")
     return n
 

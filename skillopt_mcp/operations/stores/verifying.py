@@ -15,12 +15,15 @@ from skillopt_mcp.errors import BadInput, BadSkill, StoreError
 from skillopt_mcp.folders import read_skill
 from skillopt_mcp.gates.recompute import ConfirmInputs, recomputed
 from skillopt_mcp.operations.results import Result
+from skillopt_mcp.operations.stores.telling import Tell, nobody
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Decision
-from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.records.evidence import Pair, Served
 from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.store.completeness import Completeness
 from skillopt_mcp.store.locations import check_store
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.serving import Servings
 from skillopt_mcp.store.soundness import Soundness, Unrecorded
 
 SHOWN = 100
@@ -47,7 +50,7 @@ class Verified(Result):
     head: str = ""
 
 
-def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> Verified:
+def verify_store(path: Path, holds: str | None = None, *, live: bool = True, tell: Tell = nobody) -> Verified:
     """Return whether a store is sound; with `holds`, whether its chain has that hash, too.
 
     It brings an older store to this release's schema, as whatever opens one does, and changes nothing else. `live`
@@ -58,10 +61,11 @@ def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> 
         raise BadInput(f"{quoted(holds)} is no hash of an event: give the 64 digits that verify printed")
     check_store(path)
     with Store(path) as store:
+        tell("checking the file", 0, 0)
         problems = _told(store.room(Soundness).file_problems)
         if problems:  # what SQLite calls damaged is not worth a closer look
             return _verified(path, problems, ["the rows were not looked at: the file itself is damaged"])
-        rows, n_decisions = _row_problems(store)
+        rows, n_decisions = _row_problems(store, tell)
         unrecorded: list[str] = [each for each in rows if isinstance(each, Unrecorded)]
         problems = [*_told(store.room(Soundness).shape_problems), *(each for each in rows if each not in unrecorded)]
         hashes = _hashes(store)
@@ -73,7 +77,7 @@ def verify_store(path: Path, holds: str | None = None, *, live: bool = True) -> 
     )
 
 
-def _row_problems(store: Store) -> tuple[list[str], int]:
+def _row_problems(store: Store, tell: Tell) -> tuple[list[str], int]:
     """Return what is wrong with the rows, and how many decisions were recomputed.
 
     What seems wrong is looked at again when others have changed the store meanwhile, for the reads are many.
@@ -81,12 +85,17 @@ def _row_problems(store: Store) -> tuple[list[str], int]:
     soundness = store.room(Soundness)
     for _ in range(TRIES):
         head, counted = _last_hash(store), list[str]()
-        problems = [
-            *_told(soundness.row_problems),
-            *_told(lambda: soundness.chain_problems(store.events)),
-            *_told(functools.partial(_decision_problems, store, counted)),
-            *_told(lambda: _promotion_problems(store)),
-        ]
+        checks: tuple[tuple[str, Callable[[], Iterable[str]]], ...] = (
+            ("checking the rows", soundness.row_problems),
+            ("looking for rows that are gone", store.room(Completeness).problems),
+            ("checking the chain of events", lambda: soundness.chain_problems(store.events)),
+            ("recomputing the decisions", functools.partial(_decision_problems, store, counted)),
+            ("checking the promotions", lambda: _promotion_problems(store)),
+        )
+        problems = []
+        for what, check in checks:
+            tell(what, 0, 0)
+            problems += _told(check)
         if not problems or _last_hash(store) == head:
             break
     return list(dict.fromkeys(problems)), len(counted)
@@ -153,6 +162,9 @@ def _recomputed(store: Store, decision: Decision) -> str:
         pairs = store.decisions.list_pairs(inputs.confirmation)
         if inputs.n_pairs > len(pairs):
             raise BadInput(f"it rests on {inputs.n_pairs} pairs, the store has {len(pairs)}")
+        row = store.decisions.find_confirmation(inputs.confirmation)
+        if row and store.room(Servings).serving(row).before(inputs.n_pairs) != (inputs.served or Served()):
+            raise BadInput("other models answered in its pairs than it says")
     return recomputed(decision.gate, decision.inputs, pairs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.judges.shapes import is_shape_only
 from skillopt_mcp.records.judging import spec_json
 from skillopt_mcp.records.tasks import NewTask, Task
@@ -20,9 +21,10 @@ def warned(good: Sequence[tuple[int, NewTask]], known: KnownSecrets) -> Iterator
     yield from secrets_warned(placed, known)
     n_shape = sum(is_shape_only(task.judge) for _, task in good)
     if n_shape:
+        judge, them = ("judges", "it") if n_shape == 1 else ("judge", "them")
         yield (
-            f"{n_shape:,} judge only the form of an answer (length, heading), which cannot promote alone: add a judge "
-            "of another kind to them"
+            f"{counted(n_shape, 'task')} {judge} only the form of an answer (length, heading), which cannot promote "
+            f"alone: add a judge of another kind to {them}"
         )
 
 
@@ -33,8 +35,8 @@ def secrets_warned(tasks: Sequence[tuple[str, NewTask | Task]], known: KnownSecr
         more = f" and {len(secret) - _SHOWN:,} more" if len(secret) > _SHOWN else ""
         seem = "seems" if len(secret) == 1 else "seem"
         yield (
-            f"{len(secret):,} {seem} to hold a secret, which is kept as it is: use a made-up value instead in "
-            f"{', '.join(secret[:_SHOWN])}{more}"
+            f"{', '.join(secret[:_SHOWN])}{more} {seem} to hold a secret, which is kept as it is: use a made-up value "
+            "instead"
         )
 
 

@@ -9,6 +9,11 @@ from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.store.opening import Store
 
 NO_GAIN = "This candidate brings no useful gain. Propose other edits."
+NAME_A_MODEL = (
+    "No more pairs are drawn: each version was answered by models of its own, so that none would tell which text is "
+    "better. Name as the target a dated model, whose name leads to no other one (an alias does, and a router picks by "
+    "the prompt), and evaluate the candidate with that: it is a test of its own."
+)
 
 
 def told_redraws(store: Store, test: Test) -> str:
@@ -26,6 +31,8 @@ def after(candidate: Candidate, test: Test, verdict: Confirmation) -> str:
     """Return what to do after a verdict."""
     if verdict.verdict == "accept":
         return promote_it(candidate)
+    if verdict.is_mixed:
+        return NAME_A_MODEL
     if verdict.n_missing > verdict.n_pairs // 2:
         return "Most replies were missing: see that the target works, then propose the change again in other words."
     if verdict.verdict == "reject":

@@ -69,7 +69,7 @@ def rewrite(workspace: Workspace, ask: Ask, base: SkillFiles, evidence: Evidence
     """
     store = workspace.store
     trials = rollout(ask, [Attempt(base, task, draw) for task, draw in evidence.rollouts])
-    sessions = (store.trajectories.get_trajectory(each) for each in evidence.sessions)
+    sessions = (store.trajectories.find_sound(each) for each in evidence.sessions)
     attempts = [*trajectories(trials), *(each[1] for each in sessions if each)]
     made = rewrite_once(ask, base, attempts, f"one-shot/{base.digest}")
     if made.applied.files == base:

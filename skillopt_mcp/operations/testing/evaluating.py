@@ -31,6 +31,7 @@ from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.testing.calibrating import prospect
 from skillopt_mcp.operations.testing.concluding import NO_GAIN, after, promote_it, told_redraws
 from skillopt_mcp.operations.testing.opening_tests import default_rule, evidence_so_far, foreseen_test, prepare
+from skillopt_mcp.operations.testing.stepping import told_of_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE, Test, paused_at, run_test, standing
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
@@ -62,25 +63,13 @@ def evaluate_candidate(
     is set.
     """
     candidate = workspace.store.candidates.get_candidate(known(candidate_id))
-    skill = skill_of(workspace, candidate)
-    if skill.live_version == candidate.version_id:
-        raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
-    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
-        raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
-    if skill.live_version != candidate.base_version:
-        versions = (candidate.base_version, skill.live_version)
-        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
-        raise Refused(
-            f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
-            f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
-            f"{endings and f'. {endings}'}"
-        )
+    check_testable(workspace, candidate)
     rule = rule or default_rule(workspace)
     test = foreseen_test(workspace, candidate, rule)
-    if standing(test, workspace.store).verdict != "undecided":
+    if standing(test, workspace.store).is_over:
         # Noted again: a process may have died between its last pair and the note of the verdict.
         verdict = run_test(test, workspace.store, _nothing_to_ask)
-        return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, verdict))
+        return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, verdict), is_over=True)
     at_host = is_host(workspace.backend("target").name)
     if not test.is_open:
         if at_host and not (room and room.items):
@@ -106,8 +95,28 @@ def evaluate_candidate(
         return _foreseen(workspace, candidate, test, result)
     outcome = job.result.result()
     if isinstance(outcome, Confirmation):
-        return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, outcome))
+        result = _concluded(workspace, candidate, test, outcome)
+        return _foreseen(workspace, candidate, test, result, is_over=outcome.is_over)
     return _foreseen(workspace, candidate, test, _waiting(workspace, candidate, test, outcome, room))
+
+
+def check_testable(workspace: Workspace, candidate: Candidate) -> None:
+    """Raise Refused when a candidate is live, or when the live file is not the one that it was made from."""
+    skill = skill_of(workspace, candidate)
+    if skill.live_version == candidate.version_id:
+        raise Refused(f"candidate '{candidate.id}' is what is live already: there is nothing to test")
+    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
+        raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
+    if skill.live_version != candidate.base_version:
+        if told := told_of_run(workspace, candidate):
+            raise Refused(told)
+        versions = (candidate.base_version, skill.live_version)
+        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
+        raise Refused(
+            f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
+            f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp rebase {candidate.id}"
+            f"{endings and f'. {endings}'}"
+        )
 
 
 def _nothing_to_ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -226,7 +235,9 @@ def _untold(result: Evaluated) -> Evaluated:
     return result.model_copy(update={"base": base, "candidate": arm, "pairs_expected": None})
 
 
-def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated) -> Evaluated:
+def _foreseen(
+    workspace: Workspace, candidate: Candidate, test: Test, result: Evaluated, *, is_over: bool = False
+) -> Evaluated:
     """Return the result of a test without a verdict, with the reason why it may never come to one, or serve nothing.
 
     Of what a person rolled back any result says that.
@@ -234,7 +245,7 @@ def _foreseen(workspace: Workspace, candidate: Candidate, test: Test, result: Ev
     if told := told_rolled_back(workspace.store, candidate):
         step = told if result.verdict == "accept" else f"{told}. {result.next_step}"
         result = result.model_copy(update={"next_step": step})
-    if result.verdict not in (None, "undecided"):
+    if is_over:
         return result
     why = prospect(workspace, candidate.skill_id, candidate.base_version, test.rule)
     skill = workspace.store.skills.get_skill(candidate.skill_id)

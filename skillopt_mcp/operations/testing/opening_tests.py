@@ -75,10 +75,25 @@ def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> in
 def check_claimed(test: Test, rule: ConfirmRule, candidate_id: str) -> None:
     """Raise Refused when the test of a candidate was begun for another claim than a rule makes."""
     if (rule.margin and test.rule.margin != rule.margin) or rule.claim not in ("these", test.rule.claim):
-        raise Refused(
-            f"the test of '{candidate_id}' was begun for another claim ({claimed(test.rule)}, "
-            f"{described(test.row.claim, test.tasks)}): it is chosen before the evidence is seen, and stays"
-        )
+        raise _begun_otherwise(test, candidate_id)
+
+
+def check_said(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> None:
+    """Raise Refused when the test of a candidate was begun for another claim than a rule makes that names one.
+
+    A rule of which nobody said what it claims goes on with what the test was begun for. Raises what `foreseen_test` and
+    `get_candidate` raise.
+    """
+    test = foreseen_test(workspace, workspace.store.candidates.get_candidate(known(candidate_id)), rule)
+    if test.rule.claim != rule.claim:
+        raise _begun_otherwise(test, candidate_id)
+
+
+def _begun_otherwise(test: Test, candidate_id: str) -> Refused:
+    return Refused(
+        f"the test of '{candidate_id}' was begun for another claim ({claimed(test.rule)}, "
+        f"{described(test.row.claim, test.tasks)}): it is chosen before the evidence is seen, and stays"
+    )
 
 
 def _check_no_worse(candidate: Candidate, arms: tuple[SkillFiles, SkillFiles], rule: ConfirmRule) -> None:

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.errors import BadInput, BadSkill, Refused
 from skillopt_mcp.gates.racing import RaceRule, Standing, leader
+from skillopt_mcp.operations.candidates.recalling import told_rolled_back
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.spending.listing_runs import Used, used_by
 from skillopt_mcp.operations.testing.comparing import carried_out, new_contest, search_tasks
+from skillopt_mcp.operations.testing.concluding import NO_GAIN
 from skillopt_mcp.operations.testing.controls import NAMES, Control, evidence_for, rewrite
+from skillopt_mcp.operations.testing.evaluating import check_testable
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.optimizer.progress import Notify, silent
 from skillopt_mcp.optimizer.racing import run_race
 from skillopt_mcp.records.calls import Ask
@@ -100,7 +104,7 @@ def race_candidates(
         leader=ahead,
         rewrite_id=found.rewrite_id,
         used=used_by(workspace, found.contest),
-        next_step=_next_step(entry, found, ahead),
+        next_step=_next_step(workspace, entry, found, ahead),
     )
 
 
@@ -155,16 +159,32 @@ def _raced(workspace: Workspace, entry: Entry, rule: RaceRule, notify: Notify) -
     return carried_out(workspace, contest, work, read=evidence.tasks if evidence else None)
 
 
-def _next_step(entry: Entry, found: _Outcome, ahead: str | None) -> str:
+def _next_step(workspace: Workspace, entry: Entry, found: _Outcome, ahead: str | None) -> str:
     gains = {name: at.gain for (name, _), at in zip(found.arms, found.standings, strict=True) if not at.dropped}
     better = [name for name in NAMES.values() if gains.get(name, 0.0) > max(0.0, gains.get(ahead or "", 0.0))]
     warning = f" Mind that the control{'s' * (len(better) > 1)} {' and '.join(better)} gained more." if better else ""
     if found.rewrite_id and NAMES["rewrite"] in better:
         warning += f" The rewrite is candidate {found.rewrite_id}: it can be tested like any other."
     if ahead:
-        return f"Call evaluate_candidate with candidate_id {ahead}: only a promotion test accepts.{warning}"
+        return f"{_after(workspace, ahead)}{warning}"
     if entry.candidates:
         return f"None of them gains anything: propose other edits.{warning}"
     if any(at.dropped or at.gain < 0 for at in found.standings):
         return warning.strip() or "The live skill holds its own beside the controls."
     return warning.strip() or "No difference was found: on these tasks the live skill does no better than the controls."
+
+
+def _after(workspace: Workspace, ahead: str) -> str:
+    """Return what to do with the candidate that leads: test it, where it may be tested."""
+    store = workspace.store
+    candidate = store.candidates.get_candidate(ahead)
+    if told := told_rolled_back(store, candidate):
+        return f"{ahead} leads. {told}."
+    try:
+        check_testable(workspace, candidate)
+    except (Refused, BadSkill) as error:
+        return f"{ahead} leads, but {str(error).rstrip('.')}."
+    decision = store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
+    if decision and decision.verdict == "reject":
+        return f"{ahead} leads, but its promotion test has rejected it. {NO_GAIN}"
+    return f"Call evaluate_candidate with candidate_id {ahead}: only a promotion test accepts."

@@ -1,0 +1,37 @@
+"""Decoding: rows as JSON tells them, but for those in which a key comes twice, of which JSON keeps the last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Repeated(NamedTuple):
+    """A row that is none: in it, or in what it holds, this key comes twice."""
+
+    key: str
+
+
+def decoded(text: str) -> object:
+    """Return the value of a JSON text, each object with a key that comes twice as `Repeated`. Raises ValueError."""
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def whole(row: Mapping[str, object]) -> Mapping[str, object] | Repeated:
+    """Return a row, or what is wrong within one of its values."""
+    return next((found for value in row.values() if (found := _repeated(value))), row)
+
+
+def _object(pairs: list[tuple[str, object]]) -> Mapping[str, object] | Repeated:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return whole(made)
+    names = [name for name, _ in pairs]
+    return Repeated(next(name for n, name in enumerate(names) if name in names[:n]))
+
+
+def _repeated(value: object) -> Repeated | None:
+    if isinstance(value, list):
+        return next((found for each in value if (found := _repeated(each))), None)
+    return value if isinstance(value, Repeated) else None

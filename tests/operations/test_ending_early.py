@@ -1,0 +1,155 @@
+"""A search that a callback ends is over for good: the same end comes about again, and is told wherever the run is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+from test_transferring import rows_of, write
+from test_verifying import change
+from workshop import SIMULATION, Place
+
+from skillopt_mcp import CapReached, Caps, Config, Enough, Progress, StageName, Trained, train
+from skillopt_mcp.errors import StoreError
+from skillopt_mcp.operations.programs.hearing import Callback
+from skillopt_mcp.operations.stores.taking_in import import_history
+from skillopt_mcp.operations.stores.transferring import export_history
+from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.runs import Conclusion, StepOutcome
+
+CONFIG = Config(epochs=3, batch=10, sessions=0, max_pairs=60)
+
+
+def ended(stage: StageName, after: int = 0, why: str = "flat") -> dict[StageName, Callback]:
+    """Return a callback that has had enough at a stage, once so many steps are finished."""
+
+    def hear(progress: Progress) -> None:
+        if progress.n_done >= after:
+            raise Enough(why)
+
+    return {stage: hear}
+
+
+def trained(
+    place: Place, store: str, callbacks: Mapping[StageName, Callback] | None = None, caps: Caps | None = None,
+    *, reuse: bool = False,
+) -> Trained:  # fmt: skip
+    with place.open(store=store) as workspace:
+        if not workspace.store.skills.list_skills():
+            place.add_tasks(workspace, 60)
+    return train(
+        str(place.skill), None, CONFIG, target=SIMULATION, optimizer=SIMULATION, callbacks=callbacks,
+        store=place.store_path.with_name(store), caps=caps or Caps(), reuse=reuse,
+    )  # fmt: skip
+
+
+def found(result: Trained) -> dict[str, object]:
+    """Return what a training has found, without how long it took, and where."""
+    return result.model_dump(exclude={"seconds", "used", "store_path", "next_step"})
+
+
+def the_run(place: Place, store: str = "a.db") -> tuple[Workspace, str]:
+    workspace = place.open(store=store)
+    [run] = workspace.store.runs.list_runs(workspace.skill(str(place.skill)).id)
+    return workspace, run.id
+
+
+@pytest.mark.parametrize("stage", ["step", "reflect"])
+def test_a_search_that_is_ended_after_a_step_ends_alike_in_a_fresh_store(place: Place, stage: StageName) -> None:
+    one, other = trained(place, "a.db", ended(stage, 2)), trained(place, "b.db", ended(stage, 2))
+    assert found(one) == found(other)
+    assert (one.status, one.concluded_after, len(one.steps)) == ("finished", 2, 2)
+    assert one.verdict is not None
+    workspace, run_id = the_run(place)
+    run, [*_, last] = workspace.store.runs.get_run(run_id), workspace.store.runs.list_steps(run_id)
+    assert run.conclusion == Conclusion(2, one.n_planned or 0, "by a callback: flat")
+    assert one.candidate_id
+    assert workspace.store.candidates.get_candidate(one.candidate_id).version_id == last.best_version
+    assert verify_store(workspace.store.path).problems == []
+
+
+def test_a_run_that_has_searched_to_its_end_has_no_search_to_end(place: Place) -> None:
+    whole = trained(place, "a.db")
+    n_rows = len(whole.steps)
+    assert found(trained(place, "b.db", ended("step", n_rows))) == found(whole)
+    assert whole.concluded_after is None
+
+
+def test_a_run_that_stopped_at_a_cap_is_ended_before_it_searches_on(place: Place) -> None:
+    with pytest.raises(CapReached):
+        trained(place, "a.db", caps=Caps(calls=100))
+    result = trained(place, "a.db", ended("baseline"), caps=Caps(calls=900))
+    assert (result.concluded_after, result.verdict is None) == (len(result.steps), False)
+    assert result.n_sent <= 100 + 2 * result.n_pairs + 16
+
+
+def test_a_search_that_is_ended_before_its_first_step_spends_nothing(place: Place) -> None:
+    result = trained(place, "a.db", ended("baseline"))
+    assert (result.concluded_after, result.n_sent, result.verdict, result.candidate_id) == (0, 0, None, None)
+    assert result.reason.startswith("its search was ended before the first step of ")
+    assert result.best_skill == place.main.read_text()
+
+
+def test_an_ended_search_never_goes_on(place: Place) -> None:
+    in_the_test: dict[StageName, Callback] = {**ended("step", 2), **ended("confirm")}
+    with pytest.raises(Enough):
+        trained(place, "a.db", in_the_test)
+    done = trained(place, "a.db")
+    assert (done.status, done.concluded_after, len(done.steps)) == ("finished", 2, 2)
+    assert trained(place, "a.db", reuse=True).run_id == done.run_id
+    workspace, run_id = the_run(place)
+    [*_, last] = workspace.store.runs.list_steps(run_id)
+    with pytest.raises(StoreError, match="takes no step more"):
+        workspace.store.runs.add_step(run_id, StepOutcome(last.model_copy(update={"n": 3}), ()))
+
+
+def test_why_a_search_was_ended_is_kept_without_secrets(place: Place) -> None:
+    key = "sk-ant-api03-" + "Zm9vYmFyYmF6cXV4Y29ycmVjdGhvcnNlYmF0dGVyeXN0YXBsZQ-abcdefghij"
+    trained(place, "a.db", ended("step", 1, f"{key} {'x' * 900}"))
+    workspace, run_id = the_run(place)
+    conclusion = workspace.store.runs.get_run(run_id).conclusion
+    assert conclusion
+    assert key not in conclusion.why
+    assert len(conclusion.why) < 400
+
+
+def test_what_ended_a_search_goes_with_the_history_of_its_skill(place: Place, tmp_path: Path) -> None:
+    result = trained(place, "a.db", ended("step", 2))
+    workspace, _ = the_run(place)
+    history = Path(export_history(workspace, str(place.skill), tmp_path / "clerk.history").file)
+    [told] = [cast(dict[str, str], row["content"]) for row in rows_of(history) if row.get("what") == "run"]
+    assert json.loads(told["conclusion"])[:3] == [2, result.n_planned, "by a callback: flat"]
+    other = place.open(store="c.db")
+    other.store.permissions.add_root(str(place.root))
+    assert import_history(other, history).status == "imported"
+    assert import_history(other, history).status == "nothing_new"
+    assert import_history(workspace, history).status == "nothing_new"
+    assert verify_store(other.store.path).problems == []
+
+
+def test_a_forged_end_of_a_search_is_seen(place: Place) -> None:
+    trained(place, "a.db", ended("step", 2))
+    workspace, run_id = the_run(place)
+    with pytest.raises(StoreError, match="never rewritten"):
+        change(workspace.store.path, "update conclusion set after = 1")
+    change(workspace.store.path, "drop trigger conclusion_stands", "update conclusion set after = 1")
+    problems = verify_store(workspace.store.path).problems
+    assert any(each.startswith(f"table conclusion: {run_id} is not what event ") for each in problems)
+
+
+def test_a_history_of_an_earlier_release_which_told_of_no_ended_search_brings_nothing(
+    place: Place, tmp_path: Path
+) -> None:
+    trained(place, "a.db", ended("step", 2))
+    workspace, _ = the_run(place)
+    history = Path(export_history(workspace, str(place.skill), tmp_path / "clerk.history").file)
+    rows = rows_of(history)
+    for row in rows:
+        if row.get("what") == "run":
+            for later in ("conclusion", "served"):
+                cast(dict[str, object], row["content"]).pop(later, None)
+    assert import_history(workspace, write(history, rows)).status == "nothing_new"

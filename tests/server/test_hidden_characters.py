@@ -1,0 +1,118 @@
+"""Hidden characters: no answer carries one of what is stored to a model, but where bytes have to be what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from full_server import World, with_client
+from mcp import Client
+from mcp_types import CallToolResult, TextContent, TextResourceContents
+
+from skillopt_mcp.documents.characters import hidden_offsets
+from skillopt_mcp.records.skills import short
+
+HIDDEN = "\u202e\U000e0041\x1b[2J\x07\u200b"
+SHOWN = r"\u{202E}\u{E0041}\u{001B}[2J\u{0007}\u{200B}"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Return a world whose skill has hidden characters in its text, and so has an edit of it."""
+    made = World(tmp_path)
+    made.main.write_bytes(made.main.read_bytes() + f"\nKeep{HIDDEN}calm.\r\nAnd go on.\r\n".encode())
+    made.workspace.skill(str(made.skill))
+    return made
+
+
+def told(world: World, name: str, **arguments: object) -> Any:
+    """Return all that a tool answers, the texts of its fields among it, after a look for what is hidden in it."""
+
+    async def ask(client: Client) -> CallToolResult:
+        return await client.call_tool(name, arguments)
+
+    answer = with_client(world.server(), ask)
+    assert not answer.is_error, answer
+    texts = [part.text for part in answer.content if isinstance(part, TextContent)]
+    assert seen("".join(texts)) == seen("".join(_texts(answer.structured_content))) == []
+    return answer.structured_content
+
+
+def read(world: World, uri: str) -> str:
+    async def ask(client: Client) -> str:
+        [content] = (await client.read_resource(uri)).contents
+        assert isinstance(content, TextResourceContents)
+        return content.text
+
+    return with_client(world.server(), ask)
+
+
+def seen(text: str) -> list[str]:
+    return [f"U+{ord(text[at]):04X}" for at in hidden_offsets(text)]
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_an_attempt_is_inspected_with_what_is_hidden_in_it(world: World) -> None:
+    recorded = told(
+        world, "record_trajectory", skill="ledger-clerk", task=f"do {HIDDEN} it", answer=f"so{HIDDEN}", hard=False,
+        reason=f"why{HIDDEN}", session_id=f"s{HIDDEN}", index=0,
+        messages=[{"role": "tool", "name": "read", "content": f"a{HIDDEN}b"}],
+    )  # fmt: skip
+    page = told(world, "inspect", id=recorded["trajectory_id"])
+    for each in (f"do {SHOWN} it", f"so{SHOWN}", f"why{SHOWN}", f"a{SHOWN}b"):
+        assert each in page["text"]
+    assert (page["trajectory"]["task"], page["trajectory"]["reason"]) == (f"do {SHOWN} it", f"why{SHOWN}")
+
+
+def test_a_skill_its_versions_and_its_candidates_are_told_with_what_is_hidden_in_them(world: World) -> None:
+    edit = {"op": "append", "content": f"Stay{HIDDEN}calm."}
+    proposed = told(
+        world, "propose_edits", skill="ledger-clerk", edits=[edit, {"op": "delete", "target": f"No{HIDDEN}."}],
+        reasoning=f"since{HIDDEN}",
+    )  # fmt: skip
+    assert f"+Stay{SHOWN}calm." in proposed["diff"]
+    page = told(world, "inspect", id=proposed["candidate_id"])
+    assert f"+Stay{SHOWN}calm." in page["text"]
+    assert f"reasoning: since{SHOWN}" in page["text"]
+    live = short(world.workspace.skill("ledger-clerk").live_version)
+    version = told(world, "inspect", id=f"ledger-clerk@{live}")["text"]
+    # Line endings stay, so that an anchor can be copied.
+    assert f"\nKeep{SHOWN}calm.\r\nAnd go on.\r\n" in version
+    told(world, "inspect", id="ledger-clerk")
+    told(world, "list_skills")
+    told(world, "evaluate_candidate", candidate_id=proposed["candidate_id"])
+    told(world, "promote_skill", candidate_id=proposed["candidate_id"])
+
+
+def test_resources_that_tell_of_a_text_show_what_is_hidden_in_it(world: World) -> None:
+    candidate_id = world.propose(f"Stay{HIDDEN}calm.")
+    candidate = world.workspace.store.candidates.get_candidate(candidate_id)
+    old, new = short(candidate.base_version), short(candidate.version_id)
+    skill = "skillopt://skill/ledger-clerk"
+    for uri in (skill, f"{skill}/version/{new}", f"{skill}/diff/{old}/{new}", f"skillopt://candidate/{candidate_id}"):
+        text = read(world, uri)
+        assert seen(text) == []
+        assert uri == skill or f"Stay{SHOWN}calm." in text
+
+
+def test_a_file_that_is_served_keeps_its_bytes(world: World) -> None:
+    assert read(world, "skill://ledger-clerk/SKILL.md").encode() == world.main.read_bytes()
+
+
+def test_a_page_ends_in_no_middle_of_the_text_and_all_pages_are_the_whole(world: World) -> None:
+    world.main.write_bytes(world.main.read_bytes() + (HIDDEN * 3_000).encode())
+    live = short(world.workspace.skill("ledger-clerk").live_version)
+    page = told(world, "inspect", id=f"ledger-clerk@{live}")
+    text = page["text"]
+    while page["cursor"]:
+        page = told(world, "inspect", id=f"ledger-clerk@{live}", cursor=page["cursor"])
+        text += page["text"]
+    assert text.endswith(SHOWN * 3_000)
