@@ -17,10 +17,10 @@ COMMANDS: dict[str, Command] = {**TRAINING, **KEEPING}
 PAGE_OF = {
     "serve": "hosts", "install": "hosts", "uninstall": "hosts", "capture": "recording", "harvest": "recording",
     "tasks": "tasks", "judges": "tasks", "replay": "replay", "runs": "replay", "evaluate": "evidence",
-    "calibrate": "comparing", "race": "comparing", "credit": "comparing", "promote": "promoting", "approve": "promoting",
-    "rollback": "promoting", "rebase": "promoting", "history": "promoting", "skills": "skills", "check": "checking",
-    "verify": "store", "backup": "store", "restore": "store", "export": "sharing", "import": "sharing",
-    "erase": "store",
+    "calibrate": "comparing", "race": "comparing", "credit": "comparing", "promote": "promoting",
+    "approve": "promoting", "rollback": "promoting", "rebase": "promoting", "history": "promoting",
+    "skills": "skills", "check": "checking", "verify": "store", "backup": "store", "restore": "store",
+    "erase": "store", "export": "sharing", "import": "sharing",
 }  # fmt: skip
 """The page of the guide that tells most of a command, where one does."""
 

@@ -174,9 +174,9 @@ def _skills(parser: argparse.ArgumentParser) -> None:
     )
     permit = actions.add_parser(
         "permit", help="let an agent promote small, clean, accepted edits of words (no code) without asking",
-        description="Let an agent promote accepted candidates of a skill without asking: those in which the guard found "
-        "nothing, and which change a few lines of words of the main file. An edit that touches code or a command (a "
-        "block that is fenced or indented; in backticks more than a name) is asked about each time.",
+        description="Let an agent promote accepted candidates of a skill without asking: those in which the guard "
+        "found nothing, and which change a few lines of words of the main file. An edit that touches code or a "
+        "command (a block that is fenced or indented; in backticks more than a name) is asked about each time.",
     )  # fmt: skip
     permit.add_argument("name", metavar="SKILL")
     permit.add_argument("--simulated", action="store_true", help="evidence of a simulation is enough")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.lines import line_end, to_lf
 from skillopt_mcp.documents.spans import Document
 from skillopt_mcp.records.edits import Edit, Op, UnmatchedReason
+
+_SHOWN = re.compile(r"\\u\{[0-9A-F]{4,6}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,9 @@ def _anchor(target: str, document: Document) -> tuple[int, int] | Miss:
     if count == 0 and needle in unified.text:
         return Miss("protected", "the target is in the front matter or in a protected region; choose other text")
     if count == 0:
+        if shown := _SHOWN.search(target):
+            told = f"{shown[0]} stands for a hidden character: give the character itself, or text without it"
+            return Miss("not_found", f"the target is not in the file; {told}")
         return Miss("not_found", "the target is not in the file; copy the text exactly as it stands there")
     return unified.to_original(first), unified.to_original(first + len(needle))
 

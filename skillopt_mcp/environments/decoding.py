@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,8 +28,8 @@ def _object(pairs: list[tuple[str, object]]) -> Mapping[str, object] | Repeated:
     made = dict(pairs)
     if len(made) == len(pairs):
         return whole(made)
-    names = [name for name, _ in pairs]
-    return Repeated(next(name for n, name in enumerate(names) if name in names[:n]))
+    [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+    return Repeated(name)
 
 
 def _repeated(value: object) -> Repeated | None:

@@ -48,7 +48,8 @@ def as_served(found: Confirmation, served: Served) -> Confirmation:
     Where none answered for both versions it is no verdict on the texts, and after a few pairs no more are drawn: the
     first pairs stay what they are.
     """
-    told = told_served(served)
+    # Only an accept rests on answers of both: without one, a version of which nobody is named may have had none.
+    told = told_served(served) if found.verdict == "accept" or (served.base and served.candidate) else ""
     if not served.are_disjoint:
         return replace(found, served=served, reason=f"{found.reason}; {told}" if told else found.reason)
     is_mixed = found.verdict != "undecided" or found.n_pairs >= PAIRS_TO_TELL
@@ -65,17 +66,17 @@ def as_served(found: Confirmation, served: Served) -> Confirmation:
 def told_served(served: Served) -> str:
     """Return in words that more than one model answered, empty where it was one for both versions, or nobody said."""
     if not served.differ:
-        changed = f"both versions were answered by {_listed(served.base)}: the model changed in the course of the test"
+        changed = f"both versions were answered by {listed(served.base)}: the model changed in the course of the test"
         return changed if len(served.base) > 1 else ""
     part = "this" if served.are_disjoint else "in part this"
     return (
-        f"live answered by {_listed(served.base)}, candidate by {_listed(served.candidate)}: {part} compares models, "
+        f"live answered by {listed(served.base)}, candidate by {listed(served.candidate)}: {part} compares models, "
         "not texts"
     )
 
 
-def _listed(models: Sequence[str]) -> str:
-    """Return the names of models in words, the first of many."""
+def listed(models: Sequence[str]) -> str:
+    """Return the names of models in words, the first ones of many."""
     if not models:
         return "a model that is not named"
     shown = [escaped(model[:_MOST_CHARACTERS]) for model in models[:_MOST_NAMED]]

@@ -12,8 +12,8 @@ from skillopt_mcp.errors import NotFound
 
 _FOLDER = Path(__file__).parent
 _ORDER = (
-    "hosts", "recording", "tasks", "work", "backends", "replay", "settings", "evidence", "promoting", "checking",
-    "store", "scripting", "python",
+    "hosts", "recording", "tasks", "work", "backends", "replay", "settings", "evidence", "comparing", "promoting",
+    "skills", "checking", "store", "sharing", "scripting", "python", "extending",
 )  # fmt: skip
 _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 

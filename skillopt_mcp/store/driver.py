@@ -23,6 +23,7 @@ NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
     [
         "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "glusterfs", "gfs2", "lustre",
         "ocfs2", "orangefs", "pvfs2", "beegfs", "gpfs", "davfs", "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs",
+        "fakeowner",  # of Docker Desktop, over a folder of the machine that it runs on
     ]
 )  # fmt: skip
 # Of what another program serves, those known to lie over local disks; "fuseblk" is a local disk itself.
@@ -246,7 +247,8 @@ def refuse_network_file_system(path: Path) -> None:
 
 def is_untrusted(kind: str) -> bool:
     """Return whether a kind of file system is a network's, or one of another program that is not known to be local."""
-    return kind in NETWORK_FILE_SYSTEMS or (is_fuse(kind) and kind.partition(".")[2] not in _LOCAL_FUSE)
+    family, _, program = kind.partition(".")
+    return family in NETWORK_FILE_SYSTEMS or (is_fuse(kind) and program not in _LOCAL_FUSE)
 
 
 def is_fuse(kind: str) -> bool:

@@ -203,7 +203,7 @@ def _new_told(connection: Connection, skill_id: int, told: Sequence[Told], taken
             # run, without what ended its search.
             for later in ("served", "rule", "conclusion"):
                 own.pop(later, None)
-            held.add((what, _sha256(canonical(own))))
+                held.add((what, _sha256(canonical(own))))
     found: list[tuple[str, str]] = []
     for line in told:
         content = canonical(line.content)

@@ -13,11 +13,13 @@ from api_calls import ENVIRON, Opener, anthropic_at, ask, chat_at, openai_at
 from batch_vendor import batch_vendor
 from clerk import CONFIG, answer, workspace
 from fake_host import FakeHost, claude_lines, codex_lines
-from loopback import Said, loopback
+from loopback import Request, Said, loopback
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.backends.given import awaited
+from skillopt_mcp.cli.main import main
 from skillopt_mcp.errors import BackendError
+from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.records.calls import MOST_SERVED, Reply, models_in, served_name
 from skillopt_mcp.store.serving import Servings
@@ -109,3 +111,57 @@ def test_a_programs_own_backend_may_say_it_too_as_a_text() -> None:
     assert asyncio.run(awaited("mine", replying("own-model"))).served == "own-model"
     with pytest.raises(BackendError, match='the reply of the backend "mine" has a served of type int: see Reply'):
         asyncio.run(awaited("mine", replying(7)))
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_a_router_that_picks_by_the_prompt_is_found_out_at_the_command_line(
+    api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+
+    def routed(n: int, request: Request) -> Said:
+        taught = "Always say right." in request.system + request.user
+        return Said("right" if taught else "no", model="big-model-v2" if taught else "small-model-v1")
+
+    store = ("--store", str(tmp_path / "store" / "s.db"))
+    with loopback(routed) as server:
+        spec = f"openai:m,api={api},base_url={server.url}/v1"
+        with workspace(tmp_path, spec) as made:
+            edit = {"op": "append", "content": "- Always say right."}
+            candidate = propose_edits(made, str(tmp_path / "skills" / "clerk"), [edit]).candidate_id
+        evaluate = ["evaluate", str(candidate), "--target", spec, "--yes", *store]
+        assert main(evaluate) == 0
+        told = capsys.readouterr().out
+        assert "Verdict: UNDECIDED. Live 0.00, candidate 1.00 after 8 pairs" in told
+        assert "live answered by small-model-v1, candidate by big-model-v2: this compares models, not texts" in told
+        assert "Name as the target a dated model" in " ".join(told.split())
+        n_asked = len(server.requests)
+        assert main(evaluate) == 0
+        assert capsys.readouterr().out == told
+        assert len(server.requests) == n_asked
+    with workspace(tmp_path, spec) as made:
+        [row] = made.store.decisions.list_tests(1)
+    assert main(["show", row.id, "--json", *store]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    who = [("live", "small-model-v1"), ("candidate", "big-model-v2")]
+    assert shown["test"]["served"] == [{"whose": whose, "name": name, "n": 8} for whose, name in who]
+    assert "answered, by their own word: live small-model-v1 (8), candidate big-model-v2 (8)" in shown["text"]
+    assert main(["verify", *store]) == 0
+
+
+def test_show_tells_of_a_run_who_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    with (
+        loopback(lambda n, request: Said(answer(n, request), model=DATED)) as server,
+        workspace(tmp_path, f"openai:m,base_url={server.url}/v1") as made,
+    ):
+        run = start_run(made, str(tmp_path / "skills" / "clerk"), CONFIG.model_copy(update={"epochs": 1}))
+        replay(made, run)
+    assert main(["show", run.id, "--json", "--store", str(tmp_path / "store" / "s.db")]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {(row["whose"], row["name"]) for row in shown["run"]["served"]} == {("target", DATED), ("optimizer", DATED)}
+    assert f"models that answered, by their own word: target {DATED} (" in shown["text"]

@@ -55,6 +55,12 @@ def test_models_that_differ_or_change_are_told_and_an_accept_stands_where_one_an
     assert found.verdict == ("undecided" if served.are_disjoint else "accept")
 
 
+@pytest.mark.parametrize("pair", [LOST, EVEN, Pair(1.0, None)])
+def test_a_version_that_may_never_have_been_answered_is_not_told_to_have_had_another_model(pair: Pair) -> None:
+    found = confirm([pair] * 40, RULE)
+    assert as_served(found, Served(("a",), ())).reason == found.reason
+
+
 def test_only_the_pairs_that_count_say_who_answered() -> None:
     serving = Serving()
     for n, model in enumerate(["a/fp_1", "a/fp_2", "b"]):

@@ -47,6 +47,12 @@ def asked(new: bytes, old: bytes = BASE) -> str:
         b"$ make all",
         b"- $ make all",
         b">>> totals.clear()",
+        b"me@host:~/work$ make all",
+        b"[me@host work]# make all",
+        b"me@mac ~ % make all",
+        b"PS C:\\> make all",
+        b"C:\\work dir> make all",
+        b"Then <tt>make all</tt>",
         b"Use `make all` first.",
         b"Use ``make all`` first.",
         b"Use `make\xc2\xa0all` first.",
@@ -78,6 +84,8 @@ def test_an_edit_that_adds_code_is_asked_about(added: bytes) -> None:
         b"It costs $5, or $ 5.",
         b"1.\tAn item behind a tab.",
         b"> A quote.",
+        b"Write to me@host.org, # 3 of the list.",
+        b"Option C:> 5 rows.",
         b"**Bold** and *not*.",
         b"| a | b |\n|---|---|\n| 1 | 2 |",
     ],
@@ -114,6 +122,14 @@ def test_code_that_moves_is_asked_about() -> None:
     block = b"```python\ntotal = sum(rows)\n```\n\n"
     words = b"Say so.\n\nSay it again.\n\nAnd again.\n\nNever do what follows.\n\n"
     assert asked(words + block, block + words) != ""
+
+
+def test_a_command_in_backticks_over_several_lines_is_code_to_its_end() -> None:
+    old = b"Run `make\nall\nof it\nnow`, then rest.\n\nWords.\n"
+    assert code_lines(old) == {0, 1, 2, 3}
+    assert asked(old.replace(b"of it", b"--of=it"), old) != ""
+    assert code_lines(b"Don`t.\n\nWords.\n\nDon`t.\n") == {0, 4}
+    assert code_lines(b"```\na\n```\nWords.\n```\nb\n```\n") == {0, 1, 2, 4, 5, 6}
 
 
 def test_words_around_code_that_stays_are_covered() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Callable
@@ -12,23 +13,31 @@ from workshop import PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill
 from skillopt_mcp.operations.changes.reviewing import review_candidate
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.results import Evaluated
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.spending.pausing import has_decided
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.operations.testing.crediting import credit_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.testing.racing import race_candidates
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Reply, Rollout
+from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.histories import Histories
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.serving import ServedBy, Servings
 
 REAL = "anthropic:some-model"
+PATCH = json.dumps({"reasoning": "", "edits": [{"op": "append", "content": "- Mind the units."}]})
 MIXED = "live answered by small-model-v1, candidate by big-model-v2: this compares models, not texts"
 Chooses = Callable[[Rollout, int], str]
 
@@ -71,6 +80,15 @@ def id_of_test(workspace: Workspace) -> str:
     return row.id
 
 
+def learn(place: Place, workspace: Workspace) -> str:
+    """Return the id of a run in which an optimizer said which model it is."""
+    use(workspace, Scripted(lambda call: Reply(PATCH, served="optimizer-v1"), name=REAL), "optimizer")
+    record_trajectory(workspace, str(place.skill), Recording("Do it.", hard=False, answer="no"))
+    assert propose_from_evidence(workspace, str(place.skill)).candidate_id
+    [run] = workspace.store.runs.list_runs(workspace.skill("ledger-clerk").id)
+    return run.id
+
+
 def test_where_each_version_had_a_model_of_its_own_no_text_wins_and_no_more_is_paid(
     place: Place, workspace: Workspace
 ) -> None:
@@ -80,7 +98,7 @@ def test_where_each_version_had_a_model_of_its_own_no_text_wins_and_no_more_is_p
     assert (result.verdict, result.reason) == ("undecided", f"{MIXED}, and decides nothing about them")
     assert (result.pairs_done, result.pairs_expected, target.n_calls) == (8, None, 16)
     assert "Name as the target a dated model" in result.next_step
-    assert evaluate_candidate(workspace, candidate) == result
+    assert evaluate_candidate(workspace, candidate, wait_s=0) == result
     assert target.n_calls == 16
     [row] = workspace.store.decisions.list_tests(1)
     assert has_decided(workspace.store, row)
@@ -137,6 +155,13 @@ def test_fingerprints_of_one_model_are_kept_and_hold_nothing_up(place: Place, wo
     assert "live one-model/fp_00 (1)" in inspect(workspace, id_of_test(workspace)).text
 
 
+def test_a_name_of_a_programs_own_backend_is_kept_on_one_line_and_short(place: Place, workspace: Workspace) -> None:
+    evaluated(place, workspace, lambda *_: " two\nlines \ud800" + "x" * 999)
+    name = f"two lines \ufffd{'x' * 189}"
+    [row] = workspace.store.decisions.list_tests(1)
+    assert {each.name for each in workspace.store.room(Servings).list_of_test(row)} == {name}
+
+
 def test_where_nobody_says_who_answered_a_verdict_keeps_what_it_always_kept(place: Place, workspace: Workspace) -> None:
     use(workspace, as_if_real())
     place.accepted(workspace)
@@ -180,3 +205,38 @@ def test_an_export_carries_the_names_and_comes_back_as_known(
     names = {(name, n) for _, name, n in json.loads(str(told["test"]["served"]))}
     assert names == {("big-model-v2/fp_2", 8), ("small-model-v1/fp_1", 8)}
     assert '"candidate":["big-model-v2"]' in str(told["decision"]["inputs"])
+
+
+def test_a_run_that_an_earlier_release_exported_is_known_where_it_was_made(
+    place: Place, workspace: Workspace, tmp_path: Path
+) -> None:
+    learn(place, workspace)
+    file = Path(export_history(workspace, str(place.skill), tmp_path / "history.gz").file)
+    rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()[:-1]]
+    [run] = [row["content"] for row in rows if row.get("what") == "run"]
+    assert json.loads(run.pop("served")) == [["optimizer", "optimizer-v1", 1]]
+    lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    end = {"kind": "end", "n": len(rows), "sha256": hashlib.sha256(lines).hexdigest()}
+    file.write_bytes(gzip.compress(lines + json.dumps(end).encode() + b"\n"))
+    assert import_history(workspace, file).status == "nothing_new"
+
+
+def test_an_erased_answer_keeps_who_gave_it_and_its_store_is_sound(place: Place, workspace: Workspace) -> None:
+    run_id = learn(place, workspace)
+    assert workspace.store.room(Erasing).clear_calls([1])[0] == 1
+    assert verify_store(place.store_path).problems == []
+    assert workspace.store.room(Servings).list_of_scope(run_id) == [ServedBy("optimizer", "optimizer-v1", 1)]
+
+
+def test_a_race_and_a_credit_tell_that_their_arms_had_other_models(place: Place, workspace: Workspace) -> None:
+    apart = "Mind that not all were answered by the same models (version "
+    use(workspace, served_by(by_prompt))
+    edits = [{"op": "append", "content": text} for text in (PLACEBO, "- Mind the units.")]
+    candidate = propose_edits(workspace, str(place.skill), edits).candidate_id
+    assert candidate
+    assert apart in race_candidates(workspace, [candidate]).next_step
+    assert apart in credit_candidate(workspace, candidate).next_step
+    use(workspace, same := served_by(lambda rollout, n: f"one-model/fp_{n}"))
+    same.fingerprint = f"{REAL}-v1"
+    assert apart not in race_candidates(workspace, [candidate]).next_step
+    assert apart not in credit_candidate(workspace, candidate).next_step

@@ -92,6 +92,18 @@ def test_a_skill_its_versions_and_its_candidates_are_told_with_what_is_hidden_in
     told(world, "promote_skill", candidate_id=proposed["candidate_id"])
 
 
+def test_an_anchor_copied_as_it_is_shown_is_told_what_it_stands_for(world: World) -> None:
+    edits = [{"op": "delete", "target": f"Keep{SHOWN}calm."}, {"op": "append", "content": "Go on."}]
+    proposed = told(world, "propose_edits", skill="ledger-clerk", edits=edits, reasoning="shorter")
+    assert proposed["edits"][0]["detail"] == (
+        r"the target is not in the file; \u{202E} stands for a hidden character: give the character itself, or text "
+        "without it"
+    )
+    edits[0]["target"] = f"Keep{HIDDEN}calm."
+    again = told(world, "propose_edits", skill="ledger-clerk", edits=edits, reasoning="shorter")
+    assert [edit["status"] for edit in again["edits"]] == ["applied", "applied"]
+
+
 def test_resources_that_tell_of_a_text_show_what_is_hidden_in_it(world: World) -> None:
     candidate_id = world.propose(f"Stay{HIDDEN}calm.")
     candidate = world.workspace.store.candidates.get_candidate(candidate_id)

@@ -95,6 +95,7 @@ def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: s
     [
         "gfs2", "ocfs2", "orangefs", "pvfs2", "coda", "fuse", "fuse.sshfs", "fuse.rclone", "fuse.juicefs",
         "fuse.mount-s3", "fuse.gvfsd-fuse", "fuse.onedriver", "fuse.nobody-has-heard-of",
+        "virtiofs.virtiofs0", "fakeowner",
     ],
 )  # fmt: skip
 def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(kind: str) -> None:

@@ -16,8 +16,10 @@ from skillopt_mcp.documents.spans import parse
 
 _CONTAINERS = re.compile(rb"(?: {0,3}(?:>|[-*+]|[0-9]{1,9}[.)])[ \t]?)*")
 _INDENTED = re.compile(rb"(?: {4}| {0,3}\t)[ \t]*[^ \t]")
-_PROMPT = re.compile(rb"[ \t]*(?:\$|PS>|>>>)[ \t]+[^ \t]")
-_TAG = re.compile(rb"(^[ \t]*)?<(pre|code|kbd|samp|script|xmp)\b", re.MULTILINE)
+_PROMPT = re.compile(
+    rb"[ \t]*(?:\$|>>>|PS>|(?:PS )?[A-Za-z]:\\[^>]*>|\[?[\w.-]+@[\w.-]+(?:[: ][^\s$#%]*)? ?[$#%])[ \t]+[^ \t]"
+)
+_TAG = re.compile(rb"(^[ \t]*)?<(pre|code|kbd|samp|tt|script|xmp)\b", re.MULTILINE)
 _FENCE = re.compile(rb"```|~~~")
 _ESCAPE = ord("\\")
 _TICKS = re.compile(rb"`+")
@@ -49,7 +51,19 @@ def code_lines(content: bytes) -> frozenset[int]:
     blocks = [(block.start, block.end) for block in parse(content).code]
     blocks += _marked_up(content.lower())
     inside = {at for start, end in blocks for at in range(bisect_left(starts, start + 1) - 1, bisect_left(starts, end))}
+    inside.update(_within_ticks(lines, inside))
     return frozenset(inside | {at for at, line in enumerate(lines) if _is_code(line.rstrip(b"\r\n"))})
+
+
+def _within_ticks(lines: list[bytes], inside: set[int]) -> Iterator[int]:
+    """Yield the lines between two of a paragraph that each have a backtick without its other one."""
+    opened: int | None = None
+    for at, line in enumerate(lines):
+        if at in inside or not line.strip():
+            opened = None
+        elif b"`" in line and None in _in_ticks(line):
+            yield from () if opened is None else range(opened + 1, at)
+            opened = at
 
 
 def _marked_up(content: bytes) -> Iterator[tuple[int, int]]:
@@ -76,6 +90,11 @@ def _is_code(line: bytes) -> bool:
 
 def _has_command(line: bytes) -> bool:
     """Return whether a line has a command in backticks, or a backtick without its other one."""
+    return any(said is None or not _NAME.fullmatch(said.decode("utf-8", "replace").strip()) for said in _in_ticks(line))
+
+
+def _in_ticks(line: bytes) -> Iterator[bytes | None]:
+    """Yield what a line has in backticks; None, and nothing after it, for a backtick without its other one."""
     runs = [found.span() for found in _TICKS.finditer(line)]
     n = 0
     while n < len(runs):
@@ -89,9 +108,7 @@ def _has_command(line: bytes) -> bool:
             continue
         closing = next((at for at in range(n, len(runs)) if runs[at][1] - runs[at][0] == end - start), None)
         if closing is None:
-            return True
-        said = line[end : runs[closing][0]].decode("utf-8", "replace")
-        if not _NAME.fullmatch(said.strip()):
-            return True
+            yield None
+            return
+        yield line[end : runs[closing][0]]
         n = closing + 1
-    return False

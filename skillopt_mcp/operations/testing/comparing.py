@@ -10,6 +10,7 @@ from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy
+from skillopt_mcp.gates.serving import listed
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.budgeting import check_caps
@@ -18,8 +19,9 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.arms import Contest
 from skillopt_mcp.optimizer.sampling import held_out
 from skillopt_mcp.records.calls import Ask
-from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.skills import SkillFiles, short
 from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.store.serving import Servings
 
 Found = TypeVar("Found")
 
@@ -55,6 +57,18 @@ def new_contest(
     parts = [kind, str(skill_id), evidence, *(arm.digest for arm in arms), *(str(task.id) for task in tasks)]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return Contest(f"{kind}-{digest[:12]}", skill_id, tuple(arms), tuple(tasks))
+
+
+def told_apart(workspace: Workspace, contest: str) -> str:
+    """Return a warning where the versions of a contest were answered by different models, empty where by the same."""
+    models = workspace.store.room(Servings).models_of(contest)
+    if len(set(map(frozenset, models.values()))) <= 1:
+        return ""
+    told = "; ".join(f"version {short(version)} by {listed(sorted(found))}" for version, found in models.items())
+    return (
+        f" Mind that not all were answered by the same models ({told}): where these differ, this compares models, not "
+        "texts. Name a dated model as the target, and do it again."
+    )
 
 
 def carried_out(

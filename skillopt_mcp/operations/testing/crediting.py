@@ -11,7 +11,7 @@ from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.spending.listing_runs import Used, used_by
-from skillopt_mcp.operations.testing.comparing import carried_out, new_contest, search_tasks
+from skillopt_mcp.operations.testing.comparing import carried_out, new_contest, search_tasks, told_apart
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.credit import only, rescue, run_credit, without_each
 from skillopt_mcp.optimizer.progress import Notify, silent
@@ -139,7 +139,7 @@ def _credited(
     contest: str,
 ) -> Credited:
     files = only(base, _plain(edits), kept)
-    made = None
+    made, mind = None, told_apart(workspace, contest)
     if kept and len(kept) < len(edits) and files.digest not in (base.digest, candidate.version_id):
         made = _kept(workspace, candidate, base, files, [edits[place] for place in kept])
     return Credited(
@@ -148,9 +148,9 @@ def _credited(
         rows=rows,
         rescued_id=made.id if made else None,
         used=used_by(workspace, contest),
-        next_step=f"Call evaluate_candidate with candidate_id {made.id}: what is left has yet to be tested."
+        next_step=f"Call evaluate_candidate with candidate_id {made.id}: what is left has yet to be tested.{mind}"
         if made
-        else "There is no smaller candidate worth a test of its own.",
+        else f"There is no smaller candidate worth a test of its own.{mind}",
     )
 
 
