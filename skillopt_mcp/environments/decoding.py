@@ -33,6 +33,12 @@ def _object(pairs: list[tuple[str, object]]) -> Mapping[str, object] | Repeated:
 
 
 def _repeated(value: object) -> Repeated | None:
-    if isinstance(value, list):
-        return next((found for each in value if (found := _repeated(each))), None)
-    return value if isinstance(value, Repeated) else None
+    # Not by recursion: what a decoder reads may nest deeper than that goes.
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, Repeated):
+            return each
+        if isinstance(each, list):
+            left += each
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -90,7 +91,11 @@ def _collisions(tasks: Sequence[Task], names: Collection[str] | None = None) -> 
     if names is not None:
         numbers = {_numbers(each) for task, each in zip(tasks, words, strict=True) if task.name in names}
         words = [each if _numbers(each) in numbers else frozenset() for each in words]
-    near = _near_pairs(words, [_words(_question(task.prompt)) for task in tasks])
+    asked = [_question(task.prompt) for task in tasks]
+    near = _near_pairs(
+        words,
+        [each if text is task.prompt else _words(text) for task, text, each in zip(tasks, asked, words, strict=True)],
+    )
     for n, task in enumerate(tasks):
         key = on_one_line(task.prompt)
         first = seen.setdefault(key, n)
@@ -111,33 +116,64 @@ def _collision(task: Task, other: Task, problem: Literal["duplicate", "near-dupl
 def _near_pairs(words: Sequence[frozenset[str]], questions: Sequence[frozenset[str]]) -> dict[int, int]:
     """Return, per task, the first one whose words overlap by NEAR (Jaccard) and whose numbers are the same.
 
-    So must the words of what is asked: two questions about one text are two tasks.
-
-    Two sets so alike share one of their rarest words (Bayardo et al., 2007), and the first word that they share comes
-    so early in both that enough words follow (Xiao et al., 2008): few pairs are compared at all.
+    So must the words of what is asked: two questions about one text are two tasks. Both must be alike, so that the one
+    which is like fewer others tells which to compare: one question is asked about many texts, or many about one.
     """
-    common = Counter(word for each in words for word in each)
-    rows: dict[tuple[frozenset[str], str], dict[tuple[int, int], list[int]]] = {}
+    indexes = [_Rarest(words)] if all(map(operator.is_, words, questions)) else [_Rarest(words), _Rarest(questions)]
     found: dict[int, int] = {}
     for n, each in enumerate(words):
-        size = len(each)
-        if size < _MIN_WORDS:
+        if len(each) < _MIN_WORDS:
             continue
         numbers = _numbers(each)
-        rarest = sorted(each, key=lambda word: (common[word], word))[: size - math.ceil(NEAR * size - _ROUNDING) + 1]
+        rows = min((index.near(n, numbers) for index in indexes if index.sets[n]), key=_length)
         near = [
             first
-            for at, word in enumerate(rarest)
-            for (other_size, other_at), row in rows.get((numbers, word), {}).items()
-            if min(size - at, other_size - other_at) >= _SHARE * (size + other_size) - _ROUNDING
-            if (first := next((m for m in row if _alike(each, words[m]) and _alike(questions[n], questions[m])), None))
+            for row in rows
+            if (first := next((m for m in row if _alike(questions[n], questions[m]) and _alike(each, words[m])), None))
             is not None
         ]
         if near:
             found[n] = min(near)
-        for at, word in enumerate(rarest):
-            rows.setdefault((numbers, word), {}).setdefault((size, at), []).append(n)
+        for index in indexes:
+            index.add(n, numbers)
     return found
+
+
+def _length(rows: Sequence[Sequence[int]]) -> int:
+    return sum(map(len, rows))
+
+
+class _Rarest:
+    """Sets by their rarest words, of which two that overlap by NEAR share one (Bayardo et al., 2007).
+
+    The first word that they share comes so early in both that enough words follow (Xiao et al., 2008): few pairs are
+    compared at all.
+    """
+
+    def __init__(self, sets: Sequence[frozenset[str]]) -> None:
+        self.sets = sets
+        self._common = Counter(word for each in sets for word in each)
+        self._rows: dict[tuple[frozenset[str], str], dict[tuple[int, int], list[int]]] = {}
+
+    def near(self, n: int, numbers: frozenset[str]) -> list[list[int]]:
+        """Return rows of what was added with these numbers, in which all are that overlap with one by NEAR."""
+        size = len(self.sets[n])
+        return [
+            row
+            for at, word in enumerate(self._rarest(n))
+            for (other_size, other_at), row in self._rows.get((numbers, word), {}).items()
+            if min(size - at, other_size - other_at) >= _SHARE * (size + other_size) - _ROUNDING
+        ]
+
+    def add(self, n: int, numbers: frozenset[str]) -> None:
+        """Add a set, to be found by those that come later."""
+        for at, word in enumerate(self._rarest(n)):
+            self._rows.setdefault((numbers, word), {}).setdefault((len(self.sets[n]), at), []).append(n)
+
+    def _rarest(self, n: int) -> list[str]:
+        size = len(self.sets[n])
+        ordered = sorted(self.sets[n], key=lambda word: (self._common[word], word))
+        return ordered[: size - math.ceil(NEAR * size - _ROUNDING) + 1]
 
 
 def _alike(first: frozenset[str], second: frozenset[str]) -> bool:

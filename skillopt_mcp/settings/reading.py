@@ -156,9 +156,10 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
         return
     flat = _flat(layer, section, key, said)
     given = Given(_spelled(flat, value, said), said)
-    fixed, why = FIXED.get(flat, (value, ""))
-    if value not in (fixed, None):
-        raise BadInput(f"{quoted(said)} can only be {str(fixed).lower()} here: {why}")
+    if flat in FIXED:
+        fixed, why = FIXED[flat]
+        if value == (not fixed) or isinstance(value, str):
+            raise BadInput(f"{quoted(said)} can only be {str(fixed).lower()} here: {why}")
     if flat in RETIRED:
         layer.note(RETIRED[flat], said)
     elif flat in UNUSED:

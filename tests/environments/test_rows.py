@@ -230,3 +230,11 @@ def test_a_key_that_comes_twice_anywhere_in_a_row_makes_it_none(tmp_path: Path, 
 def test_a_cell_with_a_key_that_comes_twice_makes_its_row_none(tmp_path: Path) -> None:
     (tmp_path / "tasks.csv").write_text('prompt,judge\na,"{""kind"": ""exact"", ""expected"": 1, ""expected"": 2}"\n')
     assert read_rows(tmp_path / "tasks.csv") == [Repeated("expected")]
+
+
+def test_a_cell_that_nests_deep_is_read_as_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"id,prompt,judge\nq1,what,{'[' * 700}{']' * 700}\n")
+    [row] = read_rows(path)
+    assert isinstance(row, dict)
+    assert isinstance(row["judge"], list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
 from collections.abc import Callable
 
@@ -167,6 +169,40 @@ def test_thousands_of_tasks_are_compared_in_a_moment() -> None:
     started = time.process_time()
     assert check_tasks(tasks) == []
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(("n_texts", "n_asked"), [(1, 100), (100, 1), (10, 10)])
+def test_of_many_questions_about_few_texts_few_are_compared(
+    monkeypatch: pytest.MonkeyPatch, n_texts: int, n_asked: int
+) -> None:
+    drawn = random.Random(7)
+    known = ["".join(drawn.choices("abcdefghij", k=6)) for _ in range(5_000)]
+    texts = [" ".join(drawn.choices(known, k=200)) for _ in range(n_texts)]
+    asked = [" ".join(drawn.choices(known, k=9)) for _ in range(n_asked)]
+    tasks = [question(n, each, "train", text) for n, (text, each) in enumerate(itertools.product(texts, asked))]
+    compared: list[int] = []
+    alike = checking._alike
+
+    def counting(first: frozenset[str], second: frozenset[str]) -> bool:
+        compared.append(1)
+        return alike(first, second)
+
+    monkeypatch.setattr(checking, "_alike", counting)
+    assert check_tasks([*tasks, question(100, f"Now: {asked[-1]}", "train", texts[-1])])[-1].other == tasks[-1].name
+    assert len(compared) < 20 * len(tasks)
+
+
+@given(st.lists(st.tuples(st.frozensets(st.sampled_from("abcdefghijklmnop"), min_size=5), st.booleans()), max_size=20))
+def test_no_question_that_is_asked_twice_is_overlooked(rows: list[tuple[frozenset[str], bool]]) -> None:
+    words = [each for each, _ in rows]
+    asked = [each if is_whole else frozenset(sorted(each)[::2]) for each, is_whole in rows]
+    found = checking._near_pairs(words, asked)
+    assert found == {
+        n: others[0] for n in range(len(rows))
+        if (others := [m for m in range(n) if all(
+            len(sets[n] & sets[m]) >= 0.85 * len(sets[n] | sets[m]) for sets in (words, asked)
+        )])
+    }  # fmt: skip
 
 
 def spelled(n: int) -> str:
