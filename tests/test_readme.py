@@ -37,7 +37,9 @@ def test_every_command_and_tool_is_named() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_every_snippet_of_configuration_parses(path: Path) -> None:
-    for kind, text in re.findall(r"^```(json|toml)\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+    blocks = re.findall(r"^```(json|toml)\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert path != README or {kind for kind, _ in blocks} == {"json", "toml"}
+    for kind, text in blocks:
         (json.loads if kind == "json" else tomllib.loads)(text)
 
 
