@@ -87,7 +87,7 @@ class Rolling:
 
     def _reply(self, rolled: Rolled) -> Reply:
         """Return a reply with its score recorded. Raises BadInput when that is none."""
-        score = Score(rolled.hard, rolled.soft, storable(rolled.reason), storable(rolled.hint))
+        score = Score(rolled.hard, rolled.soft, storable(rolled.reason))
         recorded = evaluation(self.environment_name, score)
         messages = tuple(message for message in rolled.messages if message.role != EVALUATION)
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
@@ -108,7 +108,7 @@ def _checked(rolled: object) -> Rolled:
     """Return what a rollout gave. Raises BadInput naming what of it has the wrong type."""
     if not isinstance(rolled, Rolled):
         raise BadInput(f"it is of type {type(rolled).__name__}, not skillopt_mcp.Rolled")
-    for name, value in (("answer", rolled.answer), ("reason", rolled.reason), ("hint", rolled.hint)):
+    for name, value in (("answer", rolled.answer), ("reason", rolled.reason)):
         if not isinstance(value, str):
             raise BadInput(f"its {name} is of type {type(value).__name__}, not a text")
     wrong = unusable(rolled.messages, rolled.usage)

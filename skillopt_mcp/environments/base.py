@@ -29,14 +29,13 @@ class RolloutFailed(Exception):
 class Rolled:
     """What an environment's own rollout came to.
 
-    `reason` may quote what was expected, so only people see it; `hint` never does, and may go to the optimizer.
+    `reason` may quote what was expected: people read it, and, of train tasks alone, the optimizer.
     """
 
     answer: str
     hard: bool
     soft: float
     reason: str = ""
-    hint: str = ""
     messages: tuple[Message, ...] = ()
     usage: Usage = field(default_factory=Usage)
 

@@ -112,7 +112,7 @@ class SkillOptEnvironment:
             raise RolloutFailed(f"{self.name} has no task {quoted(task.name)}: its data changed since it was added")
         with tempfile.TemporaryDirectory(prefix="skillopt-rollout-") as folder:
             given = self._adapter.rollout(self._built(episode, draw, folder), files.text, folder)
-            return rolled(given, episode.id if episode.item else None, episode.item or {}, Path(folder))
+            return rolled(given, episode.id if episode.item else None, Path(folder))
 
     def _built(self, episode: Episode, draw: str, folder: str) -> object:
         seed = int.from_bytes(hashlib.sha256(draw.encode()).digest()[:4], "big") >> 1

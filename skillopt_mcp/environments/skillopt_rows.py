@@ -12,7 +12,6 @@ from skillopt_mcp.records.calls import Message
 _ASKING = ("question", "prompt", "instruction", "task_description", "problem", "query")
 _BROKEN_OFF = ("error", "timeout")
 CONTEXT_CHARACTERS = 6_000
-LEAST_TELLING = 2
 
 
 def asked(item: Mapping[str, object]) -> str:
@@ -26,7 +25,7 @@ def asked(item: Mapping[str, object]) -> str:
     )
 
 
-def rolled(given: object, wanted: str | None, item: Mapping[str, object], folder: Path) -> Rolled:
+def rolled(given: object, wanted: str | None, folder: Path) -> Rolled:
     """Return the one attempt that an adapter reports. Raises RolloutFailed when it reports none, or no score."""
     rows = list(given) if isinstance(given, Sequence) else []
     if len(rows) != 1 or not isinstance(rows[0], Mapping):
@@ -42,38 +41,15 @@ def rolled(given: object, wanted: str | None, item: Mapping[str, object], folder
     if hard not in (0, 1) or not isinstance(soft, int | float) or not 0 <= soft <= 1:
         raise RolloutFailed(f"the adapter scored hard {hard!r} and soft {soft!r}: 0 or 1, and 0 to 1, are scores")
     answer = next((text for name in ("predicted_answer", "response") if (text := row.get(name))), "")
-    hint = reason if reason and not _tells(reason, item) else ""
-    return Rolled(str(answer), bool(hard), float(soft), reason, hint, tuple(_messages(row, item, folder)))
+    return Rolled(str(answer), bool(hard), float(soft), reason, tuple(_messages(row, folder)))
 
 
-def _tells(reason: str, item: Mapping[str, object]) -> bool:
-    """Return whether a reason quotes what the item holds but does not ask: the optimizer must not read that."""
-    shown, told = asked(item).casefold(), reason.casefold()
-    hidden = {text.casefold() for name, value in item.items() if name != "id" for text in _texts(value)}
-    return any(len(text) >= LEAST_TELLING and text in told and text not in shown for text in hidden)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value.strip()
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, Sequence):
-        for inner in value:
-            yield from _texts(inner)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
-
-
-def _messages(row: Mapping[str, object], item: Mapping[str, object], folder: Path) -> Iterator[Message]:
-    """Yield the conversation, without what the adapter itself notes of the expected answer among it."""
+def _messages(row: Mapping[str, object], folder: Path) -> Iterator[Message]:
+    """Yield the conversation."""
     given = row.get("conversation") or _written(folder)
     for each in given if isinstance(given, Sequence) else []:
         if isinstance(each, Mapping) and isinstance(each.get("content"), str):
-            role, content = str(each.get("role") or "assistant"), str(each["content"])
-            if role == "assistant" or not _tells(content, item):
-                yield Message(role, content)
+            yield Message(str(each.get("role") or "assistant"), str(each["content"]))
 
 
 def _written(folder: Path) -> object:

@@ -8,6 +8,8 @@ import unicodedata
 # Enough for any final answer; keeps every judge within milliseconds on an answer of many megabytes.
 LOOKED_AT = 100_000
 ENDING = 20_000
+# How much a reason quotes of what was expected: enough to find the rule behind it.
+TOLD = 200
 # Ordering a run of combining marks takes time quadratic in its length, and real text has none as long as this.
 _MARKS = re.compile(rb"[^\0]{32}")
 

@@ -49,8 +49,7 @@ def score_check(spec: Command, reply: Reply) -> Score | Unscored:
     if ended.limit is None and ended.exit == 0:
         return Score(hard=True, soft=1.0, reason=told)
     output = f": {quoted(ended.output[-400:], 400)}" if ended.output.strip() else ""
-    hint = "the check of the answer did not pass" if ended.limit is None else "the check of the answer did not end well"
-    return Score(hard=False, soft=0.0, reason=told + output, hint=hint)
+    return Score(hard=False, soft=0.0, reason=told + output)
 
 
 def unregistered(name: str) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from string import ascii_uppercase
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import ENDING, is_encodable, looked_at, on_one_line, quoted
+from skillopt_mcp.judges.answers import ENDING, TOLD, is_encodable, looked_at, on_one_line, quoted
 from skillopt_mcp.records.judging import Choice, Score
 
 MAX_OPTIONS = 100
@@ -48,16 +48,10 @@ def score_choice(spec: Choice, answer: str) -> Score:
     \\boxed{}, and every mention in the last 20,000 characters ("not B" is no mention).
     """
     named = named_options(tuple(spec.options), answer)
-    if not named:
-        hint = "the answer names none of the options"
-    elif len(named) > 1:
-        hint = "the answer names more than one option"
-    elif spec.options[next(iter(named))] == spec.expected:
+    if len(named) == 1 and spec.options[next(iter(named))] == spec.expected:
         return Score(hard=True, soft=1.0, reason=f"names {quoted(spec.expected)}")
-    else:
-        hint = "the answer names another option than the expected one"
-    given = ", ".join(quoted(spec.options[index]) for index in sorted(named)[:3]) or "none"
-    return Score(hard=False, soft=0.0, reason=f"names {given}; expected {quoted(spec.expected)}", hint=hint)
+    given = ", ".join(quoted(spec.options[index]) for index in sorted(named)[:3]) or "none of the options"
+    return Score(hard=False, soft=0.0, reason=f"names {given}; expected {quoted(spec.expected, TOLD)}")
 
 
 def named_options(options: tuple[str, ...], answer: str) -> set[int]:

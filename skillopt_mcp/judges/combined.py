@@ -39,5 +39,4 @@ def combine_weighted(
     told = "; ".join(score.reason for score in failed) or f"all {len(known)} judges passed"
     if threshold is not None:
         told = f"weighted mean {soft:.3f}, {threshold:g} passes: {told}"
-    hints = "; ".join(dict.fromkeys(score.hint for score in failed if score.hint))
-    return Score(hard, soft, told, "" if hard else hints or "the answer is not good enough in all respects together")
+    return Score(hard, soft, told)

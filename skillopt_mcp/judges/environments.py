@@ -15,19 +15,18 @@ MAX_NAME_CHARS = 200
 
 
 class _Recorded(BaseModel):
-    """A score as it stands in a message."""
+    """A score as it stands in a message; the first releases wrote a hint beside it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
     hard: bool
     soft: float = Field(ge=0, le=1, allow_inf_nan=False)
     reason: str = ""
-    hint: str = ""
 
 
 def evaluation(name: str, score: Score) -> Message:
     """Return the message in which the environment `name` records its score. Raises BadInput when it is none."""
     try:
-        recorded = _Recorded(hard=score.hard, soft=score.soft, reason=score.reason, hint=score.hint)
+        recorded = _Recorded(hard=score.hard, soft=score.soft, reason=score.reason)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise BadInput(f"the environment {quoted(name)} gave no score: {first['loc'][0]}: {first['msg']}") from None
@@ -44,7 +43,7 @@ def score_environment(spec: ByEnvironment, messages: Sequence[Message]) -> Score
     except ValidationError:
         return Unscored(f"what the environment {quoted(spec.name)} recorded is no score")
     reason = f"scored by the environment {quoted(spec.name)}{': ' if recorded.reason else ''}{recorded.reason}"
-    return Score(recorded.hard, recorded.soft, reason, recorded.hint)
+    return Score(recorded.hard, recorded.soft, reason)
 
 
 def check_environment(spec: ByEnvironment) -> None:

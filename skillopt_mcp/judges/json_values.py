@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from skillopt_mcp.documents.fences import fenced_code
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.judges.answers import TOLD, is_encodable, is_whole, looked_at, quoted
 from skillopt_mcp.judges.patterns import MAX_PATTERN_CHARS, compiled
 from skillopt_mcp.judges.schemas import flaw, validator
 from skillopt_mcp.records.judging import Json, Score
@@ -44,20 +44,19 @@ def score_json(spec: Json, answer: str) -> Score:
     """
     found = found_values(answer)
     if len(found) != 1:
-        hint = "the answer holds no JSON value" if not found else "the answer holds more than one JSON value"
-        return Score(hard=False, soft=0.0, reason=f"{len(found)} JSON values in {quoted(answer)}", hint=hint)
+        reason = f"{len(found) or 'no'} JSON value{'s' if found else ''} in {quoted(answer)}, expected one"
+        return Score(hard=False, soft=0.0, reason=reason)
     [value] = found
-    invalid = spec.json_schema is not None and not validator(json.dumps(spec.json_schema)).is_valid(value)
+    breach = None if spec.json_schema is None else _breach(spec.json_schema, value)
     wrong = [path for path, wanted in spec.fields.items() if not _equal(at(value, path), wanted, spec.tolerance)]
     n_conditions = (spec.json_schema is not None) + len(spec.fields) or 1
-    soft = 1 - (invalid + len(wrong)) / n_conditions
-    if not invalid and not wrong:
+    soft = 1 - ((breach is not None) + len(wrong)) / n_conditions
+    if breach is None and not wrong:
         return Score(hard=True, soft=1.0, reason=f"one JSON value, {n_conditions} conditions hold")
     told = [f"{path}: {_shown(at(value, path))}, expected {_shown(spec.fields[path])}" for path in wrong[:3]]
-    hints = ["the JSON value does not have the expected shape"] * invalid
-    hints += ["the JSON value has other contents than expected"] * bool(wrong)
-    reason = "; ".join(["the schema is violated"] * invalid + told)
-    return Score(hard=False, soft=max(0.0, soft), reason=reason, hint="; ".join(hints))
+    if breach is not None:
+        told.insert(0, f"the schema is violated: {breach}")
+    return Score(hard=False, soft=max(0.0, soft), reason="; ".join(told))
 
 
 def found_values(answer: str) -> list[JsonValue]:
@@ -225,8 +224,16 @@ def _equal(given: JsonValue | _Missing, wanted: JsonValue, tolerance: float) -> 
     return not isinstance(given, _Missing) and equal_values(given, wanted, tolerance)
 
 
+def _breach(schema: Mapping[str, JsonValue], value: JsonValue) -> str | None:
+    """Return where and how a value first violates a schema, None where it does not."""
+    first = next(iter(validator(json.dumps(schema)).iter_errors(value)), None)
+    if first is None:
+        return None
+    return f"{'.'.join(map(str, first.absolute_path)) or 'the value'}: {quoted(first.message, TOLD)}"
+
+
 def _shown(value: JsonValue | _Missing) -> str:
-    return "nothing" if isinstance(value, _Missing) else quoted(json.dumps(value, ensure_ascii=False), 60)
+    return "nothing" if isinstance(value, _Missing) else quoted(json.dumps(value, ensure_ascii=False), TOLD)
 
 
 def _no_constant(name: str) -> None:

@@ -43,13 +43,12 @@ def score_numeric(spec: Numeric, answer: str) -> Score:
     """Return whether the answer's last number is near enough to the expected one."""
     number = last_number(answer)
     if number is None:
-        reason = f"no number found; expected {spec.expected:g}"
-        return Score(hard=False, soft=0.0, reason=reason, hint="no number was found in the answer")
+        return Score(hard=False, soft=0.0, reason=f"no number found; expected {_shown(spec.expected)}")
     margin = max(spec.tolerance, spec.relative * abs(spec.expected))
     if abs(number - spec.expected) <= margin:
-        return Score(hard=True, soft=1.0, reason=f"{number:g} is {spec.expected:g} within {margin:g}")
-    reason = f"last number {number:g}, expected {spec.expected:g} within {margin:g}"
-    return Score(hard=False, soft=0.0, reason=reason, hint="the last number of the answer is not the expected one")
+        return Score(hard=True, soft=1.0, reason=f"{_shown(number)} is {_shown(spec.expected)} within {margin:g}")
+    reason = f"last number {_shown(number)}, expected {_shown(spec.expected)} within {margin:g}"
+    return Score(hard=False, soft=0.0, reason=reason)
 
 
 def check_numeric(spec: Numeric) -> None:
@@ -57,3 +56,8 @@ def check_numeric(spec: Numeric) -> None:
     for name, value in (("expected", spec.expected), ("tolerance", spec.tolerance), ("relative", spec.relative)):
         if not math.isfinite(value):
             raise BadInput(f'numeric judge: {name} "{value}" is not a finite number; give one')
+
+
+def _shown(number: float) -> str:
+    """Return a number with all the digits that a person would write."""
+    return f"{number:.15g}"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import comparable, is_whole, looked_at, on_one_line, quoted
+from skillopt_mcp.judges.answers import TOLD, comparable, is_whole, looked_at, on_one_line, quoted
 from skillopt_mcp.judges.text import check_texts, listed
 from skillopt_mcp.records.judging import F1, Anls, Score
 
@@ -16,8 +16,6 @@ TAU = 0.5
 MAX_ANLS_CHARS = 2_000
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_UNRELATED = "the answer has nothing in common with the expected one"
-_APART = "the answer is too far from the expected one"
 
 
 def score_f1(spec: F1, answer: str) -> Score:
@@ -32,7 +30,7 @@ def score_f1(spec: F1, answer: str) -> Score:
     # The same words in another order have an F1 of 1 too.
     hard = is_whole(answer) and any(given == normalised(expected).split() for expected in listed(spec.expected))
     reason = scored.reason.replace(f"{spec.threshold:g} passes", "only the text itself passes")
-    return Score(hard, scored.soft, reason, hint="" if hard else scored.hint or _APART)
+    return Score(hard, scored.soft, reason)
 
 
 def score_anls(spec: Anls, answer: str) -> Score:
@@ -103,5 +101,5 @@ def normalised(text: str) -> str:
 def _best(spec: F1 | Anls, answer: str, measure: Callable[[str], float]) -> Score:
     soft, expected = max(((measure(text), text) for text in listed(spec.expected)), key=lambda found: found[0])
     hard = soft >= spec.threshold
-    reason = f"{spec.kind} {soft:.3f} of {quoted(answer)} against {quoted(expected)}; {spec.threshold:g} passes"
-    return Score(hard=hard, soft=soft, reason=reason, hint="" if hard else _APART if soft else _UNRELATED)
+    reason = f"{spec.kind} {soft:.3f} of {quoted(answer)} against {quoted(expected, TOLD)}; {spec.threshold:g} passes"
+    return Score(hard=hard, soft=soft, reason=reason)

@@ -8,7 +8,7 @@ from typing import Protocol
 import re2
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import is_whole, looked_at, quoted
+from skillopt_mcp.judges.answers import TOLD, is_whole, looked_at, quoted
 from skillopt_mcp.records.judging import Regex, Score
 
 MAX_PATTERN_CHARS = 2_000
@@ -39,8 +39,7 @@ def score_regex(spec: Regex, answer: str) -> Score:
     return Score(
         hard=False,
         soft=0.0,
-        reason=f"{quoted(answer)} does not match {quoted(spec.pattern)}",
-        hint="the answer does not match the expected pattern",
+        reason=f"{quoted(answer)} does not match {quoted(spec.pattern, TOLD)}",
     )
 
 

@@ -47,7 +47,7 @@ def score_rubric(spec: Rubric, votes: Sequence[Parsed[RubricReply]]) -> Score | 
     hard = soft >= spec.threshold
     reasons = " / ".join(quoted(vote.value.reasoning, 200) for vote in votes if vote.value)
     told = f"rubric fulfilled: {', '.join(grades)} (prompt {prompt_version()}): {reasons}"
-    return Score(hard, soft, told, "" if hard else "the answer does not fulfil the rubric well enough")
+    return Score(hard, soft, told)
 
 
 def prompt_version() -> str:

@@ -85,7 +85,7 @@ def score_leaf(spec: Leaf, answer: str, messages: Sequence[Message]) -> Score | 
                 return _score_rule(spec, answer, messages)
             except _STUMBLES as error:
                 reason = f"the judge stumbled over {quoted(answer)}: {type(error).__name__}: {quoted(str(error))}"
-                return Score(hard=False, soft=0.0, reason=reason, hint="the answer cannot be read")
+                return Score(hard=False, soft=0.0, reason=reason)
 
 
 def _score_rule(spec: Rule, answer: str, messages: Sequence[Message]) -> Score | Unscored:

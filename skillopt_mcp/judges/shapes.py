@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from skillopt_mcp.documents.fences import fenced_code
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import comparable, looked_at, quoted
+from skillopt_mcp.judges.answers import TOLD, comparable, looked_at, quoted
 from skillopt_mcp.judges.text import check_texts, listed
 from skillopt_mcp.records.judging import All, Heading, JudgeSpec, Length, Score, Weighted
 from skillopt_mcp.records.tasks import Task
@@ -47,13 +47,13 @@ def score_length(spec: Length, answer: str) -> Score:
         case "characters":
             n = len(text)
     if n < spec.min:
-        hint, soft = "the answer is too short", n / spec.min
+        soft = n / spec.min
     elif spec.max is not None and n > spec.max:
-        hint, soft = "the answer is too long", spec.max / n
+        soft = spec.max / n
     else:
         return Score(hard=True, soft=1.0, reason=f"{n} {spec.unit}")
     wanted = f"{spec.min} to {spec.max}" if spec.max is not None else f"{spec.min} or more"
-    return Score(hard=False, soft=soft, reason=f"{n} {spec.unit}, expected {wanted}", hint=hint)
+    return Score(hard=False, soft=soft, reason=f"{n} {spec.unit}, expected {wanted}")
 
 
 def score_heading(spec: Heading, answer: str) -> Score:
@@ -67,9 +67,8 @@ def score_heading(spec: Heading, answer: str) -> Score:
     lacking = [title for title in expected if comparable(title.strip()) not in found]
     if not lacking:
         return Score(hard=True, soft=1.0, reason=f"all {len(expected)} headings")
-    told = ", ".join(quoted(title) for title in lacking[:3])
-    soft = 1 - len(lacking) / len(expected)
-    return Score(hard=False, soft=soft, reason=f"lacks {told}", hint="the answer lacks an expected heading")
+    told = ", ".join(quoted(title, TOLD) for title in lacking[:3])
+    return Score(hard=False, soft=1 - len(lacking) / len(expected), reason=f"lacks the heading {told}")
 
 
 def _without_code(text: str) -> str:

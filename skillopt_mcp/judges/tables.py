@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import comparable, is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.judges.answers import TOLD, comparable, is_encodable, is_whole, looked_at, quoted
 from skillopt_mcp.judges.numbers import last_number
 from skillopt_mcp.records.judging import Score, Table
 
@@ -43,12 +43,7 @@ def score_table(spec: Table, answer: str) -> Score:
     expected = rows_of(spec.expected)
     given = parse_table(looked_at(answer)) if is_whole(answer) else []
     if not given:
-        return Score(
-            hard=False,
-            soft=0.0,
-            reason=f"no table in {quoted(answer)}",
-            hint="the answer holds no table",
-        )
+        return Score(hard=False, soft=0.0, reason=f"no table in {quoted(answer)}, expected {_size(expected)}")
     read, wanted = [_read(row) for row in given], [_read(row) for row in expected]
     if spec.any_order:
         n_right, n_all = _right_rows(read, wanted, spec.tolerance), max(len(given), len(expected))
@@ -56,14 +51,11 @@ def score_table(spec: Table, answer: str) -> Score:
         n_right, n_all = _right_cells(read, wanted, spec.tolerance)
     if n_right == n_all:
         return Score(hard=True, soft=1.0, reason=f"all {n_all} {_unit(spec)} as expected")
-    hints = []
-    if len(given) != len(expected):
-        hints.append("the table does not have the expected number of rows")
-    if [len(row) for row in given[:1]] != [len(row) for row in expected[:1]]:
-        hints.append("the table does not have the expected number of columns")
-    reason = f"{n_right} of {n_all} {_unit(spec)} as expected; {_first_difference(given, expected, spec.tolerance)}"
-    hint = "; ".join(hints) or "the table has other contents than expected"
-    return Score(hard=False, soft=n_right / n_all, reason=reason, hint=hint)
+    told = [f"{n_right} of {n_all} {_unit(spec)} as expected"]
+    if _size(given) != _size(expected):
+        told.append(f"{_size(given)}, expected {_size(expected)}")
+    told.append(_first_difference(given, expected, spec.tolerance))
+    return Score(hard=False, soft=n_right / n_all, reason="; ".join(told))
 
 
 def parse_table(text: str) -> Rows:
@@ -163,8 +155,13 @@ def _same(cell: _Cell, wanted: _Cell, tolerance: float) -> bool:
 def _first_difference(given: Rows, expected: Rows, tolerance: float) -> str:
     for n, (row, wanted) in enumerate(zip_longest(given, expected, fillvalue=()), start=1):
         if not _same_row(_read(row), _read(wanted), tolerance):
-            return f"row {n} is {quoted(' | '.join(row))}, expected {quoted(' | '.join(wanted))}"
+            return f"row {n} is {quoted(' | '.join(row))}, expected {quoted(' | '.join(wanted), TOLD)}"
     return "the rows differ"
+
+
+def _size(rows: Rows) -> str:
+    """Return how many rows there are, and columns in the first."""
+    return f"{len(rows)} x {len(rows[0]) if rows else 0}"
 
 
 def _unit(spec: Table) -> str:

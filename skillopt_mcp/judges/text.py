@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import comparable, is_encodable, is_whole, looked_at, quoted
+from skillopt_mcp.judges.answers import TOLD, comparable, is_encodable, is_whole, looked_at, quoted
 from skillopt_mcp.records.judging import F1, Anls, Contains, Exact, Heading, Score
 
 MAX_EXPECTED = 100
@@ -16,13 +16,8 @@ def score_exact(spec: Exact, answer: str) -> Score:
     for expected in listed(spec.expected):
         if is_whole(answer) and given == comparable(expected.strip(), case_sensitive=spec.case_sensitive):
             return Score(hard=True, soft=1.0, reason=f"equals {quoted(expected)}")
-    wanted = " or ".join(quoted(expected) for expected in listed(spec.expected)[:3])
-    return Score(
-        hard=False,
-        soft=0.0,
-        reason=f"{quoted(answer)} does not equal {wanted}",
-        hint="the answer does not equal the expected one",
-    )
+    wanted = " or ".join(quoted(expected, TOLD) for expected in listed(spec.expected)[:3])
+    return Score(hard=False, soft=0.0, reason=f"{quoted(answer, TOLD)} does not equal {wanted}")
 
 
 def score_contains(spec: Contains, answer: str) -> Score:
@@ -38,8 +33,7 @@ def score_contains(spec: Contains, answer: str) -> Score:
     return Score(
         hard=False,
         soft=0.0 if spec.any else n_found / len(expected),
-        reason=f"lacks {', '.join(quoted(text) for text in lacking[:3])} ({n_found} of {len(expected)} found)",
-        hint="the answer lacks some of what is expected" if n_found else "the answer has nothing of what is expected",
+        reason=f"lacks {', '.join(quoted(text, TOLD) for text in lacking[:3])} ({n_found} of {len(expected)} found)",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.answers import is_encodable, quoted
+from skillopt_mcp.judges.answers import TOLD, is_encodable, quoted
 from skillopt_mcp.judges.json_values import check_values, equal_values
 from skillopt_mcp.records.calls import TOOL_CALL, Message
 from skillopt_mcp.records.judging import Score, ToolCalled, Unscored
@@ -28,13 +28,12 @@ def score_tool_called(spec: ToolCalled, messages: Sequence[Message]) -> Score | 
     n_calls = sum(_has(message.content, spec.arguments) for message in named)
     told = f"{quoted(spec.name)} called {n_calls} times as wanted, {len(named)} in all"
     if n_calls < spec.min:
-        hint = "an expected tool call was not made"
-        if len(named) >= spec.min:
-            hint = "an expected tool call was made with other arguments than expected"
-        return Score(hard=False, soft=n_calls / spec.min, reason=f"{told}; {spec.min} wanted", hint=hint)
+        reason = f"{told}; {spec.min} wanted"
+        if spec.arguments:
+            reason += f" with {quoted(json.dumps(spec.arguments, ensure_ascii=False), TOLD)}"
+        return Score(hard=False, soft=n_calls / spec.min, reason=reason)
     if spec.max is not None and n_calls > spec.max:
-        hint = "a tool was called more often than allowed"
-        return Score(hard=False, soft=0.0, reason=f"{told}; at most {spec.max} allowed", hint=hint)
+        return Score(hard=False, soft=0.0, reason=f"{told}; at most {spec.max} allowed")
     return Score(hard=True, soft=1.0, reason=told)
 
 

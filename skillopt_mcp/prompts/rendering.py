@@ -95,12 +95,12 @@ def render_rewrites(rewrites: Sequence[Edit]) -> str:
 def _trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
     prompt = cut_middle(without_hidden(trajectory.prompt), limit // 4)
     answer = cut_middle(without_hidden(trajectory.answer), limit // 4)
-    hint = cut_middle(without_hidden(trajectory.hint), limit // 8)
-    transcript = _transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(hint))
+    reason = cut_middle(without_hidden(trajectory.reason), limit // 8)
+    transcript = _transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(reason))
     parts = [f"### Trajectory {number} ({_outcome(trajectory)})", fence(prompt, "task")]
     parts += [fence(text, label) for label, text in (("transcript", transcript), ("answer", answer)) if text]
-    if hint:
-        parts.append("What the judge says:\n" + fence(hint, "hint"))
+    if reason:
+        parts.append("What the judge says:\n" + fence(reason, "reason"))
     return "\n".join(parts)
 
 

@@ -36,7 +36,6 @@ class Trial(NamedTuple):
     hard: bool | None
     soft: float | None
     reason: str = ""
-    hint: str = ""
 
     @property
     def missing(self) -> bool:
@@ -58,7 +57,8 @@ class Mean:
 class Trajectory:
     """What happened in one attempt, whether a rollout or a real session: what reflection reads.
 
-    `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `hint` never quotes a reference.
+    `id` is the reference that provenance keeps ("trial:..." or "trajectory:..."); `reason` is the judge's or the
+    person's word on it, and may quote what was expected.
     `task_id` is known of rollouts only, `session` of sessions: two that name none may be of the same one.
     """
 
@@ -68,7 +68,7 @@ class Trajectory:
     messages: tuple[Message, ...]
     hard: bool | None
     soft: float | None
-    hint: str
+    reason: str
     source: Literal["rollout", "session"]
     task_id: int | None = None
     session: str = ""

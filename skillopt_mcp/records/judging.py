@@ -218,13 +218,12 @@ KINDS: tuple[str, ...] = tuple(SPECS)
 class Score:
     """A judgement: `hard` passed or not, `soft` in [0, 1], and the reason in words.
 
-    `reason` may quote what was expected, so only people see it; `hint` never quotes it and may go to an optimizer.
+    `reason` may quote what was expected: people read it, and, of train tasks alone, the optimizer.
     """
 
     hard: bool
     soft: float
     reason: str
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

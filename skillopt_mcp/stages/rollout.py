@@ -41,7 +41,7 @@ def judged_again(ask: Ask, trials: Sequence[Trial], chance: str) -> list[Trial]:
 
 
 def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
-    """Return what reflection may read of the trials that have a score: the hint, never the reason."""
+    """Return what reflection reads of trials of train tasks, those that have a score."""
     return [
         Trajectory(
             id=f"trial:{trial.reply.id}",
@@ -50,7 +50,7 @@ def trajectories(trials: Sequence[Trial]) -> list[Trajectory]:
             messages=tuple(message for message in trial.reply.messages if message.role != EVALUATION),
             hard=trial.hard,
             soft=trial.soft,
-            hint=trial.hint,
+            reason=trial.reason,
             source="rollout",
             task_id=trial.task.id,
         )
@@ -70,4 +70,4 @@ def _trial(attempt: Attempt, reply: Reply, outcome: Score | Unscored) -> Trial:
 def _scored(version: str, task: Task, draw: str, reply: Reply, outcome: Score | Unscored) -> Trial:
     if isinstance(outcome, Unscored):
         return Trial(version, task, draw, reply, None, None, outcome.reason)
-    return Trial(version, task, draw, reply, outcome.hard, outcome.soft, outcome.reason, outcome.hint)
+    return Trial(version, task, draw, reply, outcome.hard, outcome.soft, outcome.reason)

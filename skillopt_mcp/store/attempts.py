@@ -43,7 +43,7 @@ def trajectory_of(trajectory_id: int, row: Row) -> Trajectory:
         messages=parse_messages(str(messages)),
         hard=None if hard is None else bool(hard),
         soft=cast(float | None, soft),
-        hint=str(reason),
+        reason=str(reason),
         source="session",
         session=str(session or ""),
     )

@@ -28,8 +28,8 @@ def capped(cli: Cli, make_place: Callable[..., Place]) -> Capped:
 
     def make(n_calls: int = 120, name: str = "place") -> Place:
         place = make_place(name)
-        done = cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-calls", str(n_calls), store=place.store_path)
-        assert done.returncode == 1
+        settings = (*BACKENDS, *SMALL, "--seed", "7", "--max-calls", str(n_calls))
+        assert cli("replay", "ledger-clerk", *settings, store=place.store_path).returncode == 1
         return place
 
     return make
@@ -65,15 +65,18 @@ def test_a_run_that_stops_at_a_cap_names_both_ways_on(cli: Cli, capped: Capped) 
 
 def test_a_concluded_run_finishes_with_a_test_of_its_best_version(cli: Cli, capped: Capped, tmp_path: Path) -> None:
     place, out = capped(), tmp_path / "out"
-    conclude = ("replay", "ledger-clerk", "--conclude", "--max-calls", "900", "--out", str(out))
+    conclude, run_id = (
+        ("replay", "ledger-clerk", "--conclude", "--max-calls", "900", "--out", str(out)),
+        only_run(place).id,
+    )
     done = cli(*conclude, store=place.store_path)
     assert (done.returncode, done.stderr.splitlines()[:2]) == (
         0,
-        ["Run r-68cef648db92 ends its search after 3 finished steps; 13 more were planned. Its promotion test takes at "
+        [f"Run {run_id} ends its search after 3 finished steps; 13 more were planned. Its promotion test takes at "
          "most 240 target calls. Of its caps are used: 120 of 900 calls.",
-         f"Run r-68cef648db92 searches no more, after step 3 of 16. SIMULATION ({TARGET})"],
+         f"Run {run_id} searches no more, after step 3 of 16. SIMULATION ({TARGET})"],
     )  # fmt: skip
-    assert done.stdout.startswith("Run r-68cef648db92 finished: 3 steps of 16, as its search was ended, ")
+    assert done.stdout.startswith(f"Run {run_id} finished: 3 steps of 16, as its search was ended, ")
     assert "Verdict: ACCEPT. " in done.stdout
 
     run, result = only_run(place), json.loads((out / "summary.json").read_text())
@@ -125,6 +128,22 @@ def interrupt_the_test() -> None:
     finishing.run_test = interrupt  # type: ignore[assignment]
 
 
+def test_an_unfinished_run_is_listed_and_shown_with_both_ways_on_until_its_search_ends(
+    cli: Cli, capped: Capped
+) -> None:
+    place = capped()
+    store, run_id = f"--store {place.store_path}", only_run(place).id
+    both = (
+        f"skillopt-mcp {store} replay ledger-clerk --resume --max-calls 240 (or search no more: "
+        f"skillopt-mcp {store} replay ledger-clerk --conclude --max-calls 240)"
+    )
+    for command in (["runs"], ["show", run_id]):
+        assert both in parsed(cli(*command, "--json", store=place.store_path))["next_step"]
+    assert cli("replay", "ledger-clerk", "--conclude", store=place.store_path).returncode == 1
+    for command in (["runs"], ["show", run_id]):
+        assert "--conclude" not in parsed(cli(*command, "--json", store=place.store_path))["next_step"]
+
+
 def test_where_no_step_improved_anything_a_concluded_run_says_so_and_spends_nothing(cli: Cli, capped: Capped) -> None:
     place = capped(45)
     assert len(parsed(cli("show", only_run(place).id, "--json", store=place.store_path))["steps"]) == 0
@@ -136,6 +155,8 @@ def test_where_no_step_improved_anything_a_concluded_run_says_so_and_spends_noth
     done = forked(place, as_if_paid, "replay", "ledger-clerk", "--conclude")
     assert done.returncode == 0, done.stderr
     assert "No verdict: its search was ended before the first step of 16." in done.stdout
+    assert "No step has brought a better version: there is nothing to test, and no call is made.\n" in done.stderr
+    assert "target call" not in done.stderr
     assert n_sent(place) == 45
 
 
@@ -200,18 +221,19 @@ def test_what_is_answered_by_others_now_is_tested_once_a_person_allows_that(
 
 def test_a_step_that_builds_on_others_is_tested_with_them(cli: Cli, capped: Capped) -> None:
     place = capped()
-    shown = cli("show", only_run(place).id, store=place.store_path).stdout
+    run_id = only_run(place).id
+    shown = cli("show", run_id, store=place.store_path).stdout
     [_, second, *_] = re.findall(r"candidate (c-\w+)", shown)
     evaluate = ("evaluate", second, "--target", TARGET)
-    before = f"error: candidate '{second}' is step 2 of run r-68cef648db92, made on top of its earlier steps: "
+    before = f"error: candidate '{second}' is step 2 of run {run_id}, made on top of its earlier steps: "
     refused = cli(*evaluate, store=place.store_path)
     assert refused.stderr.startswith(before)
-    assert refused.stderr.endswith(f": {place.program} replay r-68cef648db92 --conclude\n")
-    cli("replay", "r-68cef648db92", "--conclude", store=place.store_path)
+    assert refused.stderr.endswith(f": {place.program} replay {run_id} --conclude\n")
+    cli("replay", run_id, "--conclude", store=place.store_path)
     assert cli(*evaluate, store=place.store_path).stderr.endswith(
-        f"is being tested: {place.program} replay r-68cef648db92 --resume\n"
+        f"is being tested: {place.program} replay {run_id} --resume\n"
     )
-    resume = ("replay", "r-68cef648db92", "--resume", "--max-calls", "900", "--json")
+    resume = ("replay", run_id, "--resume", "--max-calls", "900", "--json")
     made = parsed(cli(*resume, store=place.store_path))["candidate_id"]
     assert cli(*evaluate, store=place.store_path).stderr == (
         f"{before}what they came to together is the run's own candidate: {place.program} evaluate {made}\n"

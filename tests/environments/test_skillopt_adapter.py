@@ -9,8 +9,6 @@ from types import ModuleType
 from typing import ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skillopt_mcp.environments.base import RolloutFailed
 from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt
@@ -143,27 +141,18 @@ def test_the_version_changes_with_the_options() -> None:
 )
 def test_a_row_without_a_score_is_no_zero(tmp_path: Path, row: object, message: str) -> None:
     with pytest.raises(RolloutFailed) as failed:
-        rolled(row, "q1", ITEM, tmp_path)
+        rolled(row, "q1", tmp_path)
     assert message in str(failed.value)
 
 
-def test_the_reason_is_for_people_and_the_hint_never_tells_what_was_expected(tmp_path: Path) -> None:
+def test_the_reason_is_the_adapters_own(tmp_path: Path) -> None:
     row = {"id": "q1", "hard": 0, "soft": 0.0, "predicted_answer": "Bern"}
-    open_reason = rolled([row | {"fail_reason": "the answer is too long"}], "q1", ITEM, tmp_path)
-    assert (open_reason.reason, open_reason.hint) == ("the answer is too long",) * 2
-    for reason in ("predicted 'Bern' but expected ['Zurich', 'ZRH']", "EM=0: wanted zurich"):
-        told = rolled([row | {"fail_reason": reason}], "q1", ITEM, tmp_path)
-        assert (told.reason, told.hint) == (reason, "")
+    reason = "predicted 'Bern' but expected ['Zurich', 'ZRH']"
+    assert rolled([row | {"fail_reason": reason}], "q1", tmp_path).reason == reason
+    assert rolled([row], "q1", tmp_path).reason == ""
 
 
-@given(st.text(min_size=2, max_size=12).filter(lambda text: text.strip() == text))
-def test_no_hint_holds_a_hidden_text_of_the_item(hidden: str) -> None:
-    item = {"id": "q1", "question": "?", "meta": {"deep": [1, hidden]}}
-    row = {"id": "q1", "hard": 0, "soft": 0.0, "fail_reason": f"it was {hidden}!"}
-    assert rolled([row], "q1", item, Path("nowhere")).hint == ""
-
-
-def test_a_note_of_the_expected_answer_is_no_message(tmp_path: Path) -> None:
+def test_the_conversation_is_what_the_adapter_wrote_of_it(tmp_path: Path) -> None:
     place = tmp_path / "predictions" / "q1"
     place.mkdir(parents=True)
     conversation = [
@@ -173,10 +162,13 @@ def test_a_note_of_the_expected_answer_is_no_message(tmp_path: Path) -> None:
         "noise", {"content": 3},
     ]  # fmt: skip
     (place / "conversation.json").write_text(json.dumps(conversation))
-    found = rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", ITEM, tmp_path)
-    assert found.messages == (Message("assistant", "It is Zurich."), Message("user", "Where is it?"))
+    found = rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path)
+    assert found.messages == (
+        Message("assistant", "It is Zurich."), Message("system", "[EVALUATION] gold: ['Zurich', 'ZRH']"),
+        Message("user", "Where is it?"),
+    )  # fmt: skip
     (place / "conversation.json").write_text("[" * 5_000)
-    assert rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", ITEM, tmp_path).messages == ()
+    assert rolled([{"id": "q1", "hard": 1, "soft": 1}], "q1", tmp_path).messages == ()
 
 
 def test_what_is_asked_is_the_question_and_its_context_alone() -> None:

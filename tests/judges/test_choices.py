@@ -101,13 +101,12 @@ def test_options_of_many_shapes_are_told_apart(options: tuple[str, ...], answer:
     assert named_options(options, answer) == named
 
 
-def test_only_the_expected_option_alone_passes_and_hints_stay_general() -> None:
+def test_only_the_expected_option_alone_passes_and_the_reason_tells_what_was_named() -> None:
     spec = parse_judge({"kind": "choice", "expected": "Paris", "options": list(CITIES)})
     assert score(spec, "Paris").hard
-    assert [score(spec, answer).hint for answer in ("Paris", "London", "London, Paris", "Rome")] == [
-        "",
-        "the answer names another option than the expected one",
-        "the answer names more than one option",
-        "the answer names none of the options",
+    assert [score(spec, answer).reason for answer in ("Paris", "London", "London, Paris", "Rome")] == [
+        'names "Paris"',
+        'names "London"; expected "Paris"',
+        'names "London", "Paris"; expected "Paris"',
+        'names none of the options; expected "Paris"',
     ]
-    assert score(spec, "London").reason == 'names "London"; expected "Paris"'

@@ -14,7 +14,7 @@ from skillopt_mcp.records.judging import Exact, JudgeSpec, Score, Unscored
 from skillopt_mcp.records.tasks import Task
 
 SPEC = parse_judge({"kind": "environment", "name": "maze"})
-SCORED = evaluation("maze", Score(False, 0.25, "the exit was at B2", "walked into a wall"))
+SCORED = evaluation("maze", Score(False, 0.25, "the exit was at B2"))
 
 
 def task(n: int, judge: JudgeSpec) -> Task:
@@ -23,7 +23,12 @@ def task(n: int, judge: JudgeSpec) -> Task:
 
 def test_the_score_is_the_one_that_the_environment_recorded() -> None:
     found = score(SPEC, "B7", [Message("user", "go"), SCORED])
-    assert found == Score(False, 0.25, 'scored by the environment "maze": the exit was at B2', "walked into a wall")
+    assert found == Score(False, 0.25, 'scored by the environment "maze": the exit was at B2')
+
+
+def test_a_score_that_the_first_releases_recorded_with_a_hint_is_read() -> None:
+    old = Message(EVALUATION, '{"hard":false,"soft":0.25,"reason":"the exit was at B2","hint":"look left"}', "maze")
+    assert score(SPEC, "B7", [old]) == score(SPEC, "B7", [SCORED])
 
 
 @pytest.mark.parametrize(
@@ -84,8 +89,6 @@ def test_exact_match_and_token_f1_come_from_one_judge() -> None:
         found = score(judge, answer)
         assert isinstance(found, Score)
         assert (found.hard, round(found.soft, 6)) == (hard, soft)
-        assert bool(found.hint) is not hard
-        assert "york" not in found.hint.lower()
     assert json.loads(judge.model_dump_json(exclude_defaults=True)) == {
         "kind": "f1", "expected": ["New York City", "NYC"], "exact": True,
     }  # fmt: skip

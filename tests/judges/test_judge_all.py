@@ -59,9 +59,7 @@ def test_a_missing_judge_reply_is_a_missing_score_and_never_zero() -> None:
 def test_of_all_judges_one_that_failed_decides_though_another_one_is_missing() -> None:
     ask = ScriptedJudge(lambda call: Reply("overloaded", fault="overloaded"))
     [found] = judge_all(ask, [attempted("no", {"kind": "all", "judges": [EXACT, RUBRIC]})])
-    assert found == Score(
-        hard=False, soft=0.0, reason='"no" does not equal "yes"', hint="the answer does not equal the expected one"
-    )
+    assert found == Score(hard=False, soft=0.0, reason='"no" does not equal "yes"')
 
 
 def test_a_waiting_judge_is_waited_for() -> None:
@@ -118,20 +116,19 @@ def test_weights_make_the_mean_and_the_threshold_decides() -> None:
     )
     assert isinstance(lax, Score)
     assert isinstance(strict, Score)
-    assert (lax.hard, lax.soft, lax.hint) == (True, 0.875, "")
+    assert (lax.hard, lax.soft) == (True, 0.875)
     assert (strict.hard, strict.soft) == (False, 0.875)
-    assert strict.hint == "the answer lacks some of what is expected"
     assert strict.reason == 'weighted mean 0.875, 0.9 passes: lacks "no" (1 of 2 found)'
 
 
-def test_parts_that_pass_but_not_well_enough_together_still_leave_a_hint() -> None:
+def test_parts_that_pass_but_not_well_enough_together_are_told_so() -> None:
     f1 = {"kind": "f1", "expected": "red green blue", "threshold": 0.5}
     [found] = judge_all(
         ScriptedJudge(silent), [attempted("red", {"kind": "weighted", "judges": [{"judge": f1}], "threshold": 0.9})]
     )
     assert isinstance(found, Score)
     assert not found.hard
-    assert found.hint == "the answer is not good enough in all respects together"
+    assert found.reason == "weighted mean 0.500, 0.9 passes: all 1 judges passed"
 
 
 @pytest.mark.parametrize(
@@ -177,12 +174,10 @@ def test_huge_weights_make_no_infinite_mean() -> None:
         ('{"limit": "time", "confined": "none"}', False, "command 'pytest-fast' ran out of time [confined: none]"),
     ],
 )
-def test_the_end_of_a_command_is_its_score_and_its_output_is_for_people(reply: str, hard: bool, told: str) -> None:
+def test_the_end_of_a_command_is_its_score_and_its_output_the_reason(reply: str, hard: bool, told: str) -> None:
     [found] = judge_all(ScriptedJudge(lambda call: reply), [attempted("x", COMMAND)])
     assert isinstance(found, Score)
     assert (found.hard, found.soft, found.reason) == (hard, float(hard), told)
-    assert "assert" not in found.hint
-    assert bool(found.hint) is not hard
 
 
 @pytest.mark.parametrize("reply", ["", "{}", '{"exit": "zero"}', "exit 0", '{"exit": null, "limit": "mood"}'])

@@ -42,7 +42,6 @@ def test_the_end_of_a_long_answer_is_searched_and_never_matches_in_full() -> Non
     assert not passes("x+", long, full=True)
 
 
-def test_a_failed_match_tells_the_pattern_to_people_only() -> None:
+def test_a_failed_match_tells_the_pattern() -> None:
     given = score(parse_judge({"kind": "regex", "pattern": "^secret$"}), "no")
     assert given.reason == '"no" does not match "^secret$"'
-    assert given.hint == "the answer does not match the expected pattern"

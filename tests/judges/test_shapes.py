@@ -29,8 +29,8 @@ def judged(answer: str, **spec: object) -> Score:
 def test_length_counts_the_trimmed_answer(unit: str, answer: str, n: int) -> None:
     assert judged(answer, kind="length", unit=unit, max=n).reason == f"{n} {unit}"
     if n:
-        assert judged(answer, kind="length", unit=unit, max=n - 1).hint == "the answer is too long"
-    assert judged(answer, kind="length", unit=unit, min=n + 1).hint == "the answer is too short"
+        assert judged(answer, kind="length", unit=unit, max=n - 1).reason == f"{n} {unit}, expected 0 to {n - 1}"
+    assert judged(answer, kind="length", unit=unit, min=n + 1).reason == f"{n} {unit}, expected {n + 1} or more"
 
 
 def test_soft_falls_with_the_distance_from_the_length() -> None:
@@ -43,7 +43,7 @@ def test_headings_are_found_outside_of_code() -> None:
     assert judged(answer, kind="heading", expected=["summary", "Report"]).hard
     assert not judged(answer, kind="heading", expected="Summary", level=1).hard
     half = judged(answer, kind="heading", expected=["Summary", "Costs"])
-    assert half == Score(hard=False, soft=0.5, reason='lacks "Costs"', hint="the answer lacks an expected heading")
+    assert half == Score(hard=False, soft=0.5, reason='lacks the heading "Costs"')
     assert not judged("Summary", kind="heading", expected="Summary").hard
     assert not judged("````\n```\n# Costs\n````\n", kind="heading", expected="Costs").hard
     assert not judged("- ~~~\n  # Costs\n", kind="heading", expected="Costs").hard

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.answers import quoted
 from skillopt_mcp.judges.scoring import score
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.records.calls import TOOL_CALL, Message
@@ -25,7 +28,7 @@ def judged(messages: list[Message], answer: str = "", **spec: object) -> Score:
 def test_a_recorded_call_of_the_tool_passes() -> None:
     assert judged([Message("user", "hi"), READ, SEARCH]).hard
     missed = judged([Message("user", "hi"), READ])
-    assert (missed.hard, missed.soft, missed.hint) == (False, 0.0, "an expected tool call was not made")
+    assert missed == Score(hard=False, soft=0.0, reason='"search" called 0 times as wanted, 0 in all; 1 wanted')
 
 
 def test_prose_and_results_are_no_calls() -> None:
@@ -51,7 +54,8 @@ def test_an_attempt_without_a_record_has_no_score() -> None:
 def test_the_arguments_that_are_wanted_must_be_among_those_given(arguments: dict[str, object], passes: bool) -> None:
     found = judged([SEARCH, READ], arguments=arguments)
     assert found.hard is passes
-    assert found.hint == ("" if passes else "an expected tool call was made with other arguments than expected")
+    told = f"0 times as wanted, 1 in all; 1 wanted with {quoted(json.dumps(arguments))}"
+    assert found.reason == ('"search" called 1 times as wanted, 1 in all' if passes else f'"search" called {told}')
 
 
 def test_arguments_that_are_no_object_match_nothing() -> None:
@@ -64,7 +68,7 @@ def test_calls_are_counted_between_min_and_max() -> None:
     few = judged([SEARCH], min=4)
     assert (few.hard, few.soft) == (False, 0.25)
     many = judged([SEARCH] * 3, max=2)
-    assert (many.hard, many.soft, many.hint) == (False, 0.0, "a tool was called more often than allowed")
+    assert many == Score(hard=False, soft=0.0, reason='"search" called 3 times as wanted, 3 in all; at most 2 allowed')
     assert judged([READ], min=0, max=0).hard
     assert not judged([SEARCH], min=0, max=0).hard
 

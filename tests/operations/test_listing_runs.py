@@ -53,10 +53,11 @@ def test_work_that_was_abandoned_is_told_as_overdue_until_it_comes_back(
 
 
 def test_a_proposal_that_has_ended_is_listed_with_the_runs(host: Workspace, proposal: Proposed) -> None:
-    agent = Agent(SEED)
+    agent = Agent(1)
     agent.do(proposal.work[0].folder)
     done = driven(host, agent, submit_work(host, [{"work_id": proposal.work[0].work_id}])).proposed
     assert done
+    assert done.candidate_id
     listed = list_runs(host)
     [row] = listed.runs
     assert (row.status, row.verdict, row.n_calls, row.n_test_calls) == ("finished", None, 1, 0)

@@ -23,6 +23,7 @@ from skillopt_mcp import (
     Environment,
     Message,
     NewTask,
+    OnRollout,
     Progress,
     Reply,
     Rolled,
@@ -43,7 +44,7 @@ from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.spending.listing_runs import list_runs
 from skillopt_mcp.operations.tasks.adding import add_environment
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.records.calls import Call, Fault, Question, Usage
+from skillopt_mcp.records.calls import Call, Fault, Question, Rollout, Usage
 from skillopt_mcp.records.replies import SCHEMAS
 from skillopt_mcp.records.tasks import Split
 from skillopt_mcp.splits import EQUAL_SHARES
@@ -87,7 +88,7 @@ class Greeting:
             raise RolloutFailed("nobody at the door")
         taught = LESSON in files.text
         return Rolled(
-            "salve" if taught else "hello", taught, float(taught), reason="wanted: salve", hint="another language",
+            "salve" if taught else "hello", taught, float(taught), reason="wanted: salve",
             messages=(Message("user", task.prompt),),
         )  # fmt: skip
 
@@ -163,8 +164,7 @@ def test_an_environment_may_attempt_and_score_its_tasks_itself(place: Place, sto
     assert found.backend == "env:greeting"
     for call in asked:
         assert isinstance(call.request, Question)
-        assert "salve" not in call.request.evidence.replace("hello", "")
-        assert "another language" in call.request.evidence or call.stage != "reflect"
+        assert 'scored by the environment "greeting": wanted: salve' in call.request.evidence or call.stage != "reflect"
     with place.open(target="env:greeting", store="api.db") as workspace:
         assert found.candidate_id
         assert "scored by the environment 'greeting' itself" in inspect(workspace, found.candidate_id).text
@@ -377,6 +377,28 @@ def optimizer_calls(optimizer: Scripted, found: object) -> int:
     return optimizer.n_calls // 2
 
 
+def test_a_program_hears_of_each_attempt_as_it_comes_in_and_the_run_stays_what_it_is(place: Place, store: Path) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def hear(call: Call, reply: Reply) -> None:
+        assert isinstance(call.request, Rollout)
+        heard.append((call.request.task.name or "", reply.text))
+        if len(heard) == 3:
+            raise LookupError("enough heard")
+
+    def trained(at: Path, on_rollout: OnRollout | None = None) -> Trained:
+        optimizer = Scripted(lambda _: PATCH, name="fixed")
+        return train(place.skill, Greeting(), CONFIG, optimizer=optimizer, store=at, n_slots=1, on_rollout=on_rollout)
+
+    with pytest.raises(LookupError, match="enough heard"):
+        trained(store, hear)
+    found = trained(store, hear)
+    assert {text for _, text in heard} == {"hello", "salve"}
+    assert len(heard) == sum(row.n_calls for row in found.used if row.role == "target")
+    silent = trained(store.with_name("silent.db"))
+    assert (silent.run_id, silent.steps, silent.verdict) == (found.run_id, found.steps, found.verdict)
+
+
 async def hear_later(progress: Progress) -> None:
     """What nothing would await."""
 
@@ -409,6 +431,8 @@ class Hearing:
         ),
         ({"callbacks": {"rollout": hear_later}}, "the callback of 'rollout' is async, and nothing would await it"),
         ({"callbacks": {"step": Hearing()}}, "the callback of 'step' is async, and nothing would await it"),
+        ({"on_rollout": hear_later}, "the callback 'on_rollout' is async, and nothing would await it"),
+        ({"on_rollout": 5}, "'on_rollout' is of type int: give a function of a Call and its Reply"),
         ({"callbacks": {"rolout": print}}, "no stage is called 'rolout': did you mean 'rollout'"),
         ({}, "no backend is set for the role 'target': start with target='BACKEND:MODEL', for instance"),
         ({"environment": Greeting()}, "no backend is set for the role 'optimizer'"),
@@ -586,6 +610,16 @@ def test_every_stage_that_a_run_tells_of_can_be_heard(place: Place) -> None:
         run = start_run(workspace, "ledger-clerk", Config(epochs=3, batch=10, max_pairs=20, rescue=True))
         replay(workspace, run, lambda progress: told.add(progress.stage))
     assert told == set(get_args(StageName))
+
+
+def test_a_worst_case_that_wants_to_exit_ends_no_program(place: Place, store: Path) -> None:
+    class Leaving(Greeting):
+        def worst_case(self) -> Usage:
+            raise SystemExit(0)
+
+    optimizer = Scripted(lambda _: PATCH, name="fixed")
+    with pytest.raises(skillopt_mcp.BackendError, match="failed: SystemExit: 0"):
+        train(place.skill, Leaving(), CONFIG, optimizer=optimizer, store=store, caps=Caps(tokens=10_000))
 
 
 @pytest.mark.parametrize(

@@ -288,7 +288,7 @@ def test_a_wrong_score_is_corrected_with_a_reason_and_on_record(place: Place) ->
     found = workspace.store.trajectories.get_trajectory(1)
     assert found
     assert (found[1].hard, found[1].soft) == (False, 0.25)
-    assert found[1].hint == "(corrected; before: hard 1, soft 1.0) VAT was left out"
+    assert found[1].reason == "(corrected; before: hard 1, soft 1.0) VAT was left out"
     assert verify_store(place.store_path).problems == []
 
 
@@ -302,7 +302,7 @@ def test_a_score_that_a_run_has_learned_from_stays(host: Workspace, proposal: Pr
     )
     found = host.store.trajectories.get_trajectory(1)
     assert found
-    assert (found[1].hard, found[1].hint) == (False, "wrong")
+    assert (found[1].hard, found[1].reason) == (False, "wrong")
 
 
 def test_more_new_attempts_than_are_counted_are_told_as_so_many_or_more(
@@ -332,7 +332,7 @@ def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Works
     assert again.duplicate
     found = workspace.store.trajectories.get_trajectory(1)
     assert found
-    assert (found[1].hard, found[1].hint) == (False, "no, 4\nrounded early")
+    assert (found[1].hard, found[1].reason) == (False, "no, 4\nrounded early")
     assert workspace.store.trajectories.recent_trajectories(found[0], 5) == [1]
     assert captured.trajectory_id not in inspect(workspace, "ledger-clerk").text
     with pytest.raises(NotFound, match="has no trajectory:99"):

@@ -161,11 +161,12 @@ def test_the_optimizer_is_never_shown_a_held_out_task() -> None:
     assert not any(rollout_of(call).task.split == "test" for call in ask.sent if call.role == "target")
 
 
-def test_the_optimizer_is_never_shown_what_a_train_task_expects() -> None:
+def test_the_optimizer_is_shown_what_train_tasks_expect_and_never_what_others_do() -> None:
     _, _, ask = trained(learner)
-    for call in ask.sent:
-        if call.role == "optimizer":
-            assert "right " not in question_of(call).evidence
+    shown = "\n".join(question_of(call).evidence for call in ask.sent if call.role == "optimizer")
+    for task in TASKS:
+        assert (f'does not equal "right {task.id - 1}"' in shown) == (f"right {task.id - 1}" in shown)
+        assert (f'"right {task.id - 1}"' in shown) == (task.split == "train")
 
 
 def test_every_edit_keeps_the_trials_of_its_own_step() -> None:

@@ -17,7 +17,7 @@ FENCED = st.text(st.sampled_from("`~ab\n\r \u2028"))
 def trajectory(**changes: object) -> Trajectory:
     values: dict[str, object] = {
         "id": "trial:1", "prompt": "Add up.", "answer": "12.00", "messages": (Message("tool", "3 rows", "read"),),
-        "hard": False, "soft": 0.25, "hint": "another number was expected", "source": "rollout",
+        "hard": False, "soft": 0.25, "reason": "another number was expected", "source": "rollout",
     }  # fmt: skip
     return Trajectory(**(values | changes))  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def test_a_trajectory_shows_outcome_and_parts_but_not_its_id() -> None:
         "```task\nAdd up.\n```\n"
         "```transcript\n[tool read]\n3 rows\n```\n"
         "```answer\n12.00\n```\n"
-        "What the judge says:\n```hint\nanother number was expected\n```"
+        "What the judge says:\n```reason\nanother number was expected\n```"
     )
 
 
@@ -64,7 +64,7 @@ def test_outcomes_are_named_by_the_hard_score() -> None:
 
 def test_each_trajectory_is_cut_to_its_limit_wherever_it_is_long() -> None:
     big = "x" * 50_000
-    long = trajectory(prompt=big, answer=big, hint=big, messages=(Message("user", big),))
+    long = trajectory(prompt=big, answer=big, reason=big, messages=(Message("user", big),))
     assert len(render_trajectories([long], limit=12_000)) < 12_300
     assert len(render_trajectories([trajectory(messages=(Message("user", big),))])) < 12_300
     assert 23_500 < len(render_trajectories([long, long], limit=12_000)) < 24_600
@@ -127,7 +127,7 @@ def test_what_goes_on_behind_a_cut_says_again_whose_it_is() -> None:
 )
 def test_a_transcript_keeps_its_limit(told: list[tuple[str, str]], limit: int) -> None:
     messages = tuple(Message(role, text * 20) for role, text in told)
-    shown = render_trajectories([trajectory(messages=messages, prompt="", answer="", hint="")], limit=limit)
+    shown = render_trajectories([trajectory(messages=messages, prompt="", answer="", reason="")], limit=limit)
     [inside] = re.findall(r"(`{3,})transcript\n(.*)\n\1$", shown, re.DOTALL) or [("", "")]
     assert len(inside[1]) <= limit + 1
 

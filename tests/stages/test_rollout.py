@@ -43,7 +43,7 @@ def prompt(call: Call) -> str:
 def test_a_missing_reply_is_no_score() -> None:
     ask = MemoryAsk(lambda call: Reply("the line is dead", fault="timeout"))
     [trial] = rollout(ask, attempts(task(1)))
-    assert (trial.hard, trial.soft, trial.missing, trial.hint) == (None, None, True, "")
+    assert (trial.hard, trial.soft, trial.missing) == (None, None, True)
     assert trial.reason == "missing (timeout): the line is dead"
     assert trajectories([trial]) == []
 
@@ -75,10 +75,9 @@ def test_a_trial_is_named_after_the_version_the_draw_and_the_reply() -> None:
 
 @pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.kind)
 @given(answer=st.text(max_size=30) | st.sampled_from(["", "ox", "ox emu", "42", "zyzzy", "86420135"]))
-def test_what_reflection_reads_never_quotes_the_expected_answer(judge: JudgeSpec, answer: str) -> None:
+def test_what_reflection_reads_of_a_failure_quotes_the_expected_answer(judge: JudgeSpec, answer: str) -> None:
     [trial] = rollout(MemoryAsk(lambda call: answer), attempts(task(1, judge)))
     [trajectory] = trajectories([trial])
-    for secret in (WORD, "86420135.25", "86,420,135.25"):
-        assert secret not in trajectory.hint
+    assert trajectory.reason == trial.reason
     if not trial.hard:
-        assert trajectory.hint
+        assert WORD in trajectory.reason or "86420135.25" in trajectory.reason

@@ -114,7 +114,7 @@ def trajectory_detail(workspace: Workspace, skill_id: int, attempt: Trajectory) 
         task=None if is_held_out else attempt.prompt,
         hard=None if is_held_out else attempt.hard,
         soft=None if is_held_out else attempt.soft,
-        reason=None if is_held_out else attempt.hint,
+        reason=None if is_held_out else attempt.reason,
         n_messages=None if is_held_out else len(attempt.messages),
     )
 

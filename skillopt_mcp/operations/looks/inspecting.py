@@ -200,7 +200,7 @@ def _trajectory(workspace: Workspace, id: str) -> str:
     score = "unscored" if trajectory.hard is None else f"hard {int(trajectory.hard)}, soft {trajectory.soft}"
     messages = [f"[{message.role}] {message.content}" for message in trajectory.messages]
     return "\n".join([f"{id} ({score})", f"task: {trajectory.prompt}", *messages, f"answer: {trajectory.answer}",
-                      f"reason: {trajectory.hint}"])  # fmt: skip
+                      f"reason: {trajectory.reason}"])  # fmt: skip
 
 
 def _tombstone(workspace: Workspace, id: str) -> Tombstone | None:
