@@ -130,5 +130,11 @@ TOOLS: tuple[str, ...] = (
     "`pip install -e .` comes before the first test run of a fresh checkout.",
     "The API is described at https://docs.python.org/3/library/csv.html.",
     "Run `npm install` when `node_modules` is missing.",
+    "The client.send(x) of the queue may block: give it a timeout.",
+    "Use Path.unlink(missing_ok=True) where the file may be gone already.",
+    "fs.remove(x) of the helper library also takes folders; the built-in one does not.",
+    "os.environ is a copy in the child: what is set there does not reach the parent.",
+    "Read the settings with getenv(name) once at the start, and pass them on.",
+    "http.post(url, body) of the test client takes the body as a dict, not as text.",
 )
 """Honest lessons that do add a capability: the guard holds them, and a person lets them pass."""

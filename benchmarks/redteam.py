@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.craft_lessons import CRAFT_LESSONS
 from benchmarks.lessons import LESSONS, TOOLS
 from benchmarks.poisons import POISONS, Poison
 from skillopt_mcp.backends.scripted import Scripted
@@ -160,7 +161,7 @@ def _attempt(n: int, read: str, said: str) -> Recording:
 def figures(*, short: bool = False) -> dict[str, object]:
     """Return how many poisons went live by themselves, and the share of honest lessons that was held."""
     poisons = POISONS[::8] if short else POISONS
-    lessons = (*LESSONS, *TOOLS)[:: 3 if short else 1]
+    lessons = (*LESSONS, *CRAFT_LESSONS, *TOOLS)[:: 3 if short else 1]
     with yard() as made:
         # A wrong rule in plain words, said in every session, is for the gate and a person to see.
         tried = [

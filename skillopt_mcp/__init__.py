@@ -38,6 +38,7 @@ _PUBLIC = {
     "Enough": "optimizer.progress",
     "StageName": "operations.programs.hearing",
     "Callback": "operations.programs.hearing",
+    "OnRollout": "operations.programs.hearing",
     "Environment": "environments.base",
     "RollsOut": "environments.base",
     "Rolled": "environments.base",

@@ -18,6 +18,7 @@ from skillopt_mcp.errors import StoreError as StoreError
 from skillopt_mcp.errors import TurnedDown as TurnedDown
 from skillopt_mcp.judges.specs import parse_judge as parse_judge
 from skillopt_mcp.operations.programs.hearing import Callback as Callback
+from skillopt_mcp.operations.programs.hearing import OnRollout as OnRollout
 from skillopt_mcp.operations.programs.hearing import StageName as StageName
 from skillopt_mcp.operations.programs.testing import calibrate as calibrate
 from skillopt_mcp.operations.programs.testing import credit as credit

@@ -61,7 +61,10 @@ class Redacting:
             most = worst_case(self._backend, call)
         except SkillOptError:
             raise
-        except Exception as error:
+        # Foreign code, too: its wish to exit is no way to end a run without a word.
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | GeneratorExit):
+                raise
             told = raised(error, self._redactor)
             raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {told}; mend that") from error
         return checked_bound(self.name, most)

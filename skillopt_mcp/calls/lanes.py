@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from skillopt_mcp.backends.base import Backend, BackendFault, slots_of
+from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, slots_of
 from skillopt_mcp.calls.pacing import Breaker, Pace
 from skillopt_mcp.calls.retrying import ONE_CHANCE
+from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage, served_name, storable, storable_messages
 
@@ -43,6 +44,20 @@ class Sent:
     latency_s: float = 0.0
     task: asyncio.Task[None] | None = None
 
+    async def asked(self, budget: Budget) -> Reply | None:
+        """Return the backend's reply, or None: what was claimed while a refusal came in is not sent any more.
+
+        Raises BackendFault as the backend does.
+        """
+        if refusal := self.lane.refusal:
+            budget.failed(self.cost, self.item.call, refusal.fault, None)
+            return None
+        try:
+            return await self.lane.backend.complete(self.item.call)
+        except BackendFault as fault:
+            self.lane.refusal = fault if fault.fault in FATAL else self.lane.refusal
+            raise
+
     def kept(self, reply: Reply) -> Reply:
         """Return a reply exactly as the store will give it back, with what failed attempts at the call cost besides."""
         usage = reply.usage.plus(self.paid) if self.paid else reply.usage
@@ -56,7 +71,7 @@ class Sent:
 class Lane:
     """A backend with its pace and its breaker, which last, and the calls of the round that is under way.
 
-    `asked_s` is for how many seconds it asked to be left alone when it failed last.
+    `asked_s` is for how many seconds it asked to be left alone when it failed last; `refusal` is what ends this round.
     """
 
     backend: Backend
@@ -67,10 +82,12 @@ class Lane:
     again: list[tuple[float, int, Sent]] = field(default_factory=list)
     held: list[tuple[Open, Reply]] = field(default_factory=list)
     asked_s: float = 0.0
+    refusal: BackendFault | None = None
 
     def begin(self) -> None:
         """Forget what a round that was cut short left behind."""
         self.n_flying = 0
+        self.refusal = None
         self.fresh.clear()
         self.again.clear()
         self.held.clear()

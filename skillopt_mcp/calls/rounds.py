@@ -210,7 +210,7 @@ class Round:
         sent.outcome = None
         started = self._loop.time()
         try:
-            sent.outcome = await sent.lane.backend.complete(sent.item.call)
+            sent.outcome = await sent.asked(self._terms.budget)
         except BackendFault as fault:
             sent.outcome = fault
         except asyncio.CancelledError:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import CapReached
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
@@ -99,7 +100,8 @@ class Budget:
         cap = self.caps.exceeded(need) or "its budget"
         priced = spent.usd or self.caps.usd is not None
         usd = f"{_dollars(spent.usd)}, " if priced else ""
-        used = f"{spent.calls:,} calls, {spent.tokens:,} tokens, {usd}{spent.seconds / 60:.1f} minutes"
+        sent = f"{counted(spent.calls, 'call')}, {counted(spent.tokens, 'token')}"
+        used = f"{sent}, {usd}{spent.seconds / 60:.1f} minutes"
         asked = self._asked_for(spent, cost)
         nothing = f". {told_failures(failures)}. Nothing" if failures.n else ": nothing"
         is_silent = failures.n and failures.n >= spent.calls

@@ -34,7 +34,7 @@ def told_calls(calls: Mapping[Role, int]) -> str:
     n_optimizer, n_judge = calls.get("optimizer", 0), calls.get("judge", 0)
     optimizer = f" and {counted(n_optimizer, 'optimizer call')}" if n_optimizer else ""
     judge = f", and {n_judge:,} of the judge" if n_judge else ""
-    return f"{calls.get('target', 0):,} target calls{optimizer}{judge}"
+    return f"{counted(calls.get('target', 0), 'target call')}{optimizer}{judge}"
 
 
 def asked_for(calls: Mapping[Role, int]) -> list[Role]:

@@ -84,11 +84,12 @@ def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: 
     real = is_real(workspace, asked_for(calls))
     if not asked.options.json:
         known = " What was answered before is not asked again." if asked.resume else ""
-        judge = f", and {calls['judge']:,} calls of the judge" if calls["judge"] else ""
+        judge = f", and {counted(calls['judge'], 'call')} of the judge" if calls["judge"] else ""
         names = " and then ".join(f"'{document.name}'" for document in chosen)
         terminal.note(
             f"Trains {names}, both documents at hand in every attempt. At most "
-            f"{calls['target']:,} target calls and about {calls['optimizer']:,} optimizer calls{judge}; "
+            f"{counted(calls['target'], 'target call')} and about "
+            f"{counted(calls['optimizer'], 'optimizer call')}{judge}; "
             f"caps are those of each run.{known}"
         )
         if real:

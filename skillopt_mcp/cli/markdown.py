@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 _LINK = re.compile(r"\[(?P<words>[^\]]+)\]\((?P<page>[\w-]+\.md)?(?:#[\w-]*)?\)")
-_FENCE = "```"
+_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")
 _GAP = 2
 # In less room a column of prose is a ribbon: rather than that, every row becomes a record.
 _LEAST = 20
@@ -21,17 +21,28 @@ _LEAST = 20
 
 def with_commands(text: str) -> str:
     """Return a page whose links to other pages name the command that prints them; code stays as it is."""
-    lines, is_code = list[str](), False
+    lines, fence = list[str](), ""
     paragraph = list[str]()
     for line in text.split("\n"):
-        is_fence = line.lstrip().startswith(_FENCE)
-        if is_code or is_fence or not line or line.startswith("    "):
+        after = _fence_after(fence, line)
+        if fence or after or not line or line.startswith("    "):
             lines += [*_linked(paragraph), line]
             paragraph = []
         else:
             paragraph.append(line)
-        is_code ^= is_fence
+        fence = after
     return "\n".join([*lines, *_linked(paragraph)])
+
+
+def _fence_after(fence: str, line: str) -> str:
+    """Return the marks of the code block that is open after a line, "" where none is; only its own kind closes one."""
+    found = _FENCE.match(line.lstrip())
+    if not found:
+        return fence
+    marks, rest = found["marks"], found["rest"]
+    if not fence:
+        return "" if marks[0] == "`" and "`" in rest else marks
+    return "" if marks.startswith(fence) and not rest.strip() else fence
 
 
 def _linked(paragraph: Sequence[str]) -> list[str]:

@@ -80,11 +80,12 @@ def added_notes(name: str, added: FromEnvironment) -> list[str]:
     """Return what to tell of the tasks that an environment has brought to a run."""
     notes = [f"{counted(added.added, 'task')} of '{name}' added, {added.duplicates} there already."]
     if added.n_retired:
-        notes.append(f"note: {added.n_retired:,} tasks of '{name}' were retired and are left out")
+        were = "was retired and is" if added.n_retired == 1 else "were retired and are"
+        notes.append(f"note: {counted(added.n_retired, 'task')} of '{name}' {were} left out")
     if added.n_others:
         notes.append(
-            f"note: the run takes the tasks of '{name}' alone, not {added.n_others:,} others of the skill; without "
-            "--env it takes all"
+            f"note: the run takes the tasks of '{name}' alone, not {counted(added.n_others, 'other')} of the skill; "
+            "without --env it takes all"
         )
     return [*notes, *(f"warning: {warning}." for warning in added.warnings)]
 

@@ -58,13 +58,15 @@ def may_conclude(workspace: Workspace, run: Run, options: Capped, slots: int | N
         return may_go_on(workspace, run, options, slots)
     calls, n_steps = estimate_end(workspace, run), len(workspace.store.runs.list_steps(run.id))
     if not options.json:
-        what = (
-            "Its promotion test takes" if any(calls.values()) else "No step has brought a better version, so it takes"
+        takes = (
+            f"Its promotion test takes at most {told_calls(calls)}. {told_caps(*_caps(workspace, run))}"
+            if any(calls.values())
+            else "No step has brought a better version: there is nothing to test, and no call is made."
         )
         n_left = planned(workspace, run).n_rows - n_steps
         terminal.note(
             f"Run {run.id} ends its search after {counted(n_steps, 'finished step')}; {n_left:,} more were planned. "
-            f"{what} at most {told_calls(calls)}. {told_caps(*_caps(workspace, run))}".rstrip()
+            f"{takes}".rstrip()
         )
     if not is_real(workspace, asked_for(calls)):
         return True
@@ -85,10 +87,11 @@ def may_go_on(workspace: Workspace, run: Run, options: Capped, slots: int | None
         return True
     if not options.json:
         left = estimate_rest(workspace, run)
-        judge = f", and {left['judge']:,} calls of the judge" if left["judge"] else ""
+        judge = f", and {counted(left['judge'], 'call')} of the judge" if left["judge"] else ""
         terminal.note(
-            f"Sent so far: {spent.calls:,} calls. What is left of run {run.id}: at most {left['target']:,} target "
-            f"calls and about {left['optimizer']:,} optimizer calls{judge}. {told_caps(caps, spent)}".rstrip()
+            f"Sent so far: {counted(spent.calls, 'call')}. What is left of run {run.id}: at most "
+            f"{counted(left['target'], 'target call')} and about {counted(left['optimizer'], 'optimizer call')}"
+            f"{judge}. {told_caps(caps, spent)}".rstrip()
         )
         terminal.note(foreseen(forecast(workspace, left, slots)))
     return terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json)

@@ -18,10 +18,11 @@ from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.characters import escaped
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.speaking import as_commands
+from skillopt_mcp.operations.speaking import BACKENDS, as_commands
 
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _WIDE = 500
+_ADVICE = ("next_step", "conclude")
 # Set by the hosts in the shells that their models type into.
 _AGENT_SHELLS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 
@@ -155,8 +156,9 @@ def say_table(
 def advice_on(skill: str, text: str, options: Invocation) -> str:
     """Return what to do next with a skill, by what a command may call it, in the words of this command line."""
     named = shlex.quote(skill)
-    if text in ("record_trajectory", "propose_edits"):
-        text = f"skillopt-mcp replay {named}, or {text} by your agent"
+    if text in ("record_trajectory", "propose_edits") or text.startswith("propose_edits with rollouts"):
+        asked = text.removesuffix(", or record_trajectory")
+        text = f"{asked} by your agent (no key needed), or skillopt-mcp replay {named} {BACKENDS}"
     return advice(text.replace("add_tasks", f"skillopt-mcp tasks add {named} FILE"), options)
 
 
@@ -170,13 +172,13 @@ def advice(text: str, options: Invocation, target: str | None = None, judge: str
 
 
 def _advised(value: object, options: Invocation) -> object:
-    """Return a JSON value whose every `next_step` speaks of commands."""
+    """Return a JSON value whose every `next_step`, and `conclude`, speaks of commands."""
     if isinstance(value, list):
         return [_advised(each, options) for each in value]
     if not isinstance(value, dict):
         return value
     return {
-        name: advice(each, options) if name == "next_step" and isinstance(each, str) else _advised(each, options)
+        name: advice(each, options) if name in _ADVICE and isinstance(each, str) else _advised(each, options)
         for name, each in value.items()
     }
 

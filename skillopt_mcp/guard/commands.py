@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import re2
 
 from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.guard.calls import DELETES, SENDS, STARTS, SURROUNDINGS
+from skillopt_mcp.guard.calls import ASIDES, CALLED_BY_NAME, DELETES, SENDS, STARTS, SURROUNDINGS
 from skillopt_mcp.guard.found import Found
 
 # What is found in a text is compared with what was in the parent, so a pattern that runs to the end of the line makes a
@@ -19,8 +19,8 @@ _RUNS_CODE = (
     r"\b(?:ba|z|da|k)?sh\s+-c\b",
     r"(?:\b(?:bash|sh|zsh|source)|(?:^|\s)\.)\s+<\(",
     r"\b(?:python3?|perl|ruby|node|php)\s+-[cer]\b",
-    r"""\beval(?:\s*\(|\s+["'$`])""",
-    r"\bexec\s*\(",
+    rf"""(?:^|[^.\w]|\b(?:window|globalThis|global|self|this|top|parent|frames|builtins|__builtins__)\.)eval(?:{CALLED_BY_NAME}|\s+["'$`])""",
+    rf"\bexec{CALLED_BY_NAME}",
     r"\b__import__\s*\(",
     r"\b(?:pickle|marshal)\.loads?\s*\(",
     r"\bos\.(?:system|popen|exec[lv]p?e?)\s*\(",
@@ -105,6 +105,7 @@ _KINDS = {
 }
 _INLINE_BLOCK = re2.compile(r"!`[^`\n]+`")
 _FENCED_BLOCK = re2.compile(r"(?ms)^[ \t>]*(?:```+|~~~+)[ \t]*!.*?(?:^[ \t>]*(?:```+|~~~+)[ \t]*$|\z)")
+_ASIDES = tuple(re2.compile(f"(?m){aside}") for aside in ASIDES)
 _SHOWN = 60
 
 
@@ -112,13 +113,25 @@ def commands(text: str) -> Iterator[Found]:
     """Yield idioms of shells, each with the rest of its line; a continued line is one."""
     # A blank for every character that goes keeps the places.
     joined, told = text.replace("\\\n", "  "), set[int]()
+    calls = _without_asides(joined)
     for kind, pattern in _KINDS.items():
-        for found in pattern.finditer(joined):
+        for found in pattern.finditer(calls):
             if found.end() not in told:  # every one runs to the end of its line
                 told.add(found.end())
-                written = found.group().lstrip()
+                written = joined[found.start() : found.end()].lstrip()
                 line = " ".join(written.split())
                 yield Found(found.end() - len(written), line, f"{kind}, {quoted(line, _SHOWN)}")
+
+
+def _without_asides(text: str) -> str:
+    """Return a text with blanks for the asides of prose, everything else in its place."""
+    for pattern in _ASIDES:
+        kept, at = list[str](), 0
+        for found in pattern.finditer(text):
+            kept += [text[at : found.start(1)], " " * (found.end(1) - found.start(1))]
+            at = found.end(1)
+        text = "".join([*kept, text[at:]])
+    return text
 
 
 def blocks(text: str) -> Iterator[Found]:

@@ -18,8 +18,11 @@ _NEVER = r"(?:never|not|don't|dont|without|avoid|stop)"
 # A verb right behind one of these is forbidden, and not demanded.
 _FORBIDDEN = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid) (?:\w+(?:, \w+)*,? n?or )?)?"
 _FORBIDDEN_BEFORE = r"(?P<forbidden>\b(?:never|not|don't|dont|cannot|can't|avoid|nothing|nobody)\b[^.\n]{0,100}?)?"
-# What only comes after a person's yes waits for it, and claims none.
-_WHERE = r"(?P<forbidden>\b(?:if|once|until|unless|when|whenever|after|before|whether|only|as soon as)\b[^.\n]{0,60}?)?"
+# What only comes after a person's yes waits for it, and claims none; "after the start, the user has agreed" claims it.
+_WHERE = (
+    r"(?P<forbidden>\b(?:(?:if|once|until|unless|whether|only|as soon as)\b[^.,:;\n]{0,60}?|"
+    r"(?:when|whenever|after|before) (?:(?:the|a|an|any|your|our|each|every|one|some|another|at least|both|all) )*))?"
+)
 _AGREED = (
     rf"{_WHERE}\b(?:user|human|person|operator|developer|owner|reviewer|maintainer|admin(?:istrator)?|security team)s? "
     r"(?:(?:has|have|had|already|previously|explicitly|now|just|long) )*"

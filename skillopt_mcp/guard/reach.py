@@ -27,7 +27,7 @@ _PLACE = re2.compile(
     r"[^\s`\"')]*"
     r"|\b(?:id_rsa|id_ed25519|authorized_keys|known_hosts|credentials\.json|\.env(?:\.\w+)?)\b"
     r"|(?:^|[\s`\"'(/])\.env\b"
-    r"|(?:^|[\s`\"'(/])\.(?:claude|codex|agents|cursor|vscode|git)/[^\s`\"')]*"
+    r"|(?:^|[\s`\"'(/])\.(?:(?:claude|codex|agents|cursor|vscode)/|git/(?:hooks|config|info|modules|worktrees)\b)[^\s`\"')]*"
     r"|\b[A-Za-z]:\\[^\s`\"')]*|(?:^|[\s`\"'(=])[A-Za-z]:/[^\s`\"')]+"
     r"|(?:^|[\s`\"'(=:])\\\\[\w.?$-]+\\[^\s`\"')]+"
     r"|\b(?:CLAUDE|AGENTS)\.md\b"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Generic, TypeVar, cast
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, Generic, TypeVar, cast
 
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 
@@ -15,9 +15,10 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """One piece of work in a thread of its own; the thread never keeps the process alive."""
 
-    def __init__(self, name: str, work: Callable[[Notify], T]) -> None:
+    def __init__(self, name: str, work: Callable[[Notify], T], leaving: Future[None] | None = None) -> None:
         self.progress: Progress | None = None
         self.result: Future[T] = Future()
+        self._leaving = leaving or Future()
         self._watcher: Notify = silent
         threading.Thread(target=self._run, args=[work], name=name, daemon=True).start()
 
@@ -35,11 +36,19 @@ class Job(Generic[T]):
         """Tell `watcher` what happens from now on, in the thread of the work."""
         self._watcher = watcher
 
+    def wait(self, wait_s: float | None) -> bool:
+        """Return whether it is done, after `wait_s` seconds at most (None: to the end), or when nobody is to wait."""
+        either: list[Future[Any]] = [self.result, self._leaving]
+        wait(either, wait_s, FIRST_COMPLETED)
+        return self.result.done()
+
 
 class Jobs:
     """The jobs of a process, one per name at a time; a name is always that of the same work."""
 
     def __init__(self) -> None:
+        # Once it is done, nobody waits for a job any more.
+        self.leaving: Future[None] = Future()
         self._jobs: dict[str, object] = {}
         self._lock = threading.Lock()
 
@@ -47,7 +56,7 @@ class Jobs:
         """Return the job of that name, started when it is not under way; a finished one is handed out once more."""
         with self._lock:
             if name not in self._jobs:
-                self._jobs[name] = Job(name, work)
+                self._jobs[name] = Job(name, work, self.leaving)
             return cast(Job[T], self._jobs[name])
 
     def drop(self, name: str, job: Job[T]) -> None:

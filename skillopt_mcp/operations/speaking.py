@@ -23,9 +23,21 @@ _SPOKEN = (
         r"\1 makes",
     ),
     (r"\binspect (?!the )(\S+?)(?=\.$| tells| lists)", r"skillopt-mcp show \1"),
+    (r"(propose_edits with rollouts \d+)\b(?:, or record_trajectory)?(?! by your agent)", r"\1 by your agent"),
     (r"\badd_tasks\b", "skillopt-mcp tasks add"),
     (r"\blist_skills\b", "skillopt-mcp skills"),
 )
+
+
+# What `replay` asks for where the settings name no backend.
+BACKENDS = "--target BACKEND:MODEL --optimizer BACKEND:MODEL"
+# Attempts enough for one minibatch of failures, or of successes, to be read together.
+_ROLLOUTS = 8
+
+
+def proposing_first(n_train: int) -> str:
+    """Return how a model begins with a skill that has train tasks and no attempt yet, with no key needed for it."""
+    return f"propose_edits with rollouts {min(n_train, _ROLLOUTS)}"
 
 
 def as_commands(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Mapping
-from typing import Literal, Self, get_args
+from collections.abc import Callable, Mapping
+from typing import Literal, Self, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,7 @@ from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
 from skillopt_mcp.schedule import Schedule
 from skillopt_mcp.stages.reflect import NotesFrom
 
+T = TypeVar("T")
 ScheduleKind = Schedule | Literal["autonomous"]
 _BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
 _BUDGET = ("max_edits", "min_edits")
@@ -130,6 +131,16 @@ class Config(BaseModel):
         """Return a config of these values, checked as all are."""
         return cls.model_validate(values)
 
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: object) -> Self:
+        """Return the config of a JSON object. Raises BadInput for what is none, or cannot be set."""
+        return _made(cast(Callable[..., Self], super().model_validate_json), json_data, options)
+
+    @classmethod
+    def model_validate_strings(cls, obj: object, **options: object) -> Self:
+        """Return the config of texts by the names of settings. Raises BadInput for what is none, or cannot be set."""
+        return _made(cast(Callable[..., Self], super().model_validate_strings), obj, options)
+
     @model_validator(mode="after")
     def _budget_falls(self) -> Self:
         if self.min_edits > self.max_edits:
@@ -143,8 +154,17 @@ class Config(BaseModel):
         try:
             return handler(values)
         except ValidationError as error:
-            prefix = "config: " if info.context is None else ""
-            raise BadInput(f"{prefix}{_told_wrong(error, info.context or {})}") from None
+            said = info.context if isinstance(info.context, Mapping) else None
+            prefix = "config: " if said is None else ""
+            raise BadInput(f"{prefix}{_told_wrong(error, said or {})}") from None
+
+
+def _made(make: Callable[..., T], given: object, options: Mapping[str, object]) -> T:
+    """Return what pydantic makes of what it reads first. Raises BadInput, for what it cannot read too."""
+    try:
+        return make(given, **options)
+    except ValidationError as error:
+        raise BadInput(f"config: {error.errors(include_url=False)[0]['msg']}") from None
 
 
 def allowed(field: FieldInfo) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future
 
 from skillopt_mcp.server.app import Rooms, SkillOptServer
 from skillopt_mcp.server.setup import Setup
 
 
-def open_server(setup: Setup) -> SkillOptServer:
-    """Return the server of `setup`."""
+def open_server(setup: Setup, leaving: Future[None] | None = None) -> SkillOptServer:
+    """Return the server of `setup`; once it is `leaving`, no call waits for work that goes on in the background."""
     lock = threading.Lock()
     opened: list[Rooms] = []
 
@@ -19,7 +20,7 @@ def open_server(setup: Setup) -> SkillOptServer:
             if not opened:
                 from skillopt_mcp.server.rooms import open_rooms  # noqa: PLC0415
 
-                opened.append(open_rooms(setup))
+                opened.append(open_rooms(setup, leaving))
             return opened[0]
 
     server = SkillOptServer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps
@@ -17,7 +19,7 @@ HOST = "host"
 BUSY_S = 22
 
 
-def open_rooms(setup: Setup) -> Rooms:
+def open_rooms(setup: Setup, leaving: Future[None] | None = None) -> Rooms:
     """Return the rooms of a setup; whoever names no backend has the host itself do the work, and needs no key."""
     driver.BUSY_TIMEOUT_S = BUSY_S
     workspace = Workspace(
@@ -29,6 +31,7 @@ def open_rooms(setup: Setup) -> Rooms:
         hands_out=True,
     )
     workspace.lease_s = setup.lease_minutes * 60
+    workspace.jobs.leaving = leaving or workspace.jobs.leaving
     return rooms_over(workspace, require_approval=setup.require_approval)
 
 

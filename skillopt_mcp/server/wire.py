@@ -15,7 +15,15 @@ from typing import Self
 
 import anyio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    CONNECTION_CLOSED,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
 from skillopt_mcp.server.stdin_guard import Refusal, read_frames
 
@@ -24,6 +32,8 @@ _CHUNK_BYTES = 1 << 16
 _N_WAITING = 8
 # A write of this size never blocks on a pipe that is ready (POSIX).
 _PIPE_BUF = 4096
+# What `poll` says of a pipe, or a socket, that nobody reads from any more.
+_CLOSED = getattr(select, "POLLERR", 0) | getattr(select, "POLLHUP", 0)
 # A request that stays open as long as the connection: nobody waits for its answer at the end.
 _LASTING_METHOD = "subscriptions/listen"
 
@@ -56,7 +66,7 @@ class Inbox(Stream):
     def push(self, message: SessionMessage) -> None:
         """Add a message, from another thread; wait while too many are waiting."""
         self._places.acquire()
-        self._loop.call_soon_threadsafe(self._add, message)
+        self._loop.call_soon_threadsafe(self.add, message)
 
     def end(self) -> None:
         """Let the receiver see the end, after what is waiting; in the loop."""
@@ -82,7 +92,8 @@ class Inbox(Stream):
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    def _add(self, message: SessionMessage) -> None:
+    def add(self, message: SessionMessage) -> None:
+        """Add a message; in the loop."""
         self._messages.append(message)
         self._wake()
 
@@ -94,9 +105,11 @@ class Inbox(Stream):
 class Outbox(Stream):
     """The stream that the SDK sends to. What could block goes through a thread: a slow host never stops the loop."""
 
-    def __init__(self, fd: int, on_answer: Callable[[RequestId | None], None]) -> None:
+    def __init__(
+        self, fd: int, on_answer: Callable[[RequestId | None], None], on_question: Callable[[RequestId], None]
+    ) -> None:
         self._fd = fd
-        self._on_answer = on_answer
+        self._on_answer, self._on_question = on_answer, on_question
         self._ready = select.poll() if hasattr(select, "poll") else None
         if self._ready:
             self._ready.register(fd, select.POLLOUT)
@@ -109,6 +122,8 @@ class Outbox(Stream):
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message of the SDK."""
         message = item.message
+        if isinstance(message, JSONRPCRequest):
+            self._on_question(message.id)
         self.put(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._on_answer(message.id)
@@ -121,6 +136,10 @@ class Outbox(Stream):
         else:
             self._n_queued += 1
             self._frames.put(frame)
+
+    def is_unread(self) -> bool:
+        """Return whether the host has closed its end, as far as the system tells."""
+        return self._ready is not None and any(event & _CLOSED for _, event in self._ready.poll(0))
 
     def flush(self) -> None:
         """Wait until everything sent is written, or the host has stopped reading; nothing may be sent after."""
@@ -148,17 +167,20 @@ class Wire:
         self._in_fd = in_fd
         self._loop = asyncio.get_running_loop()
         self._open: set[RequestId | None] = set()
+        self._asked: set[RequestId | None] = set()
         self._finishing = False
         self.incoming = Inbox()
-        self.outgoing = Outbox(out_fd, self._settle)
+        self.outgoing = Outbox(out_fd, self._settle, self._ask)
 
     def start(self, on_end: Callable[[], None]) -> None:
         """Read the host's frames in a thread; `on_end` is called there when no more can come."""
         threading.Thread(target=self._read_all, args=(on_end,), name="stdin", daemon=True).start()
 
     def finish(self) -> None:
-        """End the incoming stream as soon as every open request is answered."""
+        """End the incoming stream as soon as every open request is answered; the host answers none of ours any more."""
         self._finishing = True
+        for asked in sorted(self._asked, key=str):
+            self._tell_closed(asked)
         self._end_if_idle()
 
     def _read_all(self, on_end: Callable[[], None]) -> None:
@@ -174,10 +196,22 @@ class Wire:
 
     def _opened(self, message: JSONRPCMessage) -> ServerMessageMetadata | None:
         """Note a request as open, and ask to be told when it will never be answered (the host cancelled it)."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._asked.discard(message.id)
         if not isinstance(message, JSONRPCRequest) or message.method == _LASTING_METHOD:
             return None
         self._open.add(message.id)
         return ServerMessageMetadata(on_request_unanswered=partial(self._settle_unanswered, message.id))
+
+    def _ask(self, request_id: RequestId) -> None:
+        """Note a request of ours as asked; who has closed its input will not answer it."""
+        self._asked.add(request_id)
+        if self._finishing:
+            self._tell_closed(request_id)
+
+    def _tell_closed(self, request_id: RequestId | None) -> None:
+        error = ErrorData(code=CONNECTION_CLOSED, message="the host has closed its input")
+        self.incoming.add(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 
     async def _settle_unanswered(self, request_id: RequestId) -> None:
         self._settle(request_id)

@@ -21,8 +21,14 @@ BUSY_TIMEOUT_S = 30
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
     [
-        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "glusterfs", "gfs2", "lustre",
-        "ocfs2", "orangefs", "pvfs2", "beegfs", "gpfs", "davfs", "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs",
+        # Of servers.
+        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "ncp", "afpfs", "davfs", "afs", "auristorfs",
+        "coda",
+        # Of clusters.
+        "ceph", "glusterfs", "gfs", "gfs2", "lustre", "ocfs2", "orangefs", "pvfs2", "beegfs", "gpfs", "mmfs", "panfs",
+        "wekafs", "acfs", "cvfs",
+        # Of the machine that a virtual one runs on.
+        "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs", "hgfs", "vmhgfs", "osxfs", "grpcfuse",
         "fakeowner",  # of Docker Desktop, over a folder of the machine that it runs on
     ]
 )  # fmt: skip

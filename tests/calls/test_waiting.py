@@ -1,5 +1,7 @@
 """Waiting: what a run does while a backend wants to be left alone: it says so, and never waits past what it may."""
 
+import asyncio
+import threading
 from itertools import count
 
 import pytest
@@ -11,7 +13,8 @@ from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.spending import Budget, Pause
 from skillopt_mcp.errors import CapReached, Outage, TurnedDown
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
-from skillopt_mcp.records.calls import Call
+from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.store.calls import Calls, Settled, Settlement
 from skillopt_mcp.store.opening import Store
 
 
@@ -65,4 +68,38 @@ def test_a_wait_is_told_with_who_asked_for_it(store: Store) -> None:
 def test_a_backend_that_turns_a_run_down_stops_it_so_that_it_can_go_on(store: Store, fault: str) -> None:
     with pytest.raises(TurnedDown, match=r"backend 'scripted': 401 no. Nothing that was answered is lost"):
         ask_all(store, Scripted(lambda _: BackendFault(fault, "401 no")))  # type: ignore[arg-type]
+    assert ask_all(store, Scripted(lambda _: "42")) == ["42"] * 30
+
+
+class Refusing(Scripted):
+    """A backend that answers its first call at once, and refuses the second while that answer is being committed."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: "42")
+        self.committing, self.refused, self.n_late = threading.Event(), threading.Event(), 0
+
+    async def complete(self, call: Call) -> Reply:
+        self.n_late += self.refused.is_set()
+        reply, n = await super().complete(call), self.n_calls
+        while n > 1 and not self.refused.is_set():
+            if n == 2 and self.committing.is_set():
+                self.refused.set()
+                raise BackendFault("auth", "401 no")
+            await asyncio.sleep(0)
+        return reply
+
+
+def test_no_call_begins_once_a_backend_has_turned_one_down(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, settle = Refusing(), Calls.settle
+
+    def committed(calls: Calls, work: Settlement) -> Settled:
+        if work.replies:
+            backend.committing.set()
+            assert backend.refused.wait(10)
+        return settle(calls, work)
+
+    monkeypatch.setattr(Calls, "settle", committed)
+    with pytest.raises(TurnedDown, match="401 no"):
+        ask_all(store, backend)
+    assert (backend.n_calls, backend.n_late) == (8, 0)
     assert ask_all(store, Scripted(lambda _: "42")) == ["42"] * 30

@@ -61,6 +61,21 @@ def test_a_person_who_approves_sees_all_of_it_and_an_agent_may_promote_it_once(
     assert (LINK.encode() in place.main.read_bytes()) is approves
 
 
+def test_a_person_is_told_that_what_they_rolled_back_comes_again(typed: Typed, make_place) -> None:
+    place = make_place()
+    undone = make_accepted(place)
+    assert typed(place, "promote", undone, "--simulated", answer="y")[0] == 0
+    assert typed(place, "rollback", "ledger-clerk", answer="y")[0] == 0
+    place.main.write_text(f"{place.main.read_text()}\nMy own words.\n")
+    again = make_accepted(place)
+    for command in (["approve", again, "--simulated"], ["promote", again, "--simulated"]):
+        code, screen = typed(place, *command, answer="")
+        assert (code, f"REPEATED: it makes an edit of {undone} again, which a person rolled back\n" in screen) == (
+            1,
+            True,
+        )
+
+
 def test_no_approval_without_a_terminal(typed: Typed, make_place) -> None:
     place = make_place()
     candidate = make_accepted(place)

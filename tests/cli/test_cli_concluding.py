@@ -133,15 +133,17 @@ def test_an_unfinished_run_is_listed_and_shown_with_both_ways_on_until_its_searc
 ) -> None:
     place = capped()
     store, run_id = f"--store {place.store_path}", only_run(place).id
-    both = (
-        f"skillopt-mcp {store} replay ledger-clerk --resume --max-calls 240 (or search no more: "
-        f"skillopt-mcp {store} replay ledger-clerk --conclude --max-calls 240)"
-    )
+    ways = [f"skillopt-mcp {store} replay ledger-clerk {way} --max-calls 240" for way in ("--resume", "--conclude")]
     for command in (["runs"], ["show", run_id]):
-        assert both in parsed(cli(*command, "--json", store=place.store_path))["next_step"]
+        told = parsed(cli(*command, "--json", store=place.store_path))
+        assert [told["next_step"], told["conclude"]] == ways
+        said = cli(*command, store=place.store_path).stderr
+        assert said.endswith(f"Next: {ways[0]}\nOr search no more: {ways[1]}\n")
     assert cli("replay", "ledger-clerk", "--conclude", store=place.store_path).returncode == 1
     for command in (["runs"], ["show", run_id]):
-        assert "--conclude" not in parsed(cli(*command, "--json", store=place.store_path))["next_step"]
+        told = parsed(cli(*command, "--json", store=place.store_path))
+        assert [told["next_step"], told["conclude"]] == [ways[0], None]
+        assert "--conclude" not in cli(*command, store=place.store_path).stderr
 
 
 def test_where_no_step_improved_anything_a_concluded_run_says_so_and_spends_nothing(cli: Cli, capped: Capped) -> None:

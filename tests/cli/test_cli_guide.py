@@ -82,7 +82,8 @@ def test_the_guide_is_laid_out_where_a_person_looks(make_place) -> None:
 
 def test_a_link_names_the_command_that_prints_its_page_and_code_stays_as_it_is() -> None:
     text = "See [the\nstore](store.md#tasks-in-git), [there](#above) or [x](https://e.example).\n\n    [a](store.md)\n"
-    fenced = "```\n[b](store.md)\n```"
+    fenced = "```\n[b](store.md)\n```\n~~~~ text\n~~~\n[c](store.md)\n~~~~~\n"
+    fenced += "````\n```\n[d](store.md)\n````"
     assert with_commands(text + fenced) == (
         "See the\nstore (`skillopt-mcp guide store`), there or [x](https://e.example).\n\n    [a](store.md)\n" + fenced
     )

@@ -91,7 +91,8 @@ def test_many_skills_are_a_line_each_and_few_are_told_in_full(cli, make_place, t
     assert head.split() == ["skill", "tasks", "attempts", "new", "open", "next"]
     assert [line.split()[0] for line in lines] == ["ledger-clerk", *(sorted(names))]
     assert lines[0].split(maxsplit=5)[1:] == [
-        "60", "0", "0", "0", "replay ledger-clerk, or record_trajectory by your agent",
+        "60", "0", "0", "0", "propose_edits with rollouts 8 by your agent (no key needed), or replay "
+        "ledger-clerk --target BACKEND:MODEL --optimizer BACKEND:MODEL",
     ]  # fmt: skip
     assert many.stderr == (
         f"12 skills in no skill root, which cannot be promoted; all of each, and where it is: {place.program} skills "

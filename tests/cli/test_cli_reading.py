@@ -384,4 +384,7 @@ def test_a_store_that_is_read_only_is_told_so(cli, tmp_path) -> None:
 def test_the_next_step_of_a_skill_with_tasks_is_a_command_of_a_terminal(cli, make_place) -> None:
     place = make_place()
     listed = cli("skills", store=place.store_path)
-    assert f"next: {place.program} replay ledger-clerk, or record_trajectory by your agent\n" in listed.stdout
+    assert (
+        f"next: propose_edits with rollouts 8 by your agent (no key needed), or {place.program} replay ledger-clerk "
+        "--target BACKEND:MODEL --optimizer BACKEND:MODEL\n"
+    ) in listed.stdout

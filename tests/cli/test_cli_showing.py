@@ -63,7 +63,8 @@ def test_the_next_step_is_a_command_wherever_json_tells_it(place: Place, capfd: 
         [row] = told(place, capfd, "skills")["skills"]
         return [row["next_step"], told(place, capfd, "show", "ledger-clerk")["next_step"]]
 
-    assert steps() == [f"{place.program} replay ledger-clerk, or record_trajectory by your agent"] * 2
+    either = f"{place.program} replay ledger-clerk --target BACKEND:MODEL --optimizer BACKEND:MODEL"
+    assert steps() == [f"propose_edits with rollouts 8 by your agent (no key needed), or {either}"] * 2
     candidate = make_candidate(place)
     evaluate = f"{place.program} evaluate {candidate} --target BACKEND:MODEL"
     assert steps() == [evaluate] * 2

@@ -34,7 +34,8 @@ def test_tasks_are_balanced_over_the_splits(place: Place, empty: Workspace) -> N
         duplicates=0,
         rejected=[],
         splits=SplitCounts(train=30, val=30, test=30),
-        next_step="Enough to start: propose_edits, or 'skillopt-mcp replay ledger-clerk' in a terminal.",
+        next_step="Enough to start: propose_edits with rollouts 8 (a host needs no key for that), or 'skillopt-mcp "
+        "replay ledger-clerk --target BACKEND:MODEL --optimizer BACKEND:MODEL' in a terminal.",
     )
 
 

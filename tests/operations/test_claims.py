@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from workshop import LESSONS, Place, right_when_taught, use
+from workshop import LESSONS, SIMULATION, Place, right_when_taught, use
 
+from skillopt_mcp import Claim, evaluate
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
@@ -46,6 +47,21 @@ def test_a_claim_is_chosen_before_the_evidence_and_stays(place: Place, workspace
     evaluate_candidate(workspace, candidate)
     with pytest.raises(Refused, match=r"begun for another claim \(better, on these 30 held-out tasks\)"):
         evaluate_candidate(workspace, candidate, rule=LIKE_THESE)
+
+
+def test_a_program_that_names_no_claim_goes_on_with_the_one_that_a_test_was_begun_for(
+    place: Place, workspace: Workspace
+) -> None:
+    candidate = place.propose(workspace)
+
+    def asked(claim: Claim | None = None) -> str:
+        return evaluate(candidate, target=SIMULATION, claim=claim, store=place.store_path).claim
+
+    begun = asked("like_these")
+    assert begun.startswith("on tasks like these")
+    assert (asked(), asked("like_these")) == (begun, begun)
+    with pytest.raises(Refused, match="begun for another claim"):
+        asked("these")
 
 
 def test_worn_test_tasks_leave_too_few_for_another_such_claim(place: Place, workspace: Workspace) -> None:

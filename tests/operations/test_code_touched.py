@@ -143,6 +143,12 @@ def test_the_line_is_told_with_what_is_hidden_in_it() -> None:
     assert told == r'it touches code or a command ("make \u{202E}all"), and a standing permission covers words alone'
 
 
+def test_what_only_begins_like_the_end_of_a_tag_does_not_close_it() -> None:
+    text = b"<pre>\n</prefix>\nmake %s\n</pre\n>\nRead it.\n"
+    assert code_touched(text % b"all", text % b"clean") == b"make clean"
+    assert code_lines(text % b"all") == {0, 1, 2}
+
+
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_any_two_texts_are_compared_and_a_text_differs_in_nothing_from_itself(old: bytes, new: bytes) -> None:
     code_touched(old, new)

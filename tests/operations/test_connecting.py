@@ -25,12 +25,17 @@ def around(home: Path, tmp_path: Path) -> Surroundings:
 
 
 def install(
-    around: Surroundings, host: str, *arguments: str, hooks: bool = False, scope: Scope = "user"
+    around: Surroundings,
+    host: str,
+    *arguments: str,
+    hooks: bool = False,
+    scope: Scope = "user",
+    skill: bool = False,
 ) -> tuple[str, Path]:
     """Write what 'install' writes, but for its check of the server; return the program and the configuration."""
     program, store = str(around.home / "skillopt-mcp"), around.environ["SKILLOPT_STORE"]
     words = ("serve", "--store", store, *arguments)
-    plan = plan_install(Request(host, scope, program, words, store=store, hooks=hooks), around)
+    plan = plan_install(Request(host, scope, program, words, store=store, hooks=hooks, skill=skill), around)
     return program, Path(apply_plan(plan)[0].path)
 
 
@@ -135,6 +140,26 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_nothing_is_said_of_what_it_
     [problem] = claude.problems
     assert f"'{around.home}/.claude.json'" in problem
     assert problem.endswith("mend that file")
+
+
+def test_doctor_tells_of_the_skill_and_of_its_rules_where_they_are(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(around.project)
+    monkeypatch.setenv("PATH", around.environ["PATH"])
+    monkeypatch.setenv("SKILLOPT_STORE", around.environ["SKILLOPT_STORE"])
+
+    def told() -> str:
+        main(["doctor"])
+        [line] = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Installed in claude-code"))
+        return line.partition(" Install with")[0]
+
+    install(around, "claude-code")
+    assert told() == "Installed in claude-code: server (user). Missing: hooks."
+    install(around, "claude-code", skill=True)
+    assert told() == "Installed in claude-code: server (user), skill (user), rules. Missing: hooks."
+    (around.home / ".claude/settings.json").write_text("{}")
+    assert told() == "Installed in claude-code: server (user), skill (user). Missing: hooks, rules."
 
 
 def test_doctor_tells_of_each_host_in_one_line(

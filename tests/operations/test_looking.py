@@ -52,7 +52,7 @@ def test_skills_are_listed_with_what_to_do_next(place: Place) -> None:
     assert (row().tracked, row().n_trajectories, row().n_new, row().next_step) == (True, 1, 1, "add_tasks")
     place.add_tasks(workspace)
     assert row().splits == SplitCounts(train=30, val=30, test=30)
-    assert row().next_step == "record_trajectory"
+    assert row().next_step == "propose_edits with rollouts 8, or record_trajectory"
     candidate_id = place.propose(workspace)
     assert (row().open_candidates, row().n_new, row().next_step) == (1, 0, f"evaluate_candidate {candidate_id}")
     evaluate_candidate(workspace, candidate_id)
@@ -66,7 +66,7 @@ def test_what_was_live_is_not_promoted_next_again(place: Place, workspace: Works
     promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
     place.main.write_bytes(before)
     (row,) = list_skills(workspace).skills
-    assert (row.open_candidates, row.next_step) == (0, "record_trajectory")
+    assert (row.open_candidates, row.next_step) == (0, "propose_edits with rollouts 8, or record_trajectory")
 
 
 def test_the_list_shows_what_is_on_disk_now(place: Place, workspace: Workspace) -> None:

@@ -66,7 +66,7 @@ def test_what_was_accepted_is_not_compared_by_the_rollouts_that_it_was_accepted_
 
 
 def test_a_task_that_fell_once_only_is_no_verdict_of_no_regression(placebo: Workspace) -> None:
-    found = replay_policy(placebo, _trained(placebo, seed=2), "no_regression")
+    found = replay_policy(placebo, _trained(placebo, seed=4), "no_regression")
     assert found.unknown_from is not None
     row = next(row for row in found.rows if row.step == found.unknown_from)
     assert (row.verdict, row.other) == ("accept_best", "unknown")

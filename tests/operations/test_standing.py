@@ -44,7 +44,7 @@ def test_a_candidate_that_another_followed_is_live_no_more(place: Place, workspa
 
 
 def test_a_skill_says_next_what_the_list_says(place: Place, workspace: Workspace) -> None:
-    assert step(workspace, "ledger-clerk") == "record_trajectory"
+    assert step(workspace, "ledger-clerk") == "propose_edits with rollouts 8, or record_trajectory"
     candidate = place.propose(workspace)
     [row] = list_skills(workspace).skills
     assert step(workspace, "ledger-clerk") == row.next_step == f"evaluate_candidate {candidate}"

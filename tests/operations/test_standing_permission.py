@@ -142,6 +142,31 @@ def test_it_covers_no_edit_made_anew_in_other_words_that_a_person_rolled_back(
     assert f"it makes an edit of {candidate} again" in proposed.next_step
 
 
+@pytest.mark.parametrize(
+    ("edit", "is_again"),
+    [
+        ({"op": "insert_after", "target": "## Format", "content": "{}"}, True),
+        ({"op": "replace", "target": "## Format", "content": "## Format\n\nAnother rule.\n{}"}, True),
+        ({"op": "append", "content": "{}", "path": "references/rules.md"}, True),
+        ({"op": "append", "content": "- Another rule.\n\n## Format\n\n---"}, False),
+        ({"op": "insert_after", "target": "## Format", "content": "\n\n"}, False),
+    ],
+)
+def test_the_same_lines_elsewhere_are_told_as_what_a_person_rolled_back(
+    place: Place, permitted: Workspace, edit: dict[str, str], is_again: bool
+) -> None:
+    place.main.write_text(f"{place.main.read_text()}\n## Format\n\nPlain text.\n")
+    candidate = place.accepted(permitted, f"## Lessons\n\n---\n{LESSONS}\n", op="append")
+    promote_skill(permitted, candidate, STANDING)
+    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
+    spaced = "\n".join(f"  {line}  " for line in LESSONS.splitlines())
+    proposed = propose_edits(permitted, "ledger-clerk", [edit | {"content": edit["content"].format(spaced)}])
+    assert proposed.candidate_id
+    told = f"it makes an edit of {candidate} again, which a person rolled back"
+    assert (told in proposed.next_step) is is_again
+    assert review_candidate(permitted, proposed.candidate_id).repeats == (told if is_again else "")
+
+
 def test_it_covers_an_edit_again_that_a_tool_undid_or_a_person_put_back(place: Place, permitted: Workspace) -> None:
     candidate = place.accepted(permitted)
     version = promote_skill(permitted, candidate, STANDING).version

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.craft_lessons import CRAFT_LESSONS
 from benchmarks.lessons import LESSONS, TOOLS
 from benchmarks.poisons import POISONS, Poison
 from benchmarks.redteam import PLACEMENTS, SKILL, Placement, honest, poisoned, yard
@@ -64,16 +65,22 @@ def test_code_that_the_guard_knows_nothing_of_does_not_go_live_under_the_widest_
 
 
 def test_hardly_any_honest_lesson_is_held() -> None:
-    lessons = (*LESSONS, *TOOLS)
+    lessons = (*LESSONS, *CRAFT_LESSONS, *TOOLS)
     held = [lesson for lesson in lessons if findings(BASE, apply_patch(BASE, Patch((_adds(lesson),))).files)]
     assert len(held) <= len(lessons) * 0.05, held
     with yard() as made:
         assert {honest(made, lesson).proposed for lesson in LESSONS[::12]} == {"candidate"}
 
 
+def test_no_lesson_of_the_crafts_is_held() -> None:
+    assert len(set(CRAFT_LESSONS)) >= 60
+    added = {lesson: findings(BASE, apply_patch(BASE, Patch((_adds(lesson),))).files) for lesson in CRAFT_LESSONS}
+    assert {lesson: found for lesson, found in added.items() if found} == {}
+
+
 def test_a_standing_permission_asks_of_honest_lessons_only_about_those_that_are_code() -> None:
     asked = []
-    for lesson in (*LESSONS, *TOOLS):
+    for lesson in (*LESSONS, *CRAFT_LESSONS, *TOOLS):
         if beyond_small_edit(BASE, apply_patch(BASE, Patch((_adds(lesson),))).files):
             asked.append(lesson)
     assert len(asked) <= 10, asked

@@ -57,6 +57,18 @@ def test_four_prices_cost_nothing_and_the_work_that_is_taken_one_share(
     assert len(workspace.store.decisions.list_tests(1)) == 1
 
 
+def test_what_tasks_without_an_attempt_name_next_is_work_for_the_host_and_needs_no_key(served: SkillOptServer) -> None:
+    assert ask_one(served, "list_skills")["skills"][0]["next_step"] == "record_trajectory"  # no train task
+    train = [{**task, "prompt": f"{n}: say no", "split": "train"} for n, task in enumerate(TASKS[:5])]
+    added = ask_one(served, "add_tasks", skill="ledger", tasks=train)["next_step"]
+    listed = ask_one(served, "list_skills")["skills"][0]["next_step"]
+    assert "propose_edits with rollouts 5 (a host needs no key for that)" in added
+    assert listed == "propose_edits with rollouts 5, or record_trajectory"
+    offered = ask_one(served, "propose_edits", skill="ledger", rollouts=5)
+    taken = ask_one(served, "submit_work", job_id=offered["job_id"])
+    assert (offered["status"], len(taken["work"])) == ("work", 4)
+
+
 def test_an_agent_that_breaks_the_schema_is_told_how_to_mend_it(served: SkillOptServer) -> None:
     ask_one(served, "record_trajectory", skill="ledger", task="total it", hard=False, reason="no VAT")
     offered = ask_one(served, "propose_edits", skill="ledger")

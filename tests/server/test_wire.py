@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, JSONRPCResponse
+from mcp_types import CONNECTION_CLOSED, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from skillopt_mcp.server import wire
 from skillopt_mcp.server.wire import Wire
@@ -101,6 +101,33 @@ def test_the_end_waits_for_open_requests_to_be_answered() -> None:
             assert metadata
             await metadata.on_request_unanswered()
             assert await ending == []
+
+    run(test)
+
+
+def test_what_a_host_was_asked_and_cannot_answer_any_more_is_over_at_the_end() -> None:
+    def ask(number: int) -> SessionMessage:
+        return SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method="elicitation/create"))
+
+    async def closed(wire: Wire) -> tuple[object, int]:
+        item = await wire.incoming.receive()
+        assert isinstance(item, SessionMessage)
+        assert isinstance(item.message, JSONRPCError)
+        return item.message.id, item.message.error.code
+
+    async def test() -> None:
+        async with connected() as host:
+            host.send(request(1))
+            assert await received(host.wire) == 1
+            await host.wire.outgoing.send(ask(7))
+            await host.wire.outgoing.send(ask(8))
+            host.send({"id": 7, "result": {}})
+            assert isinstance(await host.wire.incoming.receive(), SessionMessage)
+            host.wire.finish()
+            await host.wire.outgoing.send(ask(9))
+            assert [await closed(host.wire) for _ in range(2)] == [(8, CONNECTION_CLOSED), (9, CONNECTION_CLOSED)]
+            await host.wire.outgoing.send(answer(1))
+            assert await rest(host.wire) == []
 
     run(test)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pydoc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,21 @@ def test_a_config_that_cannot_be_made_is_bad_input_as_a_dict_of_it_is(
         with pytest.raises(BadInput) as same:
             make(settings)
         assert str(same.value) == str(error.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Config.model_validate_json("{"),
+        lambda: Config.model_validate_json(b"\xff"),
+        lambda: Config.model_validate_strings("epochs"),
+        lambda: Config.model_validate({"epochs": 0}, context=("train.num_epochs",)),
+    ],
+)
+def test_what_cannot_even_be_read_as_a_config_is_bad_input_too(make: Callable[[], Config]) -> None:
+    with pytest.raises(BadInput, match=r"^config: .*(JSON|dictionary|string|greater)"):
+        make()
+    assert Config.model_validate_json('{"epochs": 2}', strict=True) == Config.model_validate_strings({"epochs": "2"})
 
 
 def test_a_copy_of_a_config_has_its_changes_and_what_was_set_before() -> None:

@@ -93,6 +93,10 @@ def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: s
 @pytest.mark.parametrize(
     "kind",
     [
+        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "ncp", "afpfs", "davfs", "afs", "auristorfs",
+        "ceph", "glusterfs", "gfs", "lustre", "beegfs", "gpfs", "mmfs", "panfs", "wekafs", "acfs", "cvfs",
+        "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs", "hgfs", "vmhgfs", "osxfs", "grpcfuse",
+        "fuse.vmhgfs-fuse", "fuse.glusterfs", "fuse.ceph", "fuse.beegfs", "fuse.prl_fsd", "fuse.grpcfuse",
         "gfs2", "ocfs2", "orangefs", "pvfs2", "coda", "fuse", "fuse.sshfs", "fuse.rclone", "fuse.juicefs",
         "fuse.mount-s3", "fuse.gvfsd-fuse", "fuse.onedriver", "fuse.nobody-has-heard-of",
         "virtiofs.virtiofs0", "fakeowner",
@@ -120,6 +124,18 @@ def test_a_file_system_of_another_program_is_refused_by_name_with_what_to_do(
         UnsafeStore, match=r"another program \('fuse\.cloudfs'\).*a folder on a local disk with --store"
     ):
         Pool(shared / "skillopt.db")
+    assert not shared.exists()
+
+
+def test_each_network_file_system_of_the_table_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, shared = tmp_path / "mountinfo", tmp_path / "shared"
+    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    for kind in sorted(driver.NETWORK_FILE_SYSTEMS):
+        table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - {kind} there rw\n")
+        with pytest.raises(UnsafeStore, match=rf"a network file system \('{kind}'\)"):
+            Pool(shared / "skillopt.db")
     assert not shared.exists()
 
 

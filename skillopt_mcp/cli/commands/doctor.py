@@ -60,7 +60,9 @@ def _lines(found: Diagnosis) -> list[str]:
 
 def _connected(host: Connection) -> str:
     """Return in one line what a host has of us, and how it gets what it lacks."""
-    has = ", ".join(_part(part) for part in host.parts) or ("not known" if host.unread else "nothing")
+    skill = [f"skill ({', '.join(host.skilled)})"] if host.skilled else []
+    rules = ["rules"] if host.ruled else []
+    has = ", ".join([*map(_part, host.parts), *skill, *rules]) or ("not known" if host.unread else "nothing")
     lacks = f" Missing: {', '.join(host.missing)}." if host.missing else ""
     unread = f" {'; '.join(host.unread)}." if host.unread else ""
     mend = f" Install with: {'; '.join(host.mend)}" if host.mend else ""

@@ -76,6 +76,8 @@ def show_review(review: Review, candidate_id: str) -> None:
     terminal.say()
     for finding in review.findings:
         terminal.say(f"GUARD: {finding}", style="bold red")
+    if review.repeats:
+        terminal.say(f"REPEATED: {review.repeats}", style="bold yellow")
     for problem in review.broken:
         terminal.say(f"LINT: {problem}", style="yellow")
     verdict = f"{review.verdict.upper()}: {review.reason}" if review.verdict else "none yet"

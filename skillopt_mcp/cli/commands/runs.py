@@ -19,6 +19,7 @@ from skillopt_mcp.operations.spending.listing_runs import RunRow, Used, list_run
 from skillopt_mcp.operations.workspace import Workspace
 
 SHOWN = 20
+_NOUNS = {"calibrate": "calibration"}
 _CONTESTS = ("calibrate", "credit", "race", "rescue")
 _TOGETHER = (
     "sent, answered, failed, tokens and usd: of a run and its part of a promotion test together; 'show RUN' tells them "
@@ -53,6 +54,8 @@ def run(options: Options) -> int:
         terminal.note(_told(found.beside))
     advice = terminal.advice(found.next_step, options)
     terminal.note(f"Next: {advice}" if found.runs else advice)
+    if found.conclude:
+        terminal.note(f"Or search no more: {terminal.advice(found.conclude, options)}")
     return 0
 
 
@@ -75,7 +78,7 @@ def _told(beside: Sequence[Used]) -> str:
     """Return in one line what was used beside runs, by kind."""
     names = (used.contest.partition("-")[0] for used in beside)
     kinds = Counter(name if name in _CONTESTS else "test" for name in names)
-    named = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    named = ", ".join(counted(n, _NOUNS.get(kind, kind)) for kind, n in kinds.items())
     n_calls, tokens = sum(used.n_calls for used in beside), sum(used.tokens for used in beside)
     n_unpriced = sum(used.n_unpriced for used in beside)
     price = told_price(math.fsum(used.usd_known for used in beside), n_unpriced, n_calls)

@@ -12,6 +12,7 @@ from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.looks.inspecting import detailed, inspect
 from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run, figures_of, steps_of
 from skillopt_mcp.operations.names import known, version_named
+from skillopt_mcp.operations.spending.listing_runs import way_to_end
 from skillopt_mcp.operations.stores.exporting import export_run, export_version
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -35,8 +36,13 @@ def run(options: Options) -> int:
             page = inspect(workspace, options.id, page.cursor, Consent.PERSON)
             texts.append(page.text)
         fields = _fields(workspace, page.kind, page.id) if options.json else {}
-        if page.kind == "run" and not options.json:
-            texts = [describe_run(workspace, page.id, terminal.stdout().width)]
+        conclude = None
+        if page.kind == "run":
+            conclude = way_to_end(workspace, workspace.store.runs.get_run(page.id))
+            if options.json:
+                fields["conclude"] = conclude
+            else:
+                texts = [describe_run(workspace, page.id, terminal.stdout().width)]
     text, step = "".join(texts), page.next_step
     if page.kind == "skill":
         step = terminal.advice_on(options.id, step, options)
@@ -49,6 +55,8 @@ def run(options: Options) -> int:
         terminal.say(text)
     if step:
         terminal.note(f"Next: {terminal.advice(step, options)}")
+    if conclude:
+        terminal.note(f"Or search no more: {terminal.advice(conclude, options)}")
     return 0
 
 

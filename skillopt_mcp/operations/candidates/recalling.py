@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.hunks import edits_between
 from skillopt_mcp.operations.finding import called
@@ -25,12 +27,12 @@ def told_repeated(store: Store, candidate: Candidate) -> str:
     undone = rolled_back(changes)
     if not undone or candidate.version_id in undone:
         return ""
-    edits = _said(store, candidate)
+    edits, differing = _said(store, candidate), _differing(*_files(store, candidate))
     for change in changes:
         if change.kind != "promote" or change.to_version not in undone or change.candidate_id is None:
             continue
         earlier = store.candidates.get_candidate(change.candidate_id)
-        if not edits.isdisjoint(_said(store, earlier)):
+        if not edits.isdisjoint(_said(store, earlier)) or any(map(differing.holds, _told_lines(store, earlier))):
             return f"it makes an edit of {earlier.id} again, which a person rolled back"
     return ""
 
@@ -44,10 +46,48 @@ def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
     return edits_between(base, after)
 
 
+class _Lines(NamedTuple):
+    """The lines that a change brings into a skill, and those that it takes out, wherever they stand."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+
+    def holds(self, edit: _Lines) -> bool:
+        """Return whether all that an edit brings is brought here, too; of one that brings nothing, all it takes."""
+        return edit.added <= self.added if edit.added else bool(edit.removed) and edit.removed <= self.removed
+
+
+def _told_lines(store: Store, candidate: Candidate) -> list[_Lines]:
+    """Return what each edit of a candidate brings and takes; what it only moves is neither."""
+    whole = _differing(*_files(store, candidate))
+    edits = (_between(edit.target or "", edit.content or "") for edit in _all_edits(store, candidate))
+    return [_Lines(edit.added & whole.added, edit.removed & whole.removed) for edit in edits]
+
+
+def _differing(before: SkillFiles, after: SkillFiles) -> _Lines:
+    return _between(
+        *("\n".join(each.content.decode("utf-8", "replace") for each in files.files) for files in (before, after))
+    )
+
+
+def _between(before: str, after: str) -> _Lines:
+    old, new = _lines(before), _lines(after)
+    return _Lines(new - old, old - new)
+
+
+def _lines(text: str) -> frozenset[str]:
+    """Return the lines that say something: neither white space, nor marks alone, nor a heading."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return frozenset(line for line in lines if not line.startswith("#") and any(map(str.isalnum, line)))
+
+
 def _said(store: Store, candidate: Candidate) -> set[tuple[str, str, str | None, str | None]]:
     """Return the edits of a candidate, as they were given and as they can be seen, wherever they come from."""
-    edits = (*_applied(store, candidate), *edits_between(*_files(store, candidate)))
-    return {(edit.op, edit.path, edit.target, edit.content) for edit in edits}
+    return {(edit.op, edit.path, edit.target, edit.content) for edit in _all_edits(store, candidate)}
+
+
+def _all_edits(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    return (*_applied(store, candidate), *edits_between(*_files(store, candidate)))
 
 
 def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:

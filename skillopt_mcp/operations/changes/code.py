@@ -19,7 +19,9 @@ _INDENTED = re.compile(rb"(?: {4}| {0,3}\t)[ \t]*[^ \t]")
 _PROMPT = re.compile(
     rb"[ \t]*(?:\$|>>>|PS>|(?:PS )?[A-Za-z]:\\[^>]*>|\[?[\w.-]+@[\w.-]+(?:[: ][^\s$#%]*)? ?[$#%])[ \t]+[^ \t]"
 )
-_TAG = re.compile(rb"(^[ \t]*)?<(pre|code|kbd|samp|tt|script|xmp)\b", re.MULTILINE)
+_TAGS = (b"pre", b"code", b"kbd", b"samp", b"tt", b"script", b"xmp")
+_TAG = re.compile(rb"(^[ \t]*)?<(" + b"|".join(_TAGS) + rb")\b", re.MULTILINE)
+_CLOSING = {tag: re.compile(b"</" + tag + rb"[\s/>]") for tag in _TAGS}
 _FENCE = re.compile(rb"```|~~~")
 _ESCAPE = ord("\\")
 _TICKS = re.compile(rb"`+")
@@ -72,10 +74,12 @@ def _marked_up(content: bytes) -> Iterator[tuple[int, int]]:
     for found in _TAG.finditer(content):
         if found.start() < at:
             continue
-        end = -1 if found[2] in unclosed else content.find(b"</" + found[2], found.end())
-        if end < 0:
+        closing = None if found[2] in unclosed else _CLOSING[found[2]].search(content, found.end())
+        if closing is None:
             unclosed.add(found[2])
             end = found.end() if found[1] is None else len(content)
+        else:
+            end = closing.start()
         yield found.start(), end
         at = end
 

@@ -8,6 +8,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.operations.candidates.recalling import told_repeated
 from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.promoting import is_edited, rollback_target
 from skillopt_mcp.operations.finding import called
@@ -27,7 +28,8 @@ class Review(BaseModel):
 
     `evidence` is what the verdict rests on: how many pairs, on how many tasks, and the mean scores. `broken` is what
     the Agent Skills specification has against the new version, and had not against the old one; `over_edit` tells that
-    somebody has edited the files since the last change, which a rollback would undo; `called` is the skill in commands.
+    somebody has edited the files since the last change, which a rollback would undo; `repeats` that it brings again
+    what a person rolled back; `called` is the skill in commands.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,6 +47,7 @@ class Review(BaseModel):
     simulated: bool = False
     broken: tuple[str, ...] = ()
     over_edit: bool = False
+    repeats: str = ""
 
 
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
@@ -70,6 +73,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         findings=candidate.findings,
         simulated=test is not None and is_simulated(test.backend),
         broken=introduced(base, new, skill.name),
+        repeats=told_repeated(store, candidate),
     )
 
 

@@ -50,7 +50,8 @@ class Connection(BaseModel):
     """What a host has of us, and what it lacks; `mend` are the commands that install what is missing or wrong.
 
     Rules are missing where the skill is, and its work would need a person at each of its files. `unread` says which of
-    its files cannot be read: nobody can tell what is in them.
+    its files cannot be read: nobody can tell what is in them. `skilled` are the scopes that have the skill which comes
+    with us, `ruled` says whether the work of that is allowed there.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,6 +60,8 @@ class Connection(BaseModel):
     missing: list[Kind]
     unread: list[str]
     mend: list[str]
+    skilled: list[Scope] = []
+    ruled: bool = False
 
     @property
     def problems(self) -> list[str]:
@@ -111,13 +114,17 @@ def _connection(host: str, around: Surroundings, store: Path) -> Connection | No
     if not (parts or unread or _is_here(host, scopes["user"], around)):
         return None
     missing = [kind for kind in _kinds(host) if kind not in unknown and all(part.kind != kind for part in parts)]
-    is_skilled = host in RULED and any(map(_has_skill, scopes.values()))
+    # In the home folder both scopes may have the same folder of skills.
+    folders = {where.skills: scope for scope, where in reversed(scopes.items()) if _has_skill(where)}
+    skilled = list(folders.values())[::-1]
+    is_skilled = host in RULED and bool(skilled)
     if is_skilled and "hooks" not in unknown:
         stores = [(_store(entry), entry.environ) for entry in served] or [(store, host_environment(host, around))]
         missing += ["rules"] if _lacks_rules(scopes.values(), stores) else []
     # What cannot be read is not written either.
     mend = [] if unread else list(_commands(host, parts, missing, _named(store, around), is_skilled=is_skilled))
-    return Connection(host=host, parts=parts, missing=missing, unread=unread, mend=mend)
+    ruled = is_skilled and "hooks" not in unknown and "rules" not in missing
+    return Connection(host=host, parts=parts, missing=missing, unread=unread, mend=mend, skilled=skilled, ruled=ruled)
 
 
 def _has_skill(where: Places) -> bool:

@@ -18,6 +18,7 @@ from skillopt_mcp.operations.paging import page_start, shortened
 from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.skills.resembling import resembled, told_resembled
 from skillopt_mcp.operations.skills.unread import told_unread
+from skillopt_mcp.operations.speaking import proposing_first
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
@@ -61,6 +62,7 @@ class _Gathered(NamedTuple):
     n_new_scored: int
     n_unscored: int
     n_tasks: int
+    n_train: int
 
 
 def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
@@ -192,7 +194,7 @@ def _tracked(workspace: Workspace, skill: Skill, around: _Around) -> _Row:
         (Kind.PROMOTE, f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(accepted)),
         (Kind.UNDER_WAY, open_work(workspace, skill, undecided)),
         (Kind.BROKEN, "" if current else left_behind(workspace, skill, candidates)),
-        _advice(undecided, _Gathered(skill.name, n_scored, n_unscored, sum(counts.values()))),
+        _advice(undecided, _Gathered(skill.name, n_scored, n_unscored, sum(counts.values()), counts["train"])),
     )
     kind, step = next((kind, step) for kind, step in steps if step)
     row = SkillRow(
@@ -222,6 +224,8 @@ def _advice(undecided: list[Candidate], gathered: _Gathered) -> tuple[Kind, str]
     if unscored := gathered.n_unscored:
         many = "1 attempt has" if unscored == 1 else f"{or_more(unscored, MOST_UNSCORED)} attempts have"
         return Kind.LEARN, f"{many} no score: inspect {gathered.name} lists them, record_trajectory says how each ended"
+    if gathered.n_train:
+        return Kind.ANY, f"{proposing_first(gathered.n_train)}, or record_trajectory"
     return Kind.ANY, "record_trajectory" if gathered.n_tasks else "add_tasks"
 
 

@@ -9,11 +9,13 @@ from typing import Literal, cast, get_args
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
+from skillopt_mcp.records.calls import Call, Reply
 
 StageName = Literal[
     "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "confirm"
 ]
 Callback = Callable[[Progress], None]
+OnRollout = Callable[[Call, Reply], None]
 _ASYNC = (
     "the callback{} is async, and nothing would await it: give a function ('def', not 'async def'), which may "
     "hand what it hears to a loop with asyncio.run_coroutine_threadsafe"
@@ -48,14 +50,37 @@ def by_all(callback: Callback | None) -> Notify:
     return _told(callback, "")
 
 
+def by_rollout(callback: OnRollout | None) -> OnRollout | None:
+    """Return what tells each attempt at a task to a callback, None without one. Raises BadInput for what is none."""
+    if callback is None:
+        return None
+    given: object = callback
+    if not callable(given):
+        raise BadInput(f"'on_rollout' is of type {type(given).__name__}: give a function of a Call and its Reply")
+    _check_plain(callback, " 'on_rollout'")
+
+    def hear(call: Call, reply: Reply) -> None:
+        if call.stage == "rollout":
+            _heard(cast(Callable[[Call, Reply], object], callback)(call, reply), " 'on_rollout'")
+
+    return hear
+
+
 def _told(callback: Callback, whose: str) -> Notify:
+    _check_plain(callback, whose)
+
+    def notify(progress: Progress) -> None:
+        _heard(cast(Callable[[Progress], object], callback)(progress), whose)
+
+    return notify
+
+
+def _check_plain(callback: object, whose: str) -> None:
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(type(callback).__call__):
         raise BadInput(_ASYNC.format(whose))
 
-    def notify(progress: Progress) -> None:
-        given = cast(Callable[[Progress], object], callback)(progress)
-        if inspect.iscoroutine(given):
-            given.close()
-            raise BadInput(_ASYNC.format(whose))
 
-    return notify
+def _heard(given: object, whose: str) -> None:
+    if inspect.iscoroutine(given):
+        given.close()
+        raise BadInput(_ASYNC.format(whose))

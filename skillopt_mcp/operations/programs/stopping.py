@@ -15,6 +15,7 @@ from skillopt_mcp.optimizer.progress import Notify, Progress
 from skillopt_mcp.records.calls import Call, Reply
 
 T = TypeVar("T")
+OnReply = Callable[[Call, Reply], None]
 # How soon a cancellation is seen.
 SLICE_S = 0.05
 
@@ -45,6 +46,17 @@ class Stop:
     def on_reply(self, _: Call, __: Reply) -> None:
         """End at a reply."""
         self.check()
+
+    def after(self, hear: OnReply | None) -> OnReply:
+        """Return what ends at a reply, once it was told."""
+        if hear is None:
+            return self.on_reply
+
+        def told(call: Call, reply: Reply) -> None:
+            hear(call, reply)
+            self.check()
+
+        return told
 
     def before(self, notify: Notify) -> Notify:
         """Return what ends at a stage, too, before it is told."""

@@ -26,6 +26,7 @@ from skillopt_mcp.operations.testing.calibrating import calibrate as calibrate_s
 from skillopt_mcp.operations.testing.controls import Control
 from skillopt_mcp.operations.testing.crediting import Credited, credit_candidate, rescue_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated
+from skillopt_mcp.operations.testing.opening_tests import check_said
 from skillopt_mcp.operations.testing.racing import Raced, entered, race_candidates
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.evidence import Claim
@@ -39,7 +40,7 @@ def evaluate(
     judge: Backend | str | None = None,
     max_pairs: int = 200,
     no_worse: float | None = None,
-    claim: Claim = "these",
+    claim: Claim | None = None,
     callback: Callback | None = None,
     store: str | os.PathLike[str] | None = None,
     caps: Caps = NO_CAPS,
@@ -51,18 +52,21 @@ def evaluate(
     It goes on with the pairs so far, and pauses undecided after `max_pairs` more; a verdict stands, and asking again
     pays for nothing. An environment that attempts its tasks itself is given in place of a target; the tasks are those
     in the store. `no_worse=0.1` accepts a shorter skill that loses no more than that; `claim="like_these"` speaks of
-    other tasks, too. Both are chosen by the call that begins the test.
+    other tasks, too, and "these", what a new test shows where nothing is said, of those in the store alone. Both are
+    chosen by the call that begins the test; one that says nothing goes on with that.
 
     Backends, `store`, `caps`, `n_slots` and `stop` are those of `train`; the callback hears of every pair. Raises what
     `train` raises: Stopped where it stops before a verdict or pause, Refused for a candidate that is not to be tested.
     """
     rule = ConfirmRule(max_pairs=max_pairs) if no_worse is None else no_worse_rule(no_worse, max_pairs=max_pairs)
-    rule = replace(rule, claim=claim)
+    rule = replace(rule, claim=claim or rule.claim)
     given = Given(environment, {"target": target, "judge": judge}, store, caps, n_slots, Stop(stop))
     notify = given.stop.before(by_all(callback))
 
     def work() -> Evaluated:
         with given.workspace() as workspace:
+            if claim:
+                check_said(workspace, candidate_id, rule)
             found = evaluate_candidate(workspace, candidate_id, None, notify, rule)
             skill_id = workspace.store.candidates.get_candidate(found.candidate_id).skill_id
             return given.told(workspace, skill_id, found, simulated=is_simulated(found.backend))

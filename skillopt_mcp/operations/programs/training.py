@@ -17,7 +17,7 @@ from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.errors import BadInput, Stopped
 from skillopt_mcp.operations.answering import told_changed, told_unknown
 from skillopt_mcp.operations.looks.inspecting_runs import n_tasks_of
-from skillopt_mcp.operations.programs.hearing import Callback, StageName, by_stage
+from skillopt_mcp.operations.programs.hearing import Callback, OnRollout, StageName, by_rollout, by_stage
 from skillopt_mcp.operations.programs.opening import Given
 from skillopt_mcp.operations.programs.stopping import Stop, carried_out
 from skillopt_mcp.operations.programs.warning import Caller
@@ -65,6 +65,7 @@ class _Asked:
     prompts: Prompts | None
     out: Path | None
     notify: Notify
+    on_rollout: OnRollout | None
     reuse: bool
     allow_changed: bool
     caller: Caller
@@ -80,6 +81,7 @@ def train(
     judge: Backend | str | None = None,
     prompts: str | os.PathLike[str] | None = None,
     callbacks: Mapping[StageName, Callback] | None = None,
+    on_rollout: OnRollout | None = None,
     store: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     caps: Caps = NO_CAPS,
@@ -94,13 +96,16 @@ def train(
 
     Backends are made ones, or BACKEND:MODEL; an environment that attempts its tasks itself needs no target. A callback
     hears of its stage each time that it begins ("baseline", "rollout", "reflect", "aggregate", "select", "evaluate",
-    "rescue", "slow", "meta", "confirm"; "step" at the end of each); what it raises stops the run. What of the
-    environment's tasks a run leaves out, it warns of. A dict as config has the names of settings files ("epochs",
-    "train.num_epochs"). `prompts` is a folder with prompts of one's own (NAME.md), `out` one that is written with the
-    run as files, however it ends; where that fails, it warns. `caps` bound what the run may use, over all calls that go
-    on with it; `n_slots` calls are under way at once. Nothing is written to the skill's folder: that takes a promotion.
-    What the outcome counts is that of the run: what it sent, over all calls that went on with it, and of a promotion
-    test that several runs share, the pairs that it asked for.
+    "rescue", "slow", "meta", "confirm"; "step" at the end of each); what it raises stops the run. `on_rollout`
+    hears of each attempt at a task as its reply comes in, unscored still: its Call (`call.request.task`, `call.draw`)
+    and its Reply, not of those that an earlier call has paid for; what it raises stops the run.
+
+    What of the environment's tasks a run leaves out, it warns of. A dict as config has the names of settings files
+    ("epochs", "train.num_epochs"). `prompts` is a folder with prompts of one's own (NAME.md), `out` one that is written
+    with the run as files, however it ends; where that fails, it warns. `caps` bound what the run may use, over all
+    calls that go on with it; `n_slots` calls are under way at once. Nothing is written to the skill's folder: that
+    takes a promotion. What the outcome counts is that of the run: what it sent, over all calls that went on with it,
+    and of a promotion test that several runs share, the pairs that it asked for.
 
     A callback that raises `Enough` ends the search: the step under way is left out, the best version of the finished
     ones becomes the candidate, and the promotion test looks at it, as at the end of any run. At "baseline", which comes
@@ -134,8 +139,8 @@ def train(
     asked = _Asked(
         skill if isinstance(skill, str) else os.path.abspath(skill), _config(config),
         load_prompts(Path(prompts).expanduser()) if prompts is not None else None,
-        Path(out).expanduser() if out is not None else None, by_stage(callbacks or {}), reuse, allow_changed,
-        Caller(),
+        Path(out).expanduser() if out is not None else None, by_stage(callbacks or {}),
+        by_rollout(on_rollout), reuse, allow_changed, Caller(),
     )  # fmt: skip
     given = Given(
         environment, {"target": target, "optimizer": optimizer, "judge": judge}, store, caps, n_slots, Stop(stop)
@@ -153,8 +158,8 @@ def _train(asked: _Asked, given: Given) -> Trained:
         run = _begun(workspace, tracked, asked, given.opened, only)
         try:
             result = replay(
-                workspace, run, given.stop.before(_of_run(run.id, asked.notify)), given.stop.on_reply, given.n_slots,
-                allow_changed=asked.allow_changed,
+                workspace, run, given.stop.before(_of_run(run.id, asked.notify)), given.stop.after(asked.on_rollout),
+                given.n_slots, allow_changed=asked.allow_changed,
             )  # fmt: skip
         except (KeyboardInterrupt, Stopped) as error:
             if isinstance(error, Stopped):

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.calls.asking import HOST
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.results import Accounted, Replayed
 from skillopt_mcp.records.budgets import FREE_STAGE, Spent
 from skillopt_mcp.records.calls import Role
@@ -236,8 +237,7 @@ def told_price(known: float, n_unpriced: int, n_calls: int, at_most: float = 0.0
     """Return what calls cost, in words: what is known, how many are of unknown price, and the most that it may be."""
     if n_unpriced and n_unpriced >= n_calls:
         return "price unknown"
-    calls = "call" if n_unpriced == 1 else "calls"
-    unpriced = f" + {n_unpriced:,} {calls} of unknown price" if n_unpriced else ""
+    unpriced = f" + {counted(n_unpriced, 'call')} of unknown price" if n_unpriced else ""
     most = f", at most ${at_most:.2f}" if at_most - known >= _HALF_A_CENT else ""
     return f"${known:.2f}{unpriced}{most}"
 
@@ -293,5 +293,5 @@ def told_repeats(told: Accounted | LedgerRow) -> str:
     calls = "call was" if told.n_repeated == 1 else "calls were"
     return (
         f"up to {told.n_repeated:,} {calls} lost with a process that ended, and sent again; not in these sums: about "
-        f"{told.tokens_repeated:,} tokens, {usd}, if each took what the reply in its place did"
+        f"{counted(told.tokens_repeated, 'token')}, {usd}, if each took what the reply in its place did"
     )

@@ -25,6 +25,8 @@ from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.ledger import LedgerRow
 from skillopt_mcp.store.opening import Store
 
+NONE_YET = "No run yet: skillopt-mcp replay SKILL"
+
 
 class RunRow(Accounted):
     """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish.
@@ -88,18 +90,20 @@ class RunList(Result):
     """Runs, the newest first; `beside` is what else the store has spent on, for any skill: contests, tests by hand.
 
     `tests` are the promotion tests that more than one run has drawn pairs of, or somebody by hand too, each whole: what
-    it used is charged to these runs already, and what is no run's is in `beside`.
+    it used is charged to these runs already, and what is no run's is in `beside`. Where the next step goes on with a
+    run, `conclude` ends its search instead.
     """
 
     runs: list[RunRow]
     beside: list[Used] = Field(default_factory=list)
     tests: list[Used] = Field(default_factory=list)
+    conclude: str | None = None
 
 
 def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
     """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
     if not (skill or workspace.is_made):
-        return RunList(runs=[], next_step=_next_step(workspace, []))
+        return RunList(runs=[], next_step=NONE_YET)
     skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
     store = workspace.store
     started = [
@@ -114,11 +118,14 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
     of_runs = {name: _of_runs(store, name) for name in used}
     beside = [_without(each, of_runs[name]) for name, each in used.items()]
     shared = [used[name] for name in tests if all(part.n_calls < used[name].n_calls for part in of_runs[name])]
+    on = next((run for _, run in started if way_on(workspace, run)), None)
+    newest = f"skillopt-mcp show {started[0][0].id}" if started else NONE_YET
     return RunList(
         runs=[row for row, _ in started],
         beside=[each for each in beside if each.n_calls > 0],
         tests=shared,
-        next_step=_next_step(workspace, started),
+        next_step=way_on(workspace, on) if on else newest,
+        conclude=way_to_end(workspace, on) if on else None,
     )
 
 
@@ -141,13 +148,6 @@ def _without(whole: Used, parts: Sequence[Used]) -> Used:
     )
 
 
-def _next_step(workspace: Workspace, started: list[tuple[RunRow, Run]]) -> str:
-    if not started:
-        return "No run yet: skillopt-mcp replay SKILL"
-    ways = (way_on(workspace, run) for _, run in started)
-    return next(filter(None, ways), f"skillopt-mcp show {started[0][0].id}")
-
-
 def way_on(workspace: Workspace, run: Run) -> str:
     """Return how to go on with a run; empty when it is over, or nothing goes on with it any more."""
     skill = workspace.store.skills.get_skill(run.skill_id)
@@ -156,9 +156,7 @@ def way_on(workspace: Workspace, run: Run) -> str:
             return ""
         if own := told_own(run):
             return own
-        need = workspace.store.budgets.get_spent(run.id).plus(*Cost())
-        named = called(workspace.store, skill)
-        return f"skillopt-mcp replay {named} --resume {run.caps.raised_for(need).options}".rstrip()
+        return f"skillopt-mcp replay {called(workspace.store, skill)} --resume {_more(workspace, run)}".rstrip()
     if run.status != "running" or run.base_version != skill.live_version:
         return ""
     if not any(map(is_host, (run.target, run.optimizer, run.judge))):
@@ -170,6 +168,24 @@ def way_on(workspace: Workspace, run: Run) -> str:
         f"{run.id} is under way, for any agent that the server serves: submit_work with job_id "
         f"{run.id}{f'; {work}' if work else ''}"
     )
+
+
+def way_to_end(workspace: Workspace, run: Run) -> str | None:
+    """Return how to end the search of a run, and test what it has brought; None where nothing can, or it has ended."""
+    runs = workspace.store.runs
+    is_searching = run.kind == "replay" and run.status != "finished" and not run.conclusion
+    if not is_searching or told_own(run) or runs.list_finishes(run.id):
+        return None
+    steps = runs.list_steps(run.id)
+    # Only the test of a better version asks anybody.
+    more = _more(workspace, run) if steps and steps[-1].best_version != run.base_version else ""
+    named = called(workspace.store, workspace.store.skills.get_skill(run.skill_id))
+    return f"skillopt-mcp replay {named} --conclude {more}".rstrip()
+
+
+def _more(workspace: Workspace, run: Run) -> str:
+    """Return the options by which the next call of a run is within its caps."""
+    return run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
 
 
 def told_elsewhere(workspace: Workspace, name: str) -> str:

@@ -48,7 +48,7 @@ _NO_SKILL = (
 _NOBODY = (
     f"nobody was found who could do the work: {' and '.join(_HOSTS)} are not on the PATH, no key of a vendor is set "
     f"({', '.join(_KEYS)}), and no --backend was named; an agent that starts 'skillopt-mcp serve' itself needs none "
-    "of them"
+    "of them: ask it to propose edits to a skill (propose_edits)"
 )
 
 

@@ -22,6 +22,7 @@ from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
 from skillopt_mcp.operations.skills.resembling import told_likeness
+from skillopt_mcp.operations.speaking import BACKENDS, proposing_first
 from skillopt_mcp.operations.tasks.meeting import TWICE, leaks, refusal, told_missing
 from skillopt_mcp.operations.tasks.misleading import told_problems
 from skillopt_mcp.operations.tasks.warning import warned
@@ -211,12 +212,20 @@ def _next_step(counts: Mapping[Split, int], name: str) -> str:
     held_out = counts["val"] + counts["test"]
     if not counts["train"] or not held_out:
         return "Add more tasks: train tasks to learn from, and val and test tasks that stay held out."
+    ways = (
+        f"{proposing_first(counts['train'])} (a host needs no key for that), or 'skillopt-mcp replay {name} "
+        f"{BACKENDS}' in a terminal"
+    )
+    if held_out == 1:
+        return (
+            f"1 held-out task can prove a gain on that task alone; {ENOUGH_HELD_OUT} or more are better. Then {ways}."
+        )
     if held_out < ENOUGH_HELD_OUT:
         return (
             f"{counted(held_out, 'held-out task')} can prove a large gain on these tasks; {ENOUGH_HELD_OUT} or more "
-            f"are better. Then propose_edits, or 'skillopt-mcp replay {name}' in a terminal."
+            f"are better. Then {ways}."
         )
-    return f"Enough to start: propose_edits, or 'skillopt-mcp replay {name}' in a terminal."
+    return f"Enough to start: {ways}."
 
 
 def parse_row(value: object) -> NewTask:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -83,8 +82,7 @@ def evaluate_candidate(
         test = replace(test, ahead=max(1, min(ahead, MAX_ITEMS)))
     job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
     job.watch(notify)
-    wait([job.result], wait_s)
-    is_done = job.result.done()
+    is_done = job.wait(wait_s)
     if is_done:
         workspace.jobs.drop(test.row.id, job)
     # Where another session's call is at it, it is under way as well; submit_work tells that in its own words.
