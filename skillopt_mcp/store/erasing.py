@@ -47,10 +47,12 @@ _EMPTY = (
     " session_id, position, '', '', hard, soft, '', '[]', created_at, imported_id)"
     " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased)"
 )
+_GOES_ON = "(run.status = 'running' or run.status = 'stopped' and run.kind = 'replay')"
+# A proposal that was given up may yet be at work in the process that it was taken from.
 _HOLDING = (
-    "select run.id, count(*) from run, json_each(run.sessions) held"
-    " where held.value in (select value from json_each(?))"
-    " and (run.status = 'running' or run.status = 'stopped' and run.kind = 'replay') group by run.id order by run.rowid"
+    f"select run.id, {_GOES_ON} from run, json_each(run.sessions) held"
+    " where held.value in (select value from json_each(?)) and run.status <> 'finished'"
+    " group by run.id order by run.rowid"
 )
 
 
@@ -107,11 +109,6 @@ class Erasing:
         )
         return Tombstone(*row) if row else None  # type: ignore[arg-type]
 
-    def any_erased(self, ids: Collection[int]) -> bool:
-        """Return whether one of these attempts was erased."""
-        sql = "select 1 from erased where trajectory_id in (select value from json_each(?)) limit 1"
-        return self._pool.row(sql, [json.dumps(list(ids))]) is not None
-
     def choose(self, skill_id: int, choice: Choice) -> list[int]:
         """Return the attempts of a skill that are meant, and not erased yet; a text counts however it is spelled."""
         where = ["skill_id = ?", "id not in (select trajectory_id from erased)"]
@@ -136,6 +133,15 @@ class Erasing:
             for row in self._pool.rows(_DOOMED, [json.dumps(ids[start : start + _PAGE])]):
                 yield Doomed(*row)  # type: ignore[arg-type]
 
+    def list_erased(self) -> list[int]:
+        """Return all attempts that were erased."""
+        return [cast(int, row[0]) for row in self._pool.rows("select trajectory_id from erased")]
+
+    def erased_of(self, ids: Collection[int]) -> frozenset[int]:
+        """Return those of these attempts that were erased."""
+        sql = "select trajectory_id from erased where trajectory_id in (select value from json_each(?))"
+        return frozenset(cast(int, row[0]) for row in self._pool.rows(sql, [json.dumps(list(ids))]))
+
     def list_shown(self, ids: Collection[int]) -> list[Shown]:
         """Return the calls whose evidence held some of these attempts."""
         names = {f"trajectory:{each}" for each in ids}
@@ -147,9 +153,9 @@ class Erasing:
                     found.append(Shown(cast(int, call_id), str(scope), str(owner), bool(is_answered)))
         return found
 
-    def list_holding(self, ids: Sequence[int]) -> list[tuple[str, int]]:
-        """Return the unfinished runs that may see some of these attempts as (id, how many), the oldest first."""
-        return [(str(run), cast(int, n)) for run, n in self._pool.rows(_HOLDING, [json.dumps(ids)])]
+    def list_holding(self, ids: Sequence[int]) -> dict[str, bool]:
+        """Return the unfinished runs that may see some of these attempts, the oldest first: whether each goes on."""
+        return {str(run): bool(goes_on) for run, goes_on in self._pool.rows(_HOLDING, [json.dumps(ids)])}
 
     def list_made_of(self, ids: Collection[int]) -> list[str]:
         """Return the candidates with an edit that came from some of these attempts."""
@@ -194,12 +200,15 @@ class Erasing:
             connection.executemany("update meta_note set text = ? where id = ?", changed)
         return len(changed)
 
-    def erase(self, ids: Sequence[int]) -> int:
+    def erase(self, ids: Sequence[int], held: Collection[str] = ()) -> int | None:
         """Take the texts of attempts out, in one transaction; return of how many: those that had been are none.
 
-        What a session is known to have seen stays known.
+        None, and nothing is changed, where a run that is not among those `held` may see some of them. What a session is
+        known to have seen stays known.
         """
         with self._pool.write() as connection:
+            if any(run not in held for run, _ in connection.execute(_HOLDING, [json.dumps(ids)]).fetchall()):
+                return None
             return sum(_erase(connection, skill_id, own) for skill_id, own in _by_skill(connection, ids))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,6 +13,7 @@ from typing import NamedTuple, cast
 from skillopt_mcp.store.pool import Pool, Value
 
 _PAGE = 200
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _TABLES = (
     "select m.name, c.name from sqlite_schema m join pragma_table_info(m.name) c where m.type = 'table'"
     " and m.name not like '%sqlite%' and c.type in ('TEXT', 'BLOB') order by m.name, c.cid"
@@ -104,9 +107,18 @@ class Searching:
 
 
 def spellings(text: str) -> list[str]:
-    """Return a text as it may stand in a column: plain, or within JSON of either kind."""
-    told = [text, *(json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True))]
-    return list(dict.fromkeys(told))
+    """Return a text as it may stand in a column: plain, within JSON of either kind, or within JSON in JSON.
+
+    Each with its accents composed and apart. What is no Unicode stands in the store as its replacement character.
+    """
+    kept = _SURROGATES.sub("\ufffd", text)
+    plain = [kept, *(unicodedata.normalize(form, kept) for form in ("NFC", "NFD"))]
+    once = [*plain, *_within_json(plain)]
+    return list(dict.fromkeys([*once, *_within_json(once)]))
+
+
+def _within_json(texts: Sequence[str]) -> list[str]:
+    return [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in texts for is_ascii in (False, True)]
 
 
 def _holding(columns: Sequence[str], needles: Sequence[str]) -> tuple[str, list[Value]]:

@@ -146,9 +146,22 @@ def test_an_attempt_that_is_not_there_is_not_found(workspace: Workspace) -> None
         erased(workspace, "trajectory:9")
 
 
-def test_a_text_is_found_however_json_spells_it(place: Place, workspace: Workspace) -> None:
-    text = 'a "quoted"\nline — with ü'
-    record_trajectory(workspace, str(place.skill), Recording(task="t", messages=[text]))
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        ('a "quoted"\nline — with ü', 'a "quoted"\nline — with ü'),
+        (json.dumps({"arg": 'a "quoted"\nline — with ü'}), 'a "quoted"\nline — with ü'),
+        ("cafe\u0301 noir", "caf\u00e9 noir"),
+        ("caf\u00e9 noir", "cafe\u0301 noir"),
+        ("odd \udcff byte", "odd \udcff byte"),
+        ("100%_of\0it", "%_of\0i"),
+    ],
+)
+def test_a_text_is_found_however_it_is_spelled_in_the_store(
+    place: Place, workspace: Workspace, stored: str, text: str
+) -> None:
+    record_trajectory(workspace, str(place.skill), Recording(task="t", messages=[stored]))
+    record_trajectory(workspace, str(place.skill), Recording(task="t", answer="100 a_ of its lines CAFE"))
     assert erased(workspace, "ledger-clerk", containing=text).n == 1
 
 

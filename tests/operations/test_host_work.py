@@ -435,10 +435,11 @@ def test_a_proposal_whose_base_moved_ends_with_the_word_to_rebase_it(
 ) -> None:
     place.main.write_text(f"{place.main.read_text()}\nCredit notes are negative.\n")
     for item in proposal.work:
-        Agent(SEED).do(item.folder)
+        Agent(1).do(item.folder)
     done = submit_work(host, [{"work_id": item.work_id} for item in proposal.work])
-    done = driven(host, Agent(SEED), done)
+    done = driven(host, Agent(1), done)
     assert done.proposed
+    assert done.proposed.candidate_id
     made = done.proposed.candidate_id
     told = f"{made} is stale, as the file has changed since: call propose_edits with its edits again (inspect {made}"
     assert done.next_step.startswith(told)

@@ -7,21 +7,21 @@ looked for and told: answers of the optimizer that nobody asks for again go too,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from typing import Literal
 
 from pydantic import BaseModel
 
 from skillopt_mcp.calls.asking import HOST
 from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import Busy
 from skillopt_mcp.operations.evidence.naming import Meant
 from skillopt_mcp.operations.evidence.remaining import Elsewhere, elsewhere
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.store.erasing import Doomed, Erasing
+from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
 from skillopt_mcp.store.searching import FoundReply, Searching
 
 SHOWN = 20
@@ -59,26 +59,18 @@ class Erasure(Result):
     log_emptied: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """What goes along: answers by their calls, and the runs that may see the attempts."""
-
-    calls: list[int]
-    runs: list[str]
-
-
 def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
     """Return what `erase` would take out, and what it would leave; nothing is changed."""
     doomed = list(workspace.store.room(Erasing).walk_doomed(meant.ids))
     over = [each.call_id for each in _answers(workspace, meant) if each.is_over]
-    reach = _reach(workspace, meant)
+    shown = [each.id for each in _shown(workspace, meant.ids)]
     return Erasure(
         status="planned" if doomed or over else "nothing",
         n=len(doomed),
         attempts=_rows(workspace, doomed[:SHOWN], meant),
-        answers=workspace.store.room(Erasing).count_answers(sorted({*reach.calls, *over})),
+        answers=workspace.store.room(Erasing).count_answers(sorted({*shown, *over})),
         notes=workspace.store.room(Erasing).count_notes(meant.needles),
-        runs=reach.runs,
+        runs=_going_on(workspace, meant.ids),
         elsewhere=elsewhere(workspace, meant, doomed),
     )
 
@@ -86,21 +78,30 @@ def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
 def erase(workspace: Workspace, meant: Meant, advance: Callable[[int], None] = lambda _: None) -> Erasure:
     """Take attempts out, a few hundred per transaction; killed anywhere, it goes on when it is asked for again.
 
-    `advance` hears how many are done. Raises Busy where another process is at work with one of them; nothing is changed
-    then.
+    `advance` hears how many are done. Raises Busy where another process is at work with one of them: of those that are
+    left, nothing is changed then.
     """
     erasing = workspace.store.room(Erasing)
     doomed = list(erasing.walk_doomed(meant.ids))
     rows = _rows(workspace, doomed[:SHOWN], meant)
-    with _nobody_at_it(workspace, meant) as reach:
-        # What they were shown to comes first: once they are erased, nobody would look for it again.
+    runs = _going_on(workspace, meant.ids)
+    with ExitStack() as stack:
+        held = _Held(workspace, stack)
+        held.take(meant.ids)
+        shown = _shown(workspace, meant.ids)
+        _check_not_asked(workspace, shown)
         over = [each.call_id for each in _answers(workspace, meant) if each.is_over]
-        n_answers = _clear(workspace, sorted({*reach.calls, *over}))
+        n_answers = _clear(workspace, sorted({*(each.id for each in shown), *over}))
         n_notes = erasing.clear_notes(meant.needles, INSTEAD)
         n = 0
         for some in _batches(doomed):
-            n += erasing.erase([each.id for each in some])
+            ids = [each.id for each in some]
+            while (n_gone := erasing.erase(ids, held.runs)) is None:
+                held.take(ids, n)
+            n += n_gone
             advance(len(some))
+        # Of all that was ever erased: what was on its way to a host meanwhile, and what a killed erasure left.
+        n_answers += _clear(workspace, [each.id for each in _shown(workspace, erasing.list_erased())])
     is_emptied = workspace.store.empty_log(LOG_WAIT_MS)
     return Erasure(
         status="erased" if n or n_answers or n_notes else "nothing",
@@ -108,7 +109,7 @@ def erase(workspace: Workspace, meant: Meant, advance: Callable[[int], None] = l
         attempts=rows,
         answers=n_answers,
         notes=n_notes,
-        runs=reach.runs,
+        runs=runs,
         elsewhere=elsewhere(workspace, meant, doomed),
         log_emptied=is_emptied,
         next_step="" if is_emptied else _log_step(workspace),
@@ -132,34 +133,48 @@ def _clear(workspace: Workspace, call_ids: Sequence[int]) -> int:
     return n_answers
 
 
-@contextmanager
-def _nobody_at_it(workspace: Workspace, meant: Meant) -> Iterator[_Reach]:
-    """Hold the unfinished runs that may see the attempts, so that none has them in memory. Raises Busy."""
-    store = workspace.store
-    with ExitStack() as held:
-        reach = _reach(workspace, meant)
-        for run in reach.runs:
-            lock = lock_run(store.locks_path, run)
-            if lock is None:
-                raise _busy(f"the run '{run}' is under way, and may see some of these attempts")
-            held.callback(lock.release)
-        for call in store.room(Erasing).list_shown(meant.ids):
-            if not call.is_answered and call.owner != HOST and workspace.owner.is_alive(call.owner):
-                raise _busy(f"some of these attempts are with an optimizer just now, for '{call.scope}'")
-        yield reach
+class _Held:
+    """The unfinished runs that may see attempts, held so that none has them in memory."""
+
+    def __init__(self, workspace: Workspace, stack: ExitStack) -> None:
+        self._workspace = workspace
+        self._stack = stack
+        self.runs: set[str] = set()
+
+    def take(self, ids: Sequence[int], n_gone: int = 0) -> None:
+        """Hold those of some attempts that are not held yet. Raises Busy where one of them is under way."""
+        store = self._workspace.store
+        while new := [run for run in store.room(Erasing).list_holding(ids) if run not in self.runs]:
+            for run in new:
+                lock = lock_run(store.locks_path, run)
+                if lock is None:
+                    raise _busy(f"the run '{run}' is under way, and may see some of these attempts", n_gone)
+                self._stack.callback(lock.release)
+                self.runs.add(run)
 
 
-def _busy(why: str) -> Busy:
+def _check_not_asked(workspace: Workspace, shown: Sequence[Shown]) -> None:
+    """Raise Busy where a call that shows an attempt is on its way in a live process."""
+    for call in shown:
+        if not call.is_answered and call.owner != HOST and workspace.owner.is_alive(call.owner):
+            raise _busy(f"some of these attempts are with an optimizer just now, for '{call.scope}'")
+
+
+def _busy(why: str, n_gone: int = 0) -> Busy:
+    changed = f"{counted(n_gone, 'attempt is', 'attempts are')} erased already" if n_gone else "nothing was changed"
     return Busy(
-        f"{why}: wait for it to end, or stop it (a replay goes on later without them), then erase again; nothing was "
-        "changed"
+        f"{why}: wait for it to end, or stop it (a replay goes on later without them), then erase again; {changed}"
     )
 
 
-def _reach(workspace: Workspace, meant: Meant) -> _Reach:
-    erasing = workspace.store.room(Erasing)
-    shown = erasing.list_shown(meant.ids) if meant.ids else []
-    return _Reach([each.id for each in shown], [run for run, _ in erasing.list_holding(meant.ids)])
+def _shown(workspace: Workspace, ids: Sequence[int]) -> list[Shown]:
+    """Return the calls that showed some of these attempts."""
+    return workspace.store.room(Erasing).list_shown(ids) if ids else []
+
+
+def _going_on(workspace: Workspace, ids: Sequence[int]) -> list[str]:
+    """Return the unfinished runs that go on without these attempts."""
+    return [run for run, goes_on in workspace.store.room(Erasing).list_holding(ids).items() if goes_on]
 
 
 def _answers(workspace: Workspace, meant: Meant) -> list[FoundReply]:

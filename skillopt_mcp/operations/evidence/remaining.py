@@ -33,6 +33,7 @@ _IN_TABLES = {
     "decision": ("decisions", STAYS),
     "trial": ("reasons of scores in runs and tests", STAYS),
     "attempt": ("what backends said of calls that failed", STAYS),
+    "conclusion": ("why searches of runs were ended", STAYS),
     "archive": ("lines of imported histories", STAYS),
 }
 _OTHERS = ("rows of table {}", STAYS)

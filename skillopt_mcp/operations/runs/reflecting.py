@@ -6,11 +6,10 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from concurrent.futures import wait
 from dataclasses import asdict, replace
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
+from skillopt_mcp.calls.asking import Asker, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy, Refused
@@ -22,7 +21,7 @@ from skillopt_mcp.operations.judging import judge_named
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.runs.damaged import told_damaged
-from skillopt_mcp.operations.runs.forgetting import shows_erased
+from skillopt_mcp.operations.runs.forgetting import Outcome, erased_of, take_back
 from skillopt_mcp.operations.runs.offering import is_only_offered, offer, told_rollouts
 from skillopt_mcp.operations.runs.replaying import planned
 from skillopt_mcp.operations.skills.merging import check_merged
@@ -93,12 +92,11 @@ def advance_proposal(
         )
     job = workspace.jobs.attach(run.id, functools.partial(_work, workspace, run))
     job.watch(notify)
-    wait([job.result], wait_s)
-    if not job.result.done():
+    if not job.wait(wait_s):
         return _open(skill, run, f"Call propose_edits for '{skill.name}' again; it goes on meanwhile.")
     workspace.jobs.drop(run.id, job)
-    outcome = job.result.result()
-    if shows_erased(workspace.store, outcome):
+    outcome, erased = job.result.result()
+    if erased_of(workspace.store, run) != erased:
         return advance_proposal(workspace, run, wait_s, room, notify)
     if isinstance(outcome, Work):
         return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
@@ -106,6 +104,8 @@ def advance_proposal(
         expected, step = offer(workspace, run)
         return _open(skill, run, step).model_copy(update={"status": "work", "notes": [expected]})
     work, next_step = hand_out(workspace, run.id, outcome, room)
+    if work and erased_of(workspace.store, run) != erased and take_back(workspace, outcome):
+        return advance_proposal(workspace, run, wait_s, room, notify)
     standing = _open(skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
 
@@ -199,18 +199,18 @@ def _backends(workspace: Workspace, tasks: list[Task]) -> dict[Role, Backend]:
     return workspace.backends_for(tasks) | optimizer
 
 
-def _work(workspace: Workspace, run: Run, notify: Notify) -> Work | Outstanding:
+def _work(workspace: Workspace, run: Run, notify: Notify) -> Outcome:
     store = workspace.store
     lock = lock_run(store.locks_path, run.id)
     if lock is None:
         raise Busy(f"another process is at the proposal '{run.id}': call again to see what it comes to")
     try:
-        plan = planned(workspace, run)
+        erased, plan = erased_of(store, run), planned(workspace, run)
         step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id)
         backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
         with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
             turn = Turn(plan, store, ask, notify, _start(plan), step)
-            return run_or_wait(ask, store, lambda: step_work(turn))
+            return Outcome(run_or_wait(ask, store, lambda: step_work(turn)), erased)
     finally:
         lock.release()
 
