@@ -9,6 +9,7 @@ import signal
 import stat
 import sys
 import tempfile
+from collections.abc import Generator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -17,7 +18,7 @@ import hypothesis
 import pytest
 
 from skillopt_mcp.store import pool
-from tests import schemas
+from tests import processes, schemas
 
 # Started behind a shell, a process ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,8 +51,19 @@ _AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 _NUMBERS = count()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are imported: what is made then stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage less often, and let no collection look again at what was made so far: it stays until the end."""
+    processes.preload()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)

@@ -9,22 +9,29 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from skillopt_mcp.cli.main import commands, module_name
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "pytest",
-        "skillopt_mcp.calls.asking",
-        "skillopt_mcp.backends.simulated",
-        "sqlite_utils",
-        *(module_name(command) for command in commands()),
-        "tests.frozen",
-    ]
-)
+IMPORTED = [
+    "pytest",
+    "skillopt_mcp.calls.asking",
+    "skillopt_mcp.backends.simulated",
+    "sqlite_utils",
+    "filelock",
+    "concurrent.futures.thread",
+    *(module_name(command) for command in commands()),
+    "benchmarks.fault_children",
+    "tests.frozen",
+]
 _CAPABILITIES = 0x20080522
+
+
+def preload() -> None:
+    """Settle what the process that all are forked from imports: the last to ask for it wins, and benchmarks ask too."""
+    _CONTEXT.set_forkserver_preload(IMPORTED)
 
 
 class Parent:
@@ -106,8 +113,18 @@ def spawning() -> Iterator[Spawn]:
 
 def exit_code(function: Callable[..., None], *arguments: object, within_s: float) -> int:
     """Return the exit code of a function in a process of its own, negative for a signal."""
+    return ended(begun(function, *arguments), within_s)
+
+
+def begun(function: Callable[..., None], *arguments: object) -> ForkServerProcess:
+    """Return the process that runs a function; `ended` waits for it."""
     process = _CONTEXT.Process(target=function, args=arguments)
     process.start()
+    return process
+
+
+def ended(process: ForkServerProcess, within_s: float) -> int:
+    """Return the exit code of a process, negative for a signal, and forget it."""
     process.join(within_s)
     code = process.exitcode
     if code is None:

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -70,12 +71,29 @@ ONE_ROOM = {
 }
 
 
-def modules() -> dict[str, ast.Module]:
-    """Return the parsed source of every module, by its path inside the package."""
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+class Modules(Mapping[str, ast.Module]):
+    """The parsed source of every module, by its path inside the package; each is parsed when it is first looked at."""
+
+    def __init__(self) -> None:
+        self._paths = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+        self._parsed: dict[str, ast.Module] = {}
+
+    def __getitem__(self, name: str) -> ast.Module:
+        if name not in self._parsed:
+            self._parsed[name] = ast.parse(self._paths[name].read_text("utf-8"))
+        return self._parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths
 
 
-MODULES = modules()
+MODULES = Modules()
 
 
 def room_of(path: str) -> str:

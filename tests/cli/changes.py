@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import pty
-import subprocess
+from pathlib import Path
 
-from console import TARGET, Place
+from console import TARGET, Place, run_at_a_terminal
 
 from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.operations.candidates.proposing import propose_edits
@@ -34,23 +33,5 @@ def make_accepted(place: Place, text: str = "") -> str:
 
 def at_a_terminal(place: Place, *arguments: str, answer: str, **environ: str) -> tuple[int, str]:
     """Return exit code and screen of a command whose question is answered at a terminal of its own."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*place.command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **environ}
-    ) as process:
-        os.close(theirs)
-        screen = b""
-        asked = False
-        while True:
-            try:
-                read = os.read(ours, 65536)
-            except OSError:
-                break
-            if not read:
-                break
-            screen += read
-            if not asked and b"[y/N]" in screen:
-                asked = True
-                os.write(ours, answer.encode() + b"\n")
-    os.close(ours)
-    return process.returncode, screen.decode()
+    command = ["--store", str(place.store_path), *arguments]
+    return run_at_a_terminal(command, Path.cwd(), {**os.environ, **environ}, answer)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import io
 import json
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +23,7 @@ import pytest
 
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.operations.hosts import installing
-from tests.processes import exit_code
+from tests.processes import begun, ended, exit_code
 from tests.schemas import spare_the_disk
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
@@ -84,6 +89,26 @@ def run_forked(
         return subprocess.CompletedProcess([SCRIPT, *arguments], code, out.read(), err.read())
 
 
+def run_at_a_terminal(
+    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], answer: str, columns: int = 0
+) -> tuple[int, str]:
+    """Return exit code and screen of a forked command whose question, if any, is answered at a terminal of its own."""
+    ours, theirs = pty.openpty()
+    if columns:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = begun(_as_script, [SCRIPT, *arguments], folder, environ, [os.ttyname(theirs)] * 3, None)
+    screen, asked = b"", False
+    while ours in select.select([ours, process.sentinel], [], [], TIMEOUT_S)[0]:
+        screen += os.read(ours, 65536)
+        if not asked and b"[y/N]" in screen:
+            asked = True
+            os.write(ours, answer.encode() + b"\n")
+    os.close(theirs)
+    code = ended(process, TIMEOUT_S)
+    os.close(ours)
+    return code, screen.decode()
+
+
 def start_no_server() -> None:
     """Let an installation take it that the server it would start has told its tools."""
     pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])
@@ -102,7 +127,9 @@ def _as_script(
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin, sys.stdout, sys.stderr = (
-        io.TextIOWrapper(os.fdopen(number, mode, closefd=False), began.encoding, began.errors, "\n", number == 2)
+        io.TextIOWrapper(
+            os.fdopen(number, mode, closefd=False), began.encoding, began.errors, "\n", number == 2 or os.isatty(number)
+        )
         for number, mode, began in ((0, "rb", sys.__stdin__), (1, "wb", sys.__stdout__), (2, "wb", sys.__stderr__))
     )
     os.chdir(folder)

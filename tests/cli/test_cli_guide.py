@@ -10,6 +10,7 @@ from changes import at_a_terminal
 from console import Cli, parsed
 from rich.console import Console
 
+from skillopt_mcp.cli.main import main
 from skillopt_mcp.cli.markdown import Page, column_widths, with_commands
 from skillopt_mcp.cli.parsing import COMMANDS, PAGE_OF
 from skillopt_mcp.guide.pages import pages
@@ -23,9 +24,13 @@ def test_the_pages_are_listed_and_no_store_is_made(cli: Cli, tmp_path) -> None:
     assert [page["name"] for page in parsed(cli("guide", "--json"))["pages"]] == [page.name for page in pages()]
 
 
-def test_a_page_is_printed_as_it_was_written_without_the_marks_of_its_generated_parts(cli: Cli) -> None:
+def test_a_page_is_printed_as_it_was_written_without_the_marks_of_its_generated_parts(
+    cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("guide", "store").stdout == next(page.text for page in pages() if page.name == "store")
     for page in pages():
-        printed = cli("guide", page.name).stdout
+        assert main(["guide", page.name]) == 0
+        printed = capsys.readouterr().out
         assert printed == page.text
         assert printed.startswith("# ")
         assert "<!--" not in printed

@@ -233,12 +233,12 @@ def test_what_the_host_writes_while_the_person_reads_is_kept(home: Path) -> None
     assert "skillopt" in written["mcpServers"]
 
 
-def test_hooks_say_what_they_record_and_how_that_begins(cli: Cli, home: Path, tmp_path: Path) -> None:
+def test_hooks_say_what_they_record_and_how_that_begins(quick: Cli, cli: Cli, home: Path, tmp_path: Path) -> None:
     skill = home / ".claude/skills/my mail"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("# Mail\n")
     store = tmp_path / "new.db"
-    said = cli("install", "claude-code", "--hooks", "--yes", store=store).stderr.splitlines()[-1]
+    said = quick("--store", str(store), "install", "claude-code", "--hooks", "--yes").stderr.splitlines()[-1]
     begin = f"skillopt-mcp --store {store} skills track '{skill}'"
     assert "The hooks record turns in which a tracked skill is opened, and nothing else." in said
     assert said.endswith(f"To begin: {begin}")
@@ -247,6 +247,6 @@ def test_hooks_say_what_they_record_and_how_that_begins(cli: Cli, home: Path, tm
     tracked = cli("skills", "track", skill, store=store)
     assert (tracked.returncode, tracked.stdout.startswith(f"my mail is tracked, at {skill}: ")) == (0, True)
     assert "To begin:" not in cli("harvest", store=store).stderr
-    assert "To begin:" not in cli("install", "codex", "--hooks", "--yes", store=store).stderr
+    assert "To begin:" not in quick("--store", str(store), "install", "codex", "--hooks", "--yes").stderr
     lacking = parsed(cli("doctor", "--json", store=tmp_path / "another.db"))["lacking"]
     assert any(f"skillopt-mcp --store {tmp_path / 'another.db'} skills track" in each for each in lacking)

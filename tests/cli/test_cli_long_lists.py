@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import struct
-import subprocess
-import termios
 from pathlib import Path
 
-from console import TARGET, Place, parsed
+from console import TARGET, Place, parsed, run_at_a_terminal
 
 from skillopt_mcp.cli.commands.runs import SHOWN
 from skillopt_mcp.operations.workspace import Workspace
@@ -17,25 +12,11 @@ from skillopt_mcp.records.runs import Run
 
 def screen_of(place: Place, *arguments: str, columns: int = 80) -> list[str]:
     """Return the lines that a command prints on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    told = b""
     environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    with subprocess.Popen(
-        [*place.command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env={**environ, "NO_COLOR": "1"}
-    ) as process:
-        os.close(theirs)
-        while True:
-            try:
-                read = os.read(ours, 65536)
-            except OSError:
-                break
-            if not read:
-                break
-            told += read
-    os.close(ours)
-    assert process.returncode == 0, told
-    return [line for line in told.decode().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines() if line]
+    command = ["--store", str(place.store_path), *arguments]
+    code, told = run_at_a_terminal(command, Path.cwd(), {**environ, "NO_COLOR": "1"}, "", columns)
+    assert code == 0, told
+    return [line for line in told.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines() if line]
 
 
 def add_runs(place: Place, n: int) -> None:

@@ -3,10 +3,12 @@
 import os
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from site import addsitedir
 
 import pytest
-from console import TIMEOUT_S, Place, parsed
+from console import TIMEOUT_S, Place, parsed, run_forked
 
 CODE = """
 import json
@@ -39,17 +41,34 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Return what runs the console script where a package with backends of its own is installed."""
+def site(tmp_path: Path) -> Path:
+    """Return a folder where a package with backends of its own is installed."""
     info = tmp_path / "site" / "brought-1.dist-info"
     info.mkdir(parents=True)
     (info.parent / "brought.py").write_text(CODE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brought\nVersion: 1\n")
     (info / "entry_points.txt").write_text("\n".join(("[skillopt_mcp.backends]", *POINTS, "")))
+    return info.parent
+
+
+@pytest.fixture
+def quick(site: Path, tmp_path: Path) -> Run:
+    """Return what runs the forked script where that package is installed."""
+
+    def script(place: Place, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = ["--store", str(place.store_path), *map(str, arguments)]
+        return run_forked(command, tmp_path, partial(addsitedir, str(site)))
+
+    return script
+
+
+@pytest.fixture
+def run(site: Path, tmp_path: Path) -> Run:
+    """Return what runs the console script itself there."""
 
     def script(place: Place, *arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*place.command, *map(str, arguments)], env={**os.environ, "PYTHONPATH": str(info.parent)}, cwd=tmp_path,
+            [*place.command, *map(str, arguments)], env={**os.environ, "PYTHONPATH": str(site)}, cwd=tmp_path,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
 
@@ -81,15 +100,15 @@ def test_a_run_with_a_registered_backend_goes_on_by_the_commands_that_it_names(
     ],
 )
 def test_what_is_wrong_with_a_registered_backend_is_told_before_it_is_used(
-    run: Run, make_place: Callable[..., Place], spec: str, told: str
+    quick: Run, make_place: Callable[..., Place], spec: str, told: str
 ) -> None:
-    done = run(make_place(n_tasks=0), "doctor", "--backend", spec)
+    done = quick(make_place(n_tasks=0), "doctor", "--backend", spec)
     assert told in " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 1
 
 
-def test_without_a_limit_to_an_answer_it_says_what_cap_holds(run: Run, make_place: Callable[..., Place]) -> None:
+def test_without_a_limit_to_an_answer_it_says_what_cap_holds(quick: Run, make_place: Callable[..., Place]) -> None:
     spec = "plugin:mine"
-    done = run(make_place(), "replay", "ledger-clerk", "--target", spec, "--optimizer", spec, "--max-tokens", 100)
+    done = quick(make_place(), "replay", "ledger-clerk", "--target", spec, "--optimizer", spec, "--max-tokens", 100)
     assert done.returncode == 1
     assert "give it a method 'worst_case(call) -> Usage', or cap the calls (--max-calls)" in done.stderr

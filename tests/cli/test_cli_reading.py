@@ -35,7 +35,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("skills", "permit", "ledger-clerk", "--simulated", "--yes"): {"skill", "permitted", "simulated", "host_run"},
         ("skills", "revoke", "ledger-clerk"): {"skill", "permitted"},
         ("show", candidate): {"id", "kind", "text", "next_step", "candidate"},
-        ("show", run): {"id", "kind", "text", "next_step", "steps", "answering", "run"},
+        ("show", run): {"id", "kind", "text", "next_step", "steps", "answering", "conclude", "run"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
         ("history", "ledger-clerk"): {"skill", "rows", "imported", "retired", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},

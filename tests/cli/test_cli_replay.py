@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 from console import BACKENDS, TARGET, TIMEOUT_S, parsed
@@ -60,7 +61,8 @@ def test_what_interrupts_with_json_prints_one_object(make_place, number: signal.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     locks = place.store_path.with_name("store.db.locks")
     while not list(locks.glob("r-*.run")):
-        assert process.poll() is None, process.communicate()
+        with suppress(subprocess.TimeoutExpired):
+            pytest.fail(f"ended with {process.wait(0.01)}: {process.communicate()}")
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     told = json.loads(out)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from changes import at_a_terminal, make_accepted
-from console import parsed, run_script
+from console import parsed, run_forked
 
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.operations.changes.consenting import Consent
@@ -77,7 +77,7 @@ def test_a_store_of_an_older_release_is_told_to_be_a_newer_one_from_now_on(tmp_p
         for path in paths:
             Pool(path).close()
     for path, command in zip(paths, ("skills", "verify"), strict=True):
-        first, again = (run_script(["--store", str(path), command, "--json"], tmp_path) for _ in range(2))
+        first, again = (run_forked(["--store", str(path), command, "--json"], tmp_path) for _ in range(2))
         assert first.returncode == again.returncode == 0
         told = f"the store '{path}' was brought from schema 22 to {newest}: releases that know no more than 22 refuse"
         if command == "skills":

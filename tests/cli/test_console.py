@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from console import run_forked, run_script
+from console import SCRIPT, run_at_a_terminal, run_forked, run_script
 
-from tests.processes import Parent, spawning
+from tests.processes import IMPORTED, Parent, spawning
 
 
 @pytest.mark.parametrize(
@@ -44,8 +48,40 @@ def _tell(parent: Parent) -> None:
     parent.say([name for name in ("openai", "anthropic", "mcp") if name in sys.modules], threading.active_count())
 
 
+def _tell_lacking(parent: Parent) -> None:
+    parent.say([name for name in IMPORTED if name not in sys.modules])
+
+
+def test_what_is_forked_has_imported_every_command_whatever_else_a_benchmark_asked_for() -> None:
+    with spawning() as spawn:
+        assert spawn(_tell_lacking).hear() == []
+
+
 def test_what_is_forked_has_loaded_no_vendor_and_started_no_thread() -> None:
     with spawning() as spawn:
         child = spawn(_tell)
         assert child.hear() == ([], 1)
         assert child.rest() == []
+
+
+def _at_a_terminal(command: list[str], environ: dict[str, str]) -> tuple[int, str]:
+    """Return exit code and screen of the console script itself, which is told no."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
+        os.close(theirs)
+        screen = b""
+        with suppress(OSError):
+            while read := os.read(ours, 65536):
+                screen += read
+                if b"[y/N]" in read:
+                    os.write(ours, b"n\n")
+    os.close(ours)
+    return process.returncode, screen.decode()
+
+
+def test_at_a_terminal_too_a_forked_command_shows_what_the_console_script_shows(make_place) -> None:
+    place, environ = make_place(n_tasks=0), {**os.environ, "TERM": "xterm"}
+    command = ["--store", str(place.store_path), "skills", "permit", str(place.skill_path)]
+    forked = run_at_a_terminal(command, Path.cwd(), environ, "n")
+    assert forked == _at_a_terminal([SCRIPT, *command], environ)
+    assert (forked[0], "[y/N]" in forked[1]) == (1, True)

@@ -149,7 +149,7 @@ def test_what_a_person_rolled_back_no_tool_puts_back(place: Place, workspace: Wo
         assert (again.status, again.reason) == ("needs_approval", ROLLED_BACK)
     assert place.main.read_bytes() == before
     (row,) = list_skills(workspace).skills
-    assert (row.open_candidates, row.next_step) == (0, "record_trajectory")
+    assert (row.open_candidates, row.next_step) == (0, "propose_edits with rollouts 8, or record_trajectory")
     said_of = next_step(workspace, workspace.store.candidates.get_candidate(candidate), Consent.STANDING)
     assert said_of.endswith(f"a person runs: skillopt-mcp rollback ledger-clerk {version[:12]}")
 
