@@ -51,6 +51,11 @@ _AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 _NUMBERS = count()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are processors: some of them always wait, for a process or a disk."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage while tests are imported: what is made then stays."""
