@@ -6,7 +6,7 @@ from __future__ import annotations
 # Behind a blank, a bracket often holds an aside of prose: there it has to hold a text, a shell's variable, or nothing.
 CALLED = r"(?:\(|\s+\(\s*[)\"'`$\[{])"
 # The same of words that are hardly ones of prose: one name is enough.
-CALLED_BY_NAME = r"(?:\(|\s+\(\s*(?:[)\"'`$\[{]|[\w.]+\s*[)(\[+]))"
+CALLED_BY_NAME = r"(?:\(|\s+\(\s*(?:[)(\"'`$\[{]|[\w.]+\s*[)(\[+,]))"
 DELETES = (
     r"\b(?:rmtree|removedirs|rmSync|rmdirSync|unlinkSync|unlinkat|rm_rf|rm_r|rimraf|deltree)\s*\(",
     r"\b(?:os|fs|fsp|fsPromises|promises|Deno|shutil|File|FileUtils|Files)\.(?:remove|removeSync|removeAll|rm|rmdir|unlink"
@@ -28,7 +28,7 @@ SENDS = (
 )
 STARTS = (
     r"\b(?:execSync|execFile|execFileSync|spawnSync|spawn[lv]p?e?|posix_spawn|forkpty|startfile)\s*\(",
-    rf"\b(?:spawn|fork){CALLED}",
+    rf"\b(?:spawn|fork){CALLED}|\.(?:spawn|fork)\s*\(",
     r"\b(?:import_module|run_path|run_module|CDLL|LoadLibrary)\s*\(",
     r"\bnew\s+Function\s*\(|\bRuntime\.getRuntime\b|\bProcessBuilder\s*\(|(?:^|[^.\w])system\(",
     r"\bcreate_subprocess_(?:exec|shell)\s*\(",
@@ -37,8 +37,12 @@ SURROUNDINGS = (
     r"\bos\.environ\b|\b(?:os\.)?getenv\s*\(|\bprocess\.env\b|\bDeno\.env\b|\bos\.environb\b|\bEnviron\s*\(\)|\$env:\w",
     r"\b(?:expanduser|expandvars|homedir)\s*\(|\bPath\.home\s*\(|\bos\.homedir\b",
 )
-# What would be taken for a call, each in a group: a plural as in "the system(s) of", and what a call is said to do.
+# What would be taken for a call, each in a group: a plural as in "the system(s) of", what a call is said to do, what
+# only reads columns, and what evaluates nothing.
 ASIDES = (
-    r"\b[a-z]+ ((?:system|fork)\(s\))(?:[ \t][a-z(]|[.,:!?]|$)",
-    r"\b(fetch\(\w*\))`?[ \t](?:resolves|rejects|returns|throws|does not|never)\b",
+    r"\b(?:the|a|an|any|each|every|other|which|your|our|these|this|both|all|target|build|file|operating|source) "
+    r"((?:system|fork)\(s\))(?:[ \t][a-z(]|[.,:!?]|$)",
+    r"\b(fetch\(\w*\)) (?:resolves|rejects|throws)\b",
+    r"\b(?:df|pd|ne|numexpr|frame|dataframe)\.(eval\()",
+    r"\b\w+\.(eval\(\))",
 )

@@ -19,7 +19,7 @@ _RUNS_CODE = (
     r"\b(?:ba|z|da|k)?sh\s+-c\b",
     r"(?:\b(?:bash|sh|zsh|source)|(?:^|\s)\.)\s+<\(",
     r"\b(?:python3?|perl|ruby|node|php)\s+-[cer]\b",
-    rf"""(?:^|[^.\w]|\b(?:window|globalThis|global|self|this|top|parent|frames|builtins|__builtins__)\.)eval(?:{CALLED_BY_NAME}|\s+["'$`])""",
+    rf"""(?:\b\w[\w.?]*\.)?\beval(?:\?\.\(|{CALLED_BY_NAME}|\s+["'$`])""",
     rf"\bexec{CALLED_BY_NAME}",
     r"\b__import__\s*\(",
     r"\b(?:pickle|marshal)\.loads?\s*\(",

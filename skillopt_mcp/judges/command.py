@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,13 +75,22 @@ NO_COMMANDS = _together(())
 
 
 class CommandRunner:
-    """Runs registered commands, one private folder each; `level` overrides the strongest confinement there is."""
+    """Runs registered commands, one private folder each.
+
+    `level` overrides the strongest confinement there is; `clean` takes secrets out of what a program prints.
+    """
 
     name = "command"
     deferred = False
 
-    def __init__(self, commands: Mapping[str, RegisteredCommand], level: Level | None = None) -> None:
+    def __init__(
+        self,
+        commands: Mapping[str, RegisteredCommand],
+        level: Level | None = None,
+        clean: Callable[[str], str] = str,
+    ) -> None:
         self._commands = commands
+        self._clean = clean
         self._level: Level = best_level() if level is None else level
         self.fingerprint = _together(command.fingerprint for command in commands.values())
 
@@ -107,7 +116,8 @@ class CommandRunner:
         # It may have changed between that look and its start: then what ran is not what was registered.
         await asyncio.to_thread(self.command, command.name)
         is_started = ending.error is None and ending.exit not in _NOT_STARTED
-        return _reply(ending, "" if is_started else told_barred(command.argv))
+        cleaned = ending.model_copy(update={"output": self._clean(ending.output)})
+        return _reply(cleaned, "" if is_started else told_barred(command.argv))
 
     def command(self, name: str) -> RegisteredCommand:
         """Return the command that a task names. Raises BackendError when it is not registered, or has changed since."""

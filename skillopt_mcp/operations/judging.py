@@ -18,18 +18,21 @@ from skillopt_mcp.store.opening import Store
 _JUDGED_BY = " judged by "
 
 
-def judges_for(store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend]) -> Judges | None:
+def judges_for(
+    store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend], clean: Callable[[str], str] = str
+) -> Judges | None:
     """Return who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
 
-    `open_model` is called for rubrics only. Raises what it raises, and BackendError when a command that a task names is
-    not registered, or its program is no longer the registered one.
+    `open_model` is called for rubrics only; `clean` takes secrets out of what commands print. Raises what `open_model`
+    raises, and BackendError when a command that a task names is not registered, or its program is no longer the
+    registered one.
     """
     needed = [leaf for task in tasks for leaf in leaves(task.judge)]
     names = sorted({leaf.name for leaf in needed if isinstance(leaf, Command)})
     has_rubric = any(isinstance(leaf, Rubric) for leaf in needed)
     if not names and not has_rubric:
         return None
-    commands = CommandRunner(store.commands.named(names))
+    commands = CommandRunner(store.commands.named(names), clean=clean)
     for name in names:
         commands.command(name)
     return Judges(open_model() if has_rubric else None, commands)

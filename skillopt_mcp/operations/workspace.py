@@ -194,12 +194,15 @@ class Workspace:
                 self._backends[role] = Redacting(opened, self.redactor)
             return self._backends[role]
 
+    def _clean(self, text: str) -> str:
+        return self.redactor.text(text)
+
     def backends_for(self, tasks: Iterable[Task]) -> dict[Role, Backend]:
         """Return who attempts these tasks, and who judges them where a judge of theirs has to be asked.
 
         Raises BackendError when one of them was not named, or a command that a task names cannot be run.
         """
-        judges = judges_for(self.store, tasks, functools.partial(self.backend, "judge"))
+        judges = judges_for(self.store, tasks, functools.partial(self.backend, "judge"), self._clean)
         target: dict[Role, Backend] = {"target": self.backend("target")}
         return {**target, "judge": judges} if judges else target
 

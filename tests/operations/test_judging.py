@@ -32,6 +32,7 @@ from skillopt_mcp.optimizer.confirmation import open_test, run_test
 from skillopt_mcp.records.judging import All, JudgeSpec, Rubric
 from skillopt_mcp.records.tasks import NewTask, Split
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.store.driver import connect
 
 RUBRIC = Rubric(kind="rubric", rubric="The answer is an amount.", votes=3)
 FORM = parse_judge({"kind": "length", "min": 2})
@@ -113,6 +114,24 @@ def test_a_program_that_changes_during_a_test_judges_no_more_of_it(place: Place,
     program.write_text(right)
     again = evaluate_candidate(workspace, candidate)
     assert (again.verdict, again.base.mean, again.candidate.mean) == ("accept", 0.0, 1.0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")
+def test_a_secret_that_a_program_prints_is_not_kept(place: Place, public: Path) -> None:
+    program, secret = public / "check", "ghp_" + "k7Qm2Zx9Lp4RtW3vB8nH5sD1fG6jY0cA9eTu"
+    program.write_text(f'#!/bin/sh\necho "wrong, and TOKEN is {secret}"\nexit 1\n')
+    program.chmod(0o755)
+    with place.open() as workspace:
+        workspace.store.commands.register(register_command("check", [str(program)]))
+        add(workspace, place, parse_judge({"kind": "command", "name": "check"}), split=None)
+        use(workspace, Scripted(lambda _: "an answer"), "target", "optimizer")
+        replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
+    with connect(place.store_path) as connection:
+        reasons = [str(row[0]) for row in connection.execute("select reason from trial").fetchall()]
+    assert all("wrong, and TOKEN is [redacted:" in reason for reason in reasons)
+    assert reasons
+    files = [path for path in place.store_path.parent.rglob("*") if path.is_file()]
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
 def test_another_judge_gives_other_evidence_and_so_another_test(place: Place) -> None:
