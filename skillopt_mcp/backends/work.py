@@ -9,7 +9,7 @@ from functools import cache
 from pydantic import BaseModel
 
 from skillopt_mcp.backends.agents.working_copy import skill_name
-from skillopt_mcp.backends.api.schemas import strict_schema
+from skillopt_mcp.backends.api.schemas import Schema, lenient_schema, strict_schema
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.records.calls import Call, Question, Rollout, storable
 from skillopt_mcp.records.judging import ByHost
@@ -68,13 +68,21 @@ def kind_of(call: Call) -> str:
 
 
 def asked_for(schema: str) -> type[BaseModel] | None:
-    """Return the reply that the text of a work's schema asks for, None where no work has such a text."""
-    return next((model for model in SCHEMAS.values() if _schema(model) == schema), None)
+    """Return the reply that the text of a work's schema asks for, None where no work has such a text.
+
+    Earlier releases handed out the strict schema.
+    """
+    texts = {_written(form(model)): model for model in SCHEMAS.values() for form in (strict_schema, lenient_schema)}
+    return texts.get(schema)
 
 
 @cache
 def _schema(model: type[BaseModel] | None) -> str:
-    return json.dumps(strict_schema(model) if model else {}, indent=1)
+    return _written(lenient_schema(model) if model else {})
+
+
+def _written(schema: Schema) -> str:
+    return json.dumps(schema, indent=1)
 
 
 def _rollout(request: Rollout, lease_id: str) -> Work:

@@ -130,7 +130,7 @@ def test_an_answer_to_a_question_that_cannot_be_used_is_refused_while_its_agent_
 
 
 PATCH = {"op": "append", "target": None, "content": "- Add VAT.", "path": "SKILL.md", "evidence": [1]}
-EDIT_KEYS = "(needed are op, target, content, path, evidence, and no others)"
+EDIT_KEYS = "(needed are op, evidence, possible target, content, path, and no others)"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ EDIT_KEYS = "(needed are op, target, content, path, evidence, and no others)"
     [
         (
             {"reasoning": "r", "edits": [{"op": "append", "content": "- Add VAT.", "sources": [1, 2]}]},
-            f'edits.0: "target", "path", "evidence" missing and "sources" not known {EDIT_KEYS}',
+            f'edits.0: "evidence" missing and "sources" not known {EDIT_KEYS}',
         ),
         (
             {"edits": [PATCH]},
@@ -169,7 +169,7 @@ def test_many_faults_of_an_answer_are_told_by_the_first_of_them(host: Workspace,
     edits = [{"op": "append", "content": f"- {n}"} for n in range(6)]
     [receipt] = handed_in(host, item.work_id, reply={"reasoning": "r", "edits": edits}).receipts
     assert receipt.reason == (
-        'the reply cannot be used (edits.0, edits.1, edits.2 and 3 more: "target", "path", "evidence" missing '
+        'the reply cannot be used (edits.0, edits.1, edits.2 and 3 more: "evidence" missing '
         f"{EDIT_KEYS}): give one JSON object that is valid under 'reply.schema.json'"
     )
 

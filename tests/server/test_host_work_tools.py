@@ -77,7 +77,9 @@ def test_an_agent_that_breaks_the_schema_is_told_how_to_mend_it(served: SkillOpt
     edit = {"op": "append", "content": "- Add VAT.", "sources": [1]}
     receipt = handed_in(served, {"work_id": item["work_id"], "reply": {"reasoning": "VAT", "edits": [edit]}})
     assert receipt["status"] == "refused"
-    told = 'edits.0: "target", "path", "evidence" missing and "sources" not known (needed are op, target, content, path'
+    told = (
+        'edits.0: "evidence" missing and "sources" not known (needed are op, evidence, possible target, content, path'
+    )
     assert told in receipt["reason"]
     assert told in receipt["next_step"]
     mended = {"op": "append", "target": None, "content": "- Add VAT.", "path": "SKILL.md", "evidence": [1]}

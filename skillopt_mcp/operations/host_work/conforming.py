@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 
-from skillopt_mcp.backends.api.schemas import strict_schema
+from skillopt_mcp.backends.api.schemas import lenient_schema
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.judges.schemas import Breach, validator
@@ -25,7 +25,7 @@ _OF_KEYS = ("required", "additionalProperties")
 def broken(value: Mapping[str, object], model: type[BaseModel]) -> str:
     """Return what in a JSON object breaks the schema of a reply as it is published, and how it should be; or ""."""
     places: dict[str, list[str]] = {}
-    for breach in validator(json.dumps(strict_schema(model))).iter_errors(value):
+    for breach in validator(json.dumps(lenient_schema(model))).iter_errors(value):
         where = ".".join(map(str, breach.absolute_path)) or "the object"
         at = places.setdefault(_fault(breach), [])
         # A place that lacks two keys breaks the schema twice.
@@ -54,10 +54,14 @@ def unplaced(reply: PatchReply, files: SkillFiles) -> str:
 def _fault(breach: Breach) -> str:
     properties, value = breach.schema.get("properties"), breach.instance
     if breach.validator in _OF_KEYS and isinstance(properties, dict) and isinstance(value, dict):
-        lacking = ", ".join(quoted(name) for name in properties if name not in value)
+        required = breach.schema.get("required", ())
+        needed = [name for name in properties if isinstance(required, list) and name in required]
+        lacking = ", ".join(quoted(name) for name in needed if name not in value)
         besides = _some([shortened(quoted(str(name)), 60) for name in value if name not in properties], ", ")
         faults = filter(None, (lacking and f"{lacking} missing", besides and f"{besides} not known"))
-        return f"{' and '.join(faults)} (needed are {', '.join(properties)}, and no others)"
+        optional = ", ".join(name for name in properties if name not in needed)
+        possible = f"possible {optional}, " if optional else ""
+        return f"{' and '.join(faults)} (needed are {', '.join(needed)}, {possible}and no others)"
     return shortened(breach.message, _FAULT_BYTES)
 
 
