@@ -71,12 +71,13 @@ class WorkItem(BaseModel):
 
 
 class Proposed(Result):
-    """A candidate (status candidate), or why there is none; held: the guard wants a person to look first.
+    """A candidate (status candidate), or why there is none; held: the guard wants a person to look first; rejected: the
+    edits lead to a candidate that was tested before and rejected.
 
     With status work there is `work` to do before, part of the job `job_id`.
     """
 
-    status: Literal["candidate", "no_change", "held", "work", "running"]
+    status: Literal["candidate", "no_change", "held", "rejected", "work", "running"]
     skill: str
     candidate_id: str | None
     diff: str

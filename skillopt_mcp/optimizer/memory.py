@@ -17,7 +17,7 @@ def brief_of(plan: Plan, store: Store, step: Step) -> Brief:
         history = _whole_epoch(plan, store, step.epoch)
     elif config.step_buffer:
         done = store.runs.list_steps(plan.run_id, step.epoch)
-        history = render_history(done, store.runs.list_rejected(plan.run_id, MOST_REJECTED))
+        history = render_history(done, store.runs.list_rejected(plan.run_id, MOST_REJECTED), plan.discarded)
     notes = ""
     if config.meta_skill:
         notes = store.runs.latest_note(plan.run_id, step.epoch) or plan.note

@@ -11,7 +11,7 @@ from skillopt_mcp.optimizer.gating import Looked
 from skillopt_mcp.prompts.loading import Prompts
 from skillopt_mcp.records.edits import Applied, Patch
 from skillopt_mcp.records.evidence import Trajectory, Trial
-from skillopt_mcp.records.runs import StepKind, StepVerdict
+from skillopt_mcp.records.runs import DiscardedEdit, StepKind, StepVerdict
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.redaction.known import NOTHING_KNOWN, KnownSecrets
@@ -22,7 +22,8 @@ from skillopt_mcp.stages.evaluate import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer.
+    """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer,
+    and `discarded` the edits of earlier candidates that it is told of.
 
     The secrets `known` are those of whoever advances it, and are for the guard.
     """
@@ -37,6 +38,7 @@ class Plan:
     sessions: tuple[Trajectory, ...] = ()
     note: str = ""
     known: KnownSecrets = NOTHING_KNOWN
+    discarded: tuple[DiscardedEdit, ...] = ()
 
     @property
     def n_steps(self) -> int:

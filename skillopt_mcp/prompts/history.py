@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 
 from skillopt_mcp.prompts.rendering import cut_middle, fence, render_trajectories
+from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Change, Longitudinal
-from skillopt_mcp.records.runs import StepRecord, TriedEdit
+from skillopt_mcp.records.runs import DiscardedEdit, StepRecord, TriedEdit
 
 TEXT_LIMIT = 400
 _ORDER: tuple[tuple[Change, str], ...] = (
@@ -18,13 +19,20 @@ _ORDER: tuple[tuple[Change, str], ...] = (
 )
 
 
-def render_history(steps: Sequence[StepRecord], rejected: Sequence[TriedEdit]) -> str:
-    """Return the steps of this epoch with the mistakes they saw, and the edits that a gate turned down in any epoch."""
+def render_history(
+    steps: Sequence[StepRecord], rejected: Sequence[TriedEdit], discarded: Sequence[DiscardedEdit] = ()
+) -> str:
+    """Return the steps of this epoch with the mistakes they saw, the edits that a gate turned down in any epoch, and
+    those of earlier candidates that came to nothing.
+    """
     parts = []
     if steps:
         parts.append("Steps of this epoch:\n" + "\n".join(map(render_step, steps)))
     if rejected:
         parts.append("Edits that were tried and rejected, the latest first:\n" + "\n".join(map(render_tried, rejected)))
+    if discarded:
+        told = "\n".join(map(_render_discarded, discarded))
+        parts.append(f"Edits of earlier candidates of this skill that came to nothing, the latest first:\n{told}")
     return "\n\n".join(parts)
 
 
@@ -38,13 +46,22 @@ def render_step(step: StepRecord) -> str:
 
 def render_tried(tried: TriedEdit) -> str:
     """Return a tried edit in one line of JSON, its texts cut."""
-    edit = tried.edit
-    row: dict[str, object] = {"step": tried.n, "verdict": tried.verdict, "op": edit.op}
-    texts = {"path": edit.path, "target": edit.target, "content": edit.content}
-    row |= {name: cut_middle(text, TEXT_LIMIT) for name, text in texts.items() if text}
+    row: dict[str, object] = {"step": tried.n, "verdict": tried.verdict, **_cut(tried.edit)}
     if tried.candidate is not None:
         row |= {"val_before": round(tried.current, 3), "val_with_it": round(tried.candidate, 3)}
     return json.dumps(row, ensure_ascii=False)
+
+
+def _render_discarded(discarded: DiscardedEdit) -> str:
+    """Return an edit that came to nothing in one line of JSON, its texts cut."""
+    n = discarded.n_others
+    beside = f", with {n} other edit{'s' if n > 1 else ''}" if n else ""
+    return json.dumps({"became": f"{discarded.became}{beside}", **_cut(discarded.edit)}, ensure_ascii=False)
+
+
+def _cut(edit: Edit) -> dict[str, object]:
+    texts = {"op": edit.op, "path": edit.path, "target": edit.target, "content": edit.content}
+    return {name: cut_middle(text, TEXT_LIMIT) for name, text in texts.items() if text}
 
 
 def render_longitudinal(pairs: Sequence[Longitudinal], limit: int) -> str:

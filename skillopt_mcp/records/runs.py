@@ -129,6 +129,15 @@ class TriedEdit:
 
 
 @dataclass(frozen=True, slots=True)
+class DiscardedEdit:
+    """An edit of an earlier candidate that came to nothing, with what became of it and the `n_others` beside it."""
+
+    edit: Edit
+    became: str
+    n_others: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepOutcome:
     """A finished step with everything that one transaction stores of it; `note` is one for the optimizer."""
 

@@ -1,5 +1,7 @@
 """Approving: what a person is asked in a dialog, where hosts show no more than its first rows, or one window full."""
 
+from zlib import crc32
+
 import pytest
 from workshop import LESSONS, SEED, Place, use
 
@@ -13,7 +15,7 @@ from skillopt_mcp.operations.changes.approving import (
     question_of_rollback,
 )
 from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.records.skills import short
@@ -21,13 +23,14 @@ from skillopt_mcp.records.skills import short
 LAST = make_skill(SEED).main.decode().splitlines()[-1]
 
 
-def accepted(place: Place, workspace: Workspace, content: str, **edit: str) -> str:
-    """Return an accepted candidate, for every task is solved once the skill holds `content`."""
+def accepted(place: Place, workspace: Workspace, content: str, tenths: tuple[int, int] = (0, 10), **edit: str) -> str:
+    """Return an accepted candidate: so many tenths of the tasks are solved without `content`, and so many with it."""
 
     def right_with_it(call: Call) -> str:
         assert isinstance(call.request, Rollout)
         judge = call.request.task.judge.model_dump()
-        return str(judge["expected"]) if content in call.request.files.text else "no"
+        solved = tenths[content in call.request.files.text]
+        return str(judge["expected"]) if crc32(call.request.task.prompt.encode()) % 10 < solved else "no"
 
     use(workspace, Scripted(right_with_it, name="anthropic:some-model"))
     return place.accepted(workspace, content, **edit)
@@ -91,3 +94,31 @@ def test_what_overflows_a_window_is_not_asked(place: Place, workspace: Workspace
 
 def test_a_wrapped_line_counts_for_the_rows_that_it_takes(place: Place, workspace: Workspace) -> None:
     assert not rows_to_undo(place, workspace, "x" * COLUMNS * DIALOG_ROWS)
+
+
+def test_what_a_person_rolled_back_stands_in_the_first_rows_where_it_comes_again(
+    place: Place, workspace: Workspace
+) -> None:
+    undone = accepted(place, workspace, "- Keep the page.")
+    assert promote_skill(workspace, undone, Consent.PERSON).status == "promoted"
+    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
+    again = accepted(place, workspace, "- Keep the page.", (3, 6))
+    asked = question_of_promotion(workspace, again, Consent.APPROVED)
+    assert asked
+    rows = asked.text.split("\n")
+    assert rows[FIRST_ROWS - 1] == f"MIND: repeats {undone}, rolled back; the target answers alike"
+    assert len(rows[FIRST_ROWS - 1]) <= COLUMNS
+    assert rows[FIRST_ROWS].endswith(f"See all: skillopt-mcp show {again}")
+    assert rows[-1] == f"Mind that it makes an edit of {undone} again, which a person rolled back."
+
+
+def test_the_very_change_that_a_person_rolled_back_says_so_in_the_first_rows(
+    place: Place, workspace: Workspace
+) -> None:
+    undone = accepted(place, workspace, "- Keep the page.")
+    promote_skill(workspace, undone, Consent.PERSON)
+    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
+    asked = question_of_promotion(workspace, undone, Consent.APPROVED)
+    assert asked
+    assert asked.text.split("\n")[FIRST_ROWS - 1].startswith("MIND: a person rolled this back")

@@ -15,7 +15,7 @@ from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import copied
-from skillopt_mcp.operations.candidates.recalling import told_repeated, told_rolled_back
+from skillopt_mcp.operations.candidates.tested import with_past
 from skillopt_mcp.operations.paging import fitted, shortened
 from skillopt_mcp.operations.results import EditOutcome, Proposed
 from skillopt_mcp.operations.skills.merging import check_merged
@@ -67,12 +67,9 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
         made = kept(workspace, new, patch, applied)
         workspace.store.trajectories.mark_seen(tracked.id)
     result = proposed(tracked.name, base, applied, made)
-    recalled = told_rolled_back(workspace.store, made) if made else ""
-    step = f"{recalled}; otherwise propose other edits." if recalled else result.next_step
-    again = told_repeated(workspace.store, made) if made else ""
-    step = f"Mind that {again}. {step}" if again else step
+    result = with_past(workspace.store, result, made, step_of(made, made.findings)) if made else result
     likeness = told_likeness(workspace, tracked.path)
-    step = f"First, {likeness}. {step}" if likeness else step
+    step = f"First, {likeness}. {result.next_step}" if likeness else result.next_step
     diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
     return fitted(result.model_copy(update={"next_step": step, "diff": diff}), "diff")
 

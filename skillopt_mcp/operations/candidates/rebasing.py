@@ -9,8 +9,9 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.support import carried
 from skillopt_mcp.limits import PATCH_EDITS
 from skillopt_mcp.operations.candidates.proposing import kept, proposed, step_of
-from skillopt_mcp.operations.candidates.recalling import edits_of, told_repeated
+from skillopt_mcp.operations.candidates.recalling import edits_of
 from skillopt_mcp.operations.candidates.succeeding import skill_of
+from skillopt_mcp.operations.candidates.tested import with_past
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.skills.merging import check_merged
@@ -42,7 +43,8 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     applied = apply_patch(live, patch)
     made = _candidate(workspace, old, live, patch, applied) if applied.files != live else None
     result = proposed(skill.name, live, applied, made)
-    return result.model_copy(update={"next_step": _next_step(workspace, made, applied)})
+    result = result.model_copy(update={"next_step": _next_step(made, applied)})
+    return with_past(store, result, made, step_of(made, made.findings)) if made else result
 
 
 def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
@@ -72,12 +74,11 @@ def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Pa
     return kept(workspace, made, patch, applied)
 
 
-def _next_step(workspace: Workspace, made: Candidate | None, applied: Applied) -> str:
+def _next_step(made: Candidate | None, applied: Applied) -> str:
     missed = sum(report.status != "applied" for report in applied.reports)
     if made is None:
         return "None of its edits fits what is live now, or all of it is there already: propose new ones."
     conflicts = (
         f"{missed} of {len(applied.reports)} edits do not fit what is live now and are left out. " if missed else ""
     )
-    again = told_repeated(workspace.store, made)
-    return f"{conflicts}{f'Mind that {again}. ' if again else ''}{step_of(made, made.findings)}"
+    return f"{conflicts}{step_of(made, made.findings)}"

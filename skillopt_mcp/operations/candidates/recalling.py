@@ -23,6 +23,12 @@ def told_rolled_back(store: Store, candidate: Candidate) -> str:
 
 def told_repeated(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
+    earlier = repeated(store, candidate)
+    return f"it makes an edit of {earlier} again, which a person rolled back" if earlier else ""
+
+
+def repeated(store: Store, candidate: Candidate) -> str:
+    """Return the id of a candidate that a person rolled back, and that this one makes an edit of again; else ""."""
     changes = store.promotions.list_promotions(candidate.skill_id)
     undone = rolled_back(changes)
     if not undone or candidate.version_id in undone:
@@ -33,7 +39,7 @@ def told_repeated(store: Store, candidate: Candidate) -> str:
             continue
         earlier = store.candidates.get_candidate(change.candidate_id)
         if not edits.isdisjoint(_said(store, earlier)) or any(map(differing.holds, _told_lines(store, earlier))):
-            return f"it makes an edit of {earlier.id} again, which a person rolled back"
+            return earlier.id
     return ""
 
 

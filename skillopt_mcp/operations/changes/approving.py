@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 from unicodedata import east_asian_width
@@ -9,13 +10,15 @@ from unicodedata import east_asian_width
 from skillopt_mcp.documents.characters import escaped, quoted
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import changed_lines
+from skillopt_mcp.operations.candidates.recalling import repeated
 from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Standing
 from skillopt_mcp.operations.changes.permitting import signed
 from skillopt_mcp.operations.changes.promoting import check_promotion, check_rollback
 from skillopt_mcp.operations.changes.reviewing import Review, review_candidate, review_rollback
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.records.candidates import Approval, rolled_back
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.store.opening import Store
 
 AT_A_TERMINAL = "a person at a terminal, beforehand"
 BY_THE_HOST = "a person, asked through the host"
@@ -38,7 +41,8 @@ def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Cons
     standing = check_promotion(workspace, candidate_id, consent)
     if not _may_be_asked(standing):
         return None
-    return _question(workspace, standing.approval, review_candidate(workspace, candidate_id), f"show {candidate_id}")
+    review, look = review_candidate(workspace, candidate_id), f"show {candidate_id}"
+    return _question(workspace, standing.approval, review, look, _mind(workspace.store, candidate_id, review))
 
 
 def question_of_rollback(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Question | None:
@@ -77,7 +81,21 @@ def _may_be_asked(standing: Standing) -> TypeGuard[Lacking]:
     return isinstance(standing, Lacking) and standing.answer.status == "needs_approval"
 
 
-def _question(workspace: Workspace, approval: Approval, review: Review, look: str) -> Question | None:
+def _mind(store: Store, candidate_id: str, review: Review) -> list[str]:
+    """Return the row that says what a person should see of a promotion before all, where there is such."""
+    candidate = store.candidates.get_candidate(candidate_id)
+    if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        minded = ["a person rolled this back"]
+    else:
+        earlier = repeated(store, candidate)
+        minded = [f"repeats {earlier}, rolled back"] if earlier else []
+    minded += ["the target answers alike"] if review.alike else []
+    return [f"MIND: {'; '.join(minded)}"] if minded else []
+
+
+def _question(
+    workspace: Workspace, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
+) -> Question | None:
     """Return what to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
     what = "this" if review.verdict else "an earlier version"
     versions = f"{short(review.from_version)} -> {short(review.to_version)}"
@@ -87,6 +105,9 @@ def _question(workspace: Workspace, approval: Approval, review: Review, look: st
         told = f"{review.verdict.upper()}{' (SIMULATION)' if review.simulated else ''}"
         rows += [f"Verdict: {told}. Evidence: {review.evidence}."]
         rest += ["", f"The gate: {escaped(review.reason)}."]
+    if review.repeats:
+        rest += [f"Mind that {review.repeats}."]
+    rows += mind
     if review.simulated:
         rest += ["This rests on a SIMULATION, which says nothing about a real model."]
     rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]

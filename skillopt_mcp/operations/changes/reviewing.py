@@ -9,6 +9,7 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.candidates.recalling import told_repeated
+from skillopt_mcp.operations.candidates.tested import mean_scores
 from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.promoting import is_edited, rollback_target
 from skillopt_mcp.operations.finding import called
@@ -16,9 +17,8 @@ from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.optimizer.reservations import begun_anew
+from skillopt_mcp.optimizer.reservations import answers_alike, begun_anew
 from skillopt_mcp.records.candidates import Decision
-from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 
@@ -29,7 +29,7 @@ class Review(BaseModel):
     `evidence` is what the verdict rests on: how many pairs, on how many tasks, and the mean scores. `broken` is what
     the Agent Skills specification has against the new version, and had not against the old one; `over_edit` tells that
     somebody has edited the files since the last change, which a rollback would undo; `repeats` that it brings again
-    what a person rolled back; `called` is the skill in commands.
+    what a person rolled back, and `alike` that its target answers alike each time; `called` is the skill in commands.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -48,6 +48,7 @@ class Review(BaseModel):
     broken: tuple[str, ...] = ()
     over_edit: bool = False
     repeats: str = ""
+    alike: bool = False
 
 
 def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
@@ -74,6 +75,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         simulated=test is not None and is_simulated(test.backend),
         broken=introduced(base, new, skill.name),
         repeats=told_repeated(store, candidate),
+        alike=decision is not None and test is not None and _is_alike(store, decision, test),
     )
 
 
@@ -98,14 +100,16 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
 def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
     """Return what a verdict rests on, in words: the scores first, for a host may show no more of it."""
     n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
-    scored = [pair for pair in store.decisions.list_pairs(test.id)[:n] if not pair.missing]
+    means = mean_scores(store, decision, test)
     told = f"{counted(n, 'pair')} of attempts at {counted(len(test.tasks), 'held-out task')}"
-    if not scored:
+    if means is None:
         return told
-    was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_scores, scored), strict=True))
     redraws = str(begun_anew(store, test))
+    was, now = means
     return f"mean score {was:.2f} before and {now:.2f} with this change, over {told}{redraws and f'; {redraws}'}"
 
 
-def _scores(pair: Pair) -> tuple[float | None, float | None]:
-    return pair.base, pair.candidate
+def _is_alike(store: Store, decision: Decision, test: ConfirmationRow) -> bool:
+    """Return whether a real target gave the same answers each time; of a simulation it is not asked."""
+    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
+    return not is_simulated(test.backend) and answers_alike(test, store.decisions.list_pairs(test.id)[:n]) is not None

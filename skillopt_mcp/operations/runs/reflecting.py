@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from skillopt_mcp.backends.base import Backend
@@ -15,14 +14,14 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.gates.means import mean_score
 from skillopt_mcp.operations.candidates.proposing import kept, proposed
-from skillopt_mcp.operations.host_work.going_on import told_stale
 from skillopt_mcp.operations.host_work.handing_out import Room, hand_out, withdraw
 from skillopt_mcp.operations.judging import judge_named
-from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.runs.damaged import told_damaged
+from skillopt_mcp.operations.runs.discarded import discarded_before
 from skillopt_mcp.operations.runs.forgetting import Outcome, erased_of, take_back
 from skillopt_mcp.operations.runs.offering import is_only_offered, offer, told_rollouts
+from skillopt_mcp.operations.runs.outcomes import as_it_stands, unmade
 from skillopt_mcp.operations.runs.replaying import planned
 from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.budgeting import check_caps
@@ -38,7 +37,6 @@ from skillopt_mcp.optimizer.turns import Turn
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.candidates import Candidate, candidate_id
-from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -51,7 +49,6 @@ MOST_SESSIONS = 40
 FEWEST_SESSIONS = 8
 MAX_ROLLOUTS = 64
 NOTES_SHOWN = 8
-EDIT_BYTES = 600
 
 
 def propose_from_evidence(
@@ -85,7 +82,7 @@ def advance_proposal(
     """
     skill = workspace.store.skills.get_skill(run.skill_id)
     if run.result:
-        return _as_live(workspace, skill, Proposed.model_validate_json(run.result))
+        return as_it_stands(workspace, skill, Proposed.model_validate_json(run.result))
     if run.status == "stopped":
         raise Refused(
             f"the proposal '{run.id}' was given up for another, or since '{skill.name}' has changed: call propose_edits"
@@ -99,7 +96,7 @@ def advance_proposal(
     if erased_of(workspace.store, run) != erased:
         return advance_proposal(workspace, run, wait_s, room, notify)
     if isinstance(outcome, Work):
-        return _as_live(workspace, skill, _finished(workspace, skill, run, outcome))
+        return as_it_stands(workspace, skill, _finished(workspace, skill, run, outcome))
     if room is None and not workspace.store.leases.list_of(run.id):
         expected, step = offer(workspace, run)
         return _open(skill, run, step).model_copy(update={"status": "work", "notes": [expected]})
@@ -108,16 +105,6 @@ def advance_proposal(
         return advance_proposal(workspace, run, wait_s, room, notify)
     standing = _open(skill, run, next_step)
     return standing.model_copy(update={"status": "work", "work": work}) if work else standing
-
-
-def _as_live(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
-    """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more."""
-    if result.candidate_id is None or workspace.trouble(skill):
-        return result
-    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
-    live = workspace.store.skills.get_skill(skill.id).live_version
-    is_stale = live not in (candidate.base_version, candidate.version_id)
-    return result.model_copy(update={"next_step": f"{told_stale(candidate)}."}) if is_stale else result
 
 
 def _open(skill: Skill, run: Run, next_step: str) -> Proposed:
@@ -205,7 +192,8 @@ def _work(workspace: Workspace, run: Run, notify: Notify) -> Outcome:
     if lock is None:
         raise Busy(f"another process is at the proposal '{run.id}': call again to see what it comes to")
     try:
-        erased, plan = erased_of(store, run), planned(workspace, run)
+        erased = erased_of(store, run)
+        plan = replace(planned(workspace, run), discarded=discarded_before(store, run))
         step = Step(1, 1, (plan.train,) if plan.train else (), plan.config.max_edits, run.id)
         backends, budget = _backends(workspace, list(plan.train)), Budget(run.id, workspace.caps)
         with span("proposal", run=run.id), Asker(store, backends, run.id, budget=budget) as ask:
@@ -226,7 +214,7 @@ def _finished(workspace: Workspace, skill: Skill, run: Run, work: Work) -> Propo
     made = _candidate(workspace, run, base, work) if work.applied.files != base else None
     result = proposed(skill.name, base, work.applied, made)
     step = result.next_step if made else _why_none(workspace, run, result)
-    told = [*told_damaged(workspace.store, run), *result.notes, *_unmade(work.selected.edits, result)]
+    told = [*told_damaged(workspace.store, run), *result.notes, *unmade(work.selected.edits, result)]
     notes = [*told, *work.unusable, *work.patterns][:NOTES_SHOWN]
     result = result.model_copy(update={"next_step": step, "notes": notes, "job_id": run.id})
     workspace.store.runs.set_status(run.id, "finished", result.model_dump_json())
@@ -255,21 +243,6 @@ def _teach_again(store: Store, run: Run) -> None:
     read = {session for each in others if _has_taught(store, each) for session in each.sessions}
     if unread := set(run.sessions) - read:
         store.trajectories.mark_unseen(run.skill_id, min(unread))
-
-
-def _unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
-    """Return the edits of a proposal that came to nothing, each as it can be corrected and given again."""
-    if result.candidate_id:
-        return []
-    return [
-        f"edits.{n}: {shortened(json.dumps(_given(edit), ensure_ascii=False), EDIT_BYTES)}"
-        for n, edit in enumerate(edits)
-    ]
-
-
-def _given(edit: Edit) -> dict[str, str]:
-    fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _has_taught(store: Store, run: Run) -> bool:

@@ -1,0 +1,162 @@
+"""Rejected before: a proposal is told of the edits that came to nothing, and none of them comes back as a new one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hostwork import begun, begun_proposal
+from workshop import LESSONS, PLACEBO, Place, as_if_real, use
+
+from skillopt_mcp.operations.candidates.proposing import propose_edits
+from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.evidence.erasing import erase
+from skillopt_mcp.operations.evidence.naming import Meant
+from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.results import Proposed
+from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
+from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.prompts.history import TEXT_LIMIT
+from skillopt_mcp.prompts.rendering import cut_middle
+
+WORSE = "- Always answer with the word unknown."
+
+
+def recorded(host: Workspace, place: Place, n: int = 6) -> list[str]:
+    """Record failed attempts, and return their ids."""
+    told = [
+        Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="no", session_id=f"s{n}")
+        for n in range(n)
+    ]
+    return [str(record_trajectory(host, str(place.skill), each).trajectory_id) for each in told]
+
+
+def evidence(standing: Proposed) -> str:
+    [item] = standing.work
+    return Path(item.folder, "EVIDENCE.md").read_text()
+
+
+def answered(host: Workspace, standing: Proposed, content: str, *evidence: int) -> Proposed:
+    """Return the outcome of a proposal whose one question is answered with an edit."""
+    [item] = standing.work
+    edit = {
+        "op": "append",
+        "target": None,
+        "content": content,
+        "path": "SKILL.md",
+        "evidence": list(evidence) or [1, 2, 3],
+    }
+    reply = json.dumps({"reasoning": "so", "edits": [edit]})
+    result = submit_work(host, [{"work_id": item.work_id, "reply": reply}])
+    assert result.proposed, result
+    return result.proposed
+
+
+def rejected(place: Place, content: str = WORSE) -> str:
+    """Return a candidate that a test with a real model rejected."""
+    workspace = place.open()
+    use(workspace, as_if_real())
+    candidate = place.propose(workspace, content)
+    while (result := evaluate_candidate(workspace, candidate)).verdict == "undecided":
+        pass
+    assert result.verdict == "reject"
+    return candidate
+
+
+def test_a_proposal_is_told_of_the_edits_that_a_test_rejected_and_what_a_person_rolled_back(
+    place: Place, host: Workspace
+) -> None:
+    undone = place.accepted(place.open())
+    assert promote_skill(place.open(), undone, Consent.PERSON_SIMULATED).status == "promoted"
+    rollback_skill(place.open(), "ledger-clerk", None, Consent.PERSON)
+    rejected(place)
+    recorded(host, place)
+    told = evidence(begun_proposal(host, str(place.skill)))
+    history = told.partition("## Earlier steps")[2].partition("## Evidence")[0]
+    assert "Edits of earlier candidates of this skill that came to nothing, the latest first:" in history
+    rows = [json.loads(line) for line in history.splitlines() if line.startswith("{")]
+    appended = {"op": "append", "path": "SKILL.md"}
+    assert rows == [
+        {"became": "rejected by its promotion test", **appended, "content": WORSE},
+        {"became": "promoted, then rolled back by a person", **appended, "content": cut_middle(LESSONS, TEXT_LIMIT)},
+    ]
+    assert "score" not in history
+
+
+def test_what_is_rejected_once_a_proposal_has_begun_does_not_change_what_it_reads(
+    place: Place, host: Workspace
+) -> None:
+    place.propose(place.open(), WORSE)
+    recorded(host, place)
+    standing = begun_proposal(host, str(place.skill))
+    assert "## Earlier steps" not in evidence(standing)
+    rejected(place)
+    assert submit_work(host, [], standing.job_id).work == []
+    assert answered(host, standing, "- Round once.").status == "candidate"
+
+
+def test_nothing_is_told_of_a_candidate_made_from_an_attempt_that_was_erased(place: Place, host: Workspace) -> None:
+    ids = [int(recorded_id.partition(":")[2]) for recorded_id in recorded(host, place)]
+    made = answered(host, begun_proposal(host, str(place.skill)), WORSE)
+    workspace = place.open()
+    use(workspace, as_if_real())
+    while (result := evaluate_candidate(workspace, str(made.candidate_id))).verdict == "undecided":
+        pass
+    assert result.verdict == "reject"
+    told = propose_from_evidence(host, str(place.skill))
+    assert WORSE in evidence(begun_again(host, told))
+    erase(place.open(), Meant(ids[:3]))
+    assert WORSE not in evidence(begun_again(host, told))
+
+
+def begun_again(host: Workspace, told: Proposed) -> Proposed:
+    """Return a proposal with the work that is out."""
+    return told.model_copy(update={"work": submit_work(host, [], told.job_id).work[-1:]})
+
+
+def test_a_simulation_rejects_nothing_for_a_host(place: Place, host: Workspace) -> None:
+    workspace = place.open()
+    candidate = place.propose(workspace, PLACEBO)
+    while evaluate_candidate(workspace, candidate).verdict == "undecided":
+        pass
+    recorded(host, place)
+    assert "## Earlier steps" not in evidence(begun_proposal(host, str(place.skill)))
+
+
+def test_edits_that_lead_to_a_rejected_candidate_say_so(place: Place, host: Workspace) -> None:
+    candidate = rejected(place)
+    told = f"{candidate} was tested before and rejected (mean score 0.00 before, 0.00 with it): propose something else."
+    by_hand = propose_edits(host, str(place.skill), [{"op": "append", "content": WORSE}])
+    assert (by_hand.status, by_hand.next_step, by_hand.candidate_id) == ("rejected", told, candidate)
+    recorded(host, place)
+    reflected = answered(host, begun_proposal(host, str(place.skill)), WORSE)
+    assert (reflected.status, reflected.next_step, reflected.candidate_id) == ("rejected", told, candidate)
+    assert candidate not in list_skills(host).skills[0].next_step
+
+
+def test_edits_that_lead_to_a_candidate_under_test_or_accepted_say_so(place: Place, host: Workspace) -> None:
+    candidate = place.propose(host)
+    begun(host, candidate)
+    edits = [{"op": "append", "content": LESSONS}]
+    goes_on = f"evaluate_candidate with candidate_id {candidate} goes on with it"
+    again = propose_edits(host, str(place.skill), edits)
+    assert again.next_step == f"{candidate} is known, and its test is undecided so far: {goes_on}."
+    assert place.accepted(place.open()) == candidate
+    accepted = propose_edits(host, str(place.skill), edits)
+    assert accepted.next_step == f"{candidate} was tested before and accepted: promote_skill {candidate}."
+    assert accepted.status == "candidate"
+
+
+def test_a_reflected_proposal_says_that_it_repeats_what_a_person_rolled_back(place: Place, host: Workspace) -> None:
+    undone = place.accepted(place.open())
+    promote_skill(place.open(), undone, Consent.PERSON_SIMULATED)
+    rollback_skill(place.open(), "ledger-clerk", None, Consent.PERSON)
+    place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
+    recorded(host, place)
+    result = answered(host, begun_proposal(host, str(place.skill)), LESSONS)
+    told = f"Mind that it makes an edit of {undone} again, which a person rolled back. Call evaluate_candidate"
+    assert result.next_step.startswith(told)
