@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from hostwork import begun
 from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
+from skillopt_mcp.operations.changes.reviewing import review_candidate
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.reservations import drawn_pairs
 
 
 def told(workspace: Workspace) -> list[str]:
@@ -85,3 +89,17 @@ def test_work_says_how_it_is_handed_in(place: Place, host: Workspace) -> None:
     assert step(host, item.work_id) == (
         f"Do what it says; whoever took it hands it in: submit_work with work_id {item.work_id} among its replies."
     )
+
+
+def test_the_evidence_counts_the_tasks_that_were_drawn_and_not_all_that_could_be(
+    place: Place, workspace: Workspace
+) -> None:
+    made = workspace.store.candidates.get_candidate(place.accepted(workspace))
+    [row] = workspace.store.decisions.list_confirmations(1, made.base_version, made.version_id)
+    found = re.search(
+        r"over (\d+) pairs of attempts at (\d+) held-out tasks", review_candidate(workspace, made.id).evidence
+    )
+    assert found
+    n_pairs, n_tasks = map(int, found.groups())
+    drawn = {task_id for task_id, _ in drawn_pairs(row, workspace.store.decisions.list_pairs(row.id)[:n_pairs])}
+    assert len(drawn) == n_tasks < len(row.tasks)

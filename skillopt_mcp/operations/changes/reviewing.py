@@ -17,7 +17,7 @@ from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.optimizer.reservations import answers_alike, begun_anew
+from skillopt_mcp.optimizer.reservations import answers_alike, begun_anew, drawn_pairs
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
@@ -101,7 +101,9 @@ def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
     """Return what a verdict rests on, in words: the scores first, for a host may show no more of it."""
     n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
     means = mean_scores(store, decision, test)
-    told = f"{counted(n, 'pair')} of attempts at {counted(len(test.tasks), 'held-out task')}"
+    # Drawn with replacement: not every task of the test is among them.
+    n_tasks = len({task_id for task_id, _ in drawn_pairs(test, store.decisions.list_pairs(test.id)[:n])})
+    told = f"{counted(n, 'pair')} of attempts at {counted(n_tasks, 'held-out task')}"
     if means is None:
         return told
     redraws = str(begun_anew(store, test))
