@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,23 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.operations.stores.appearing import write_new
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """Let no file become longer than 1,000 bytes, as on a disk that is full by then."""
+    """Let no file become longer than 1,000 bytes, as on a disk that is full by then: nor the log of the tests."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_that_the_disk_has_no_room_for_is_not_there_at_all(tmp_path: Path, full_disk: None) -> None:
-    with pytest.raises(BadInput, match=f"'{tmp_path}/tasks.jsonl' cannot be written"):
+def test_a_file_that_the_disk_has_no_room_for_is_not_there_at_all(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(BadInput, match=f"'{tmp_path}/tasks.jsonl' cannot be written"):
         write_new(tmp_path / "tasks.jsonl", b"x" * 5_000)
     assert list(tmp_path.iterdir()) == []
-    write_new(tmp_path / "tasks.jsonl", b"x" * 500)
+    with full_disk():
+        write_new(tmp_path / "tasks.jsonl", b"x" * 500)
     assert (tmp_path / "tasks.jsonl").read_bytes() == b"x" * 500
 
 
