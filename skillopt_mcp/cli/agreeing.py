@@ -3,30 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.capping import Capped, foreseen
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.spending.forecasting import forecast
+from skillopt_mcp.operations.spending.forecasting import Forecast, forecast
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 
+PLANNED, UNWANTED = 0, 1
+NOTHING_SPENT, NO_MORE_SPENT = "Nothing was spent.", "Nothing more was spent."
 
-def may_spend(
-    workspace: Workspace, calls: Mapping[Role, int], options: Capped, n_slots: int | None = None, detail: str = ""
-) -> bool:
-    """Return whether so many calls of each role may be made: a person agrees, or nothing is asked or paid for.
 
+class Planned(Forecast):
+    """What a command would ask of each role at most, and what that takes as far as it is known; nothing was asked."""
+
+    status: Literal["planned"] = "planned"
+    calls: dict[Role, int]
+    simulated: bool
+    next_step: str = "the same command without --dry-run"
+
+
+def ends_here(
+    workspace: Workspace, calls: Mapping[Role, int], options: Capped, told: str, n_slots: int | None = None,
+    question: str = "Spend that much?", declined: str = NOTHING_SPENT,
+) -> int | None:  # fmt: skip
+    """Tell what so many calls of each role take, and return the exit code of a command that is to make none.
+
+    That is a dry run, or one that the person does not agree to. None: it goes on, agreed to or with nothing to pay for.
     Raises Refused when nobody may be asked and nobody agreed beforehand.
     """
-    if not is_real(workspace, asked_for(calls)):
-        return True
-    told = told_calls(calls)
+    real = is_real(workspace, asked_for(calls))
+    expected = forecast(workspace, calls, n_slots) if options.dry_run or (real and not options.json) else Forecast()
     if not options.json:
-        terminal.note(f"At most {told}.")
-        terminal.note(foreseen(forecast(workspace, calls, n_slots)))
-    return terminal.agreed(f"Spend up to {told}{detail}?", yes=options.yes, ask=not options.json)
+        terminal.note(told)
+        if real:
+            terminal.note(foreseen(expected))
+    if options.dry_run:
+        return _planned(Planned(**expected.model_dump(), calls=dict(calls), simulated=not real), options)
+    if not real or terminal.agreed(question, yes=options.yes, ask=not options.json):
+        return None
+    terminal.note(declined)
+    return UNWANTED
+
+
+def _planned(plan: Planned, options: Capped) -> int:
+    if options.json:
+        terminal.emit(plan)
+    else:
+        terminal.note(f"A dry run: {NOTHING_SPENT[0].lower()}{NOTHING_SPENT[1:]}")
+    return PLANNED
+
+
+def unwilling(
+    workspace: Workspace, calls: Mapping[Role, int], options: Capped, n_slots: int | None = None, detail: str = ""
+) -> int | None:
+    """Return what `ends_here` does, where no more is to be told than the calls; nothing, where none is paid for."""
+    if not options.dry_run and not is_real(workspace, asked_for(calls)):
+        return None
+    told = told_calls(calls)
+    return ends_here(workspace, calls, options, f"At most {told}.", n_slots, f"Spend up to {told}{detail}?")
 
 
 def told_calls(calls: Mapping[Role, int]) -> str:

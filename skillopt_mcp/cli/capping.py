@@ -11,13 +11,14 @@ from skillopt_mcp.records.budgets import Caps, Spent
 
 @dataclass(frozen=True, slots=True)
 class Capped(Invocation):
-    """What commands share which ask models: their caps, and whether what they may spend is agreed to beforehand."""
+    """What commands share which ask models: their caps, and whether what they may spend is agreed to, or only told."""
 
     max_calls: int | None = None
     max_tokens: int | None = None
     max_usd: float | None = None
     max_minutes: float | None = None
     yes: bool = False
+    dry_run: bool = False
 
     @property
     def caps(self) -> Caps:

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import asked_for, is_real, may_spend, simulation
-from skillopt_mcp.cli.capping import Capped, foreseen
+from skillopt_mcp.cli.agreeing import ends_here, simulation, unwilling
+from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.preparing import Prepared
 from skillopt_mcp.cli.resuming import check_changed
 from skillopt_mcp.cli.watching import Watch
@@ -26,7 +26,6 @@ from skillopt_mcp.operations.runs.consolidating import (
     taken_up,
 )
 from skillopt_mcp.operations.runs.estimating import estimate_end, estimate_run
-from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
 
@@ -47,7 +46,7 @@ class Consolidation:
 
 
 def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) -> int:
-    """Return 0 when all was trained, 1 when it was not wanted or stopped at a cap, 130 when it was interrupted."""
+    """Return 0 when all was trained, or told, 1 when it was not wanted or stopped at a cap, 130 when interrupted."""
     if ready.environment or ready.out:
         raise BadInput("--memory takes the stored tasks and writes no files: leave out --env and --out")
     both = documents(workspace, asked.skill, asked.memory, asked.document)
@@ -57,10 +56,9 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
             check_changed(
                 beside, run, WAY_ON, allowed=asked.allow_changed, silent=asked.options.json, ends=asked.conclude
             )
-    agreed = _agreed_to_end if asked.conclude else _agreed
-    if not agreed(workspace, both, asked, ready):
-        terminal.note("Nothing was spent.")
-        return EXPECTED
+    unwilling_to = _unwilling_to_end if asked.conclude else _unwilling
+    if (code := unwilling_to(workspace, both, asked, ready)) is not None:
+        return code
     try:
         with Watch("SIMULATION" if label else "", silent=asked.options.json) as watch:
             training = Training(
@@ -77,28 +75,25 @@ def consolidated(workspace: Workspace, asked: Consolidation, ready: Prepared) ->
     return 0
 
 
-def _agreed(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> bool:
+def _unwilling(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> int | None:
     chosen = {"skill": [both.skill], "memory": [both.memory], "both": [both.skill, both.memory]}[asked.document]
     estimates = [estimate_run(workspace, document.path, ready.config) for document in chosen]
     calls: Counter[Role] = sum((Counter(each.calls) for each in estimates), Counter())
-    real = is_real(workspace, asked_for(calls))
-    if not asked.options.json:
-        known = " What was answered before is not asked again." if asked.resume else ""
-        judge = f", and {counted(calls['judge'], 'call')} of the judge" if calls["judge"] else ""
-        names = " and then ".join(f"'{document.name}'" for document in chosen)
-        terminal.note(
-            f"Trains {names}, both documents at hand in every attempt. At most "
-            f"{counted(calls['target'], 'target call')} and about "
-            f"{counted(calls['optimizer'], 'optimizer call')}{judge}; "
-            f"caps are those of each run.{known}"
-        )
-        if real:
-            terminal.note(foreseen(forecast(workspace, calls, ready.slots)))
-    return not real or terminal.agreed("Spend that much?", yes=asked.options.yes, ask=not asked.options.json)
+    known = " What was answered before is not asked again." if asked.resume else ""
+    judge = f", and {counted(calls['judge'], 'call')} of the judge" if calls["judge"] else ""
+    names = " and then ".join(f"'{document.name}'" for document in chosen)
+    told = (
+        f"Trains {names}, both documents at hand in every attempt. At most {counted(calls['target'], 'target call')} "
+        f"and about {counted(calls['optimizer'], 'optimizer call')}{judge}; caps are those of each run.{known}"
+    )
+    return ends_here(workspace, calls, asked.options, told, ready.slots)
 
 
-def _agreed_to_end(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> bool:
-    """Return whether what the search has brought may be tested. Raises NotFound where nothing was begun."""
+def _unwilling_to_end(workspace: Workspace, both: Documents, asked: Consolidation, ready: Prepared) -> int | None:
+    """Return the code to end with where what the search has brought is not to be tested, else None.
+
+    Raises NotFound where nothing was begun.
+    """
     left = [
         Counter({} if run.result else estimate_end(beside, run))
         for beside, run in taken_up(workspace, both, Training(ready.config, ready.prompts))
@@ -108,7 +103,7 @@ def _agreed_to_end(workspace: Workspace, both: Documents, asked: Consolidation, 
     calls: Counter[Role] = sum(left, Counter())
     if not asked.options.json:
         terminal.note("Searches no more, and tests what the search has brought; what was never begun is left out.")
-    return may_spend(workspace, calls, asked.options, ready.slots)
+    return unwilling(workspace, calls, asked.options, ready.slots)
 
 
 def _broken_off(asked: Consolidation, stopped: Stopped | None) -> int:

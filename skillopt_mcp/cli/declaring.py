@@ -57,6 +57,14 @@ def yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask (needed where there is no terminal)")
 
 
+def agreement(parser: argparse.ArgumentParser) -> None:
+    """Declare how what a command may spend is agreed to, or only told."""
+    yes(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be asked at most and what that takes, and ask nothing"
+    )
+
+
 def caps(parser: argparse.ArgumentParser) -> None:
     """Declare the hard caps of whatever asks models."""
     group = parser.add_argument_group(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import asked_for, is_real, told_calls
-from skillopt_mcp.cli.capping import Capped, foreseen, told_caps
+from skillopt_mcp.cli.agreeing import NO_MORE_SPENT, ends_here, is_real, told_calls
+from skillopt_mcp.cli.capping import Capped, told_caps
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.answering import (
     answering,
@@ -18,7 +18,6 @@ from skillopt_mcp.operations.runs.estimating import estimate_end, estimate_rest
 from skillopt_mcp.operations.runs.replaying import caps_of, is_searching, planned
 from skillopt_mcp.operations.runs.unfinished import others_left, told_others_left
 from skillopt_mcp.operations.spending.budgeting import is_used_up
-from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.calls import Role
@@ -52,49 +51,42 @@ def note_others(workspace: Workspace, run: Run, flag: str = "--resume") -> None:
         terminal.note(f"note: {others}")
 
 
-def may_conclude(workspace: Workspace, run: Run, options: Capped, slots: int | None) -> bool:
-    """Return whether a run's search may end, and what its promotion test takes be spent, as `may_go_on` does."""
+def unwilling_to_conclude(workspace: Workspace, run: Run, options: Capped, slots: int | None) -> int | None:
+    """Return the code to end with where a run's search is not to end, as its promotion test takes too much, else None.
+
+    Raises what `unwilling_to_go_on` raises.
+    """
     if not is_searching(workspace, run):
-        return may_go_on(workspace, run, options, slots)
+        return unwilling_to_go_on(workspace, run, options, slots)
     calls, n_steps = estimate_end(workspace, run), len(workspace.store.runs.list_steps(run.id))
-    if not options.json:
-        takes = (
-            f"Its promotion test takes at most {told_calls(calls)}. {told_caps(*_caps(workspace, run))}"
-            if any(calls.values())
-            else "No step has brought a better version: there is nothing to test, and no call is made."
-        )
-        n_left = planned(workspace, run).n_rows - n_steps
-        terminal.note(
-            f"Run {run.id} ends its search after {counted(n_steps, 'finished step')}; {n_left:,} more were planned. "
-            f"{takes}".rstrip()
-        )
-    if not is_real(workspace, asked_for(calls)):
-        return True
-    if not options.json:
-        terminal.note(foreseen(forecast(workspace, calls, slots)))
-    return terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json)
+    takes = (
+        f"Its promotion test takes at most {told_calls(calls)}. {told_caps(*_caps(workspace, run))}"
+        if any(calls.values())
+        else "No step has brought a better version: there is nothing to test, and no call is made."
+    )
+    n_left = planned(workspace, run).n_rows - n_steps
+    told = f"Run {run.id} ends its search after {counted(n_steps, 'finished step')}; {n_left:,} more were planned."
+    return ends_here(workspace, calls, options, f"{told} {takes}".rstrip(), slots, declined=NO_MORE_SPENT)
 
 
-def may_go_on(workspace: Workspace, run: Run, options: Capped, slots: int | None) -> bool:
-    """Return whether what is left of a run may be spent: a person agrees, or nothing is paid for.
+def unwilling_to_go_on(workspace: Workspace, run: Run, options: Capped, slots: int | None) -> int | None:
+    """Return the code to end with where what is left of a run is not to be spent, else None.
 
     Raises Refused when nobody may be asked and nobody agreed beforehand.
     """
     backends = run_backends(workspace, run)
     caps, spent = _caps(workspace, run)
     # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
-    if not is_real(workspace, asked_roles(run)) or is_used_up(caps, spent, backends):
-        return True
-    if not options.json:
-        left = estimate_rest(workspace, run)
-        judge = f", and {counted(left['judge'], 'call')} of the judge" if left["judge"] else ""
-        terminal.note(
-            f"Sent so far: {counted(spent.calls, 'call')}. What is left of run {run.id}: at most "
-            f"{counted(left['target'], 'target call')} and about {counted(left['optimizer'], 'optimizer call')}"
-            f"{judge}. {told_caps(caps, spent)}".rstrip()
-        )
-        terminal.note(foreseen(forecast(workspace, left, slots)))
-    return terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json)
+    if not options.dry_run and (not is_real(workspace, asked_roles(run)) or is_used_up(caps, spent, backends)):
+        return None
+    left = estimate_rest(workspace, run)
+    judge = f", and {counted(left['judge'], 'call')} of the judge" if left["judge"] else ""
+    told = (
+        f"Sent so far: {counted(spent.calls, 'call')}. What is left of run {run.id}: at most "
+        f"{counted(left['target'], 'target call')} and about {counted(left['optimizer'], 'optimizer call')}"
+        f"{judge}. {told_caps(caps, spent)}".rstrip()
+    )
+    return ends_here(workspace, left, options, told, slots, declined=NO_MORE_SPENT)
 
 
 def _caps(workspace: Workspace, run: Run) -> tuple[Caps, Spent]:

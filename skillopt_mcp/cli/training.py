@@ -10,6 +10,7 @@ from skillopt_mcp.cli.declaring import (
     PROGRAM,
     TARGET,
     Command,
+    agreement,
     backends,
     by_batch,
     caps,
@@ -20,7 +21,7 @@ from skillopt_mcp.cli.declaring import (
 from skillopt_mcp.cli.task_actions import task_actions
 
 _REPLAY_CODES = """exit codes:
-  0    the run has finished, whatever its verdict
+  0    the run has finished, whatever its verdict (or, with --dry-run, what it takes was told)
   1    it stopped at a cap or in an outage (--resume goes on, --conclude ends it), was not agreed to, or cannot be run
   2    wrong usage
   130  interrupted (--resume goes on, --conclude ends it)"""
@@ -101,7 +102,7 @@ def _replay(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=("strict", "fresh", "paired_se", "no_regression", "confirm"),
         help="run nothing: say what this gate would have made of the newest run (or of run r-... as SKILL)",
     )  # fmt: skip
-    yes(parser)
+    agreement(parser)
     parser.epilog = f"{parser.epilog}\n\n{_REPLAY_CODES}"
 
 
@@ -124,7 +125,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
     slots(parser)
     by_batch(parser)
     caps(parser)
-    yes(parser)
+    agreement(parser)
 
 
 def _calibrate(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +137,7 @@ def _calibrate(parser: argparse.ArgumentParser) -> None:
         "--max-pairs", type=int, metavar="N", default=200, help="for a test that pauses after so many (default 200)"
     )
     caps(parser)
-    yes(parser)
+    agreement(parser)
 
 
 def _race(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +152,7 @@ def _race(parser: argparse.ArgumentParser) -> None:
         "rolled out (may be repeated)",
     )  # fmt: skip
     caps(parser)
-    yes(parser)
+    agreement(parser)
 
 
 def _credit(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +161,7 @@ def _credit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, metavar="N", default=60, help="pairs per edit at most (default 60)")
     parser.add_argument("--rescue", action="store_true", help="look for the good part of a rejected bundle instead")
     caps(parser)
-    yes(parser)
+    agreement(parser)
 
 
 def _skills(parser: argparse.ArgumentParser) -> None:

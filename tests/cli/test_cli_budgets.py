@@ -187,3 +187,51 @@ def test_the_doctor_asks_each_backend_that_is_named(cli, home) -> None:
     assert line.startswith("error: 127.0.0.1:9 (m): the connection failed")
     checked = json.loads(cli("doctor", "--backend", "simulated:honest", "--json").stdout)["checked"]
     assert checked == {"simulated:honest": None}
+
+
+def test_a_dry_run_tells_what_would_be_asked_and_asks_and_begins_nothing(cli, make_place, vendor) -> None:
+    place = make_place()
+    backends = ("--target", vendor.spec, "--optimizer", TARGET, *SMALL)
+    plan = parsed(cli("replay", "ledger-clerk", *backends, "--dry-run", "--json", store=place.store_path))
+    calls = plan["calls"]
+    assert (plan["status"], plan["simulated"], plan["usd"]) == ("planned", False, None)
+    told = cli("replay", "ledger-clerk", *backends, "--dry-run", store=place.store_path)
+    assert told.stdout == ""
+    assert f"At most {calls['target']} target calls" in told.stderr  # type: ignore[index, call-overload]
+    assert told.stderr.endswith("hard caps.\nA dry run: nothing was spent.\n")
+    assert parsed(cli("runs", "--json", store=place.store_path))["runs"] == []
+    cli("replay", "ledger-clerk", *backends, "--max-calls", "5", "--yes", store=place.store_path)
+    before = only_run(place)
+    for way in ("--resume", "--conclude"):
+        rest = parsed(
+            cli("replay", "ledger-clerk", way, "--dry-run", "--max-calls", "9", "--json", store=place.store_path)
+        )
+        assert 0 <= rest["calls"]["target"] < calls["target"]  # type: ignore[index, call-overload]
+    assert only_run(place) == before
+    assert vendor.n_asked == 5
+
+
+def test_a_dry_run_of_what_cannot_be_run_says_so(cli, make_place) -> None:
+    place = make_place(n_tasks=0)
+    refused = cli("replay", "ledger-clerk", *BACKENDS, "--dry-run", store=place.store_path)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "tasks" in refused.stderr.splitlines()[-1]
+    assert "A dry run" not in refused.stderr
+    abandoned = cli("replay", "ledger-clerk", "--abandon", "--dry-run", store=place.store_path)
+    assert abandoned.stderr.endswith("error: --abandon asks nothing of models: leave out --dry-run\n")
+
+
+def test_a_dry_run_opens_no_test_and_runs_no_contest(cli, make_place) -> None:
+    place = make_place()
+    run = parsed(cli("replay", "ledger-clerk", *BACKENDS, *SMALL, "--max-pairs", "1", "--json", store=place.store_path))
+    candidate = str(run["candidate_id"])
+    before = parsed(cli("runs", "--json", store=place.store_path))
+    wanted = (
+        (("evaluate", candidate, "--claim", "these", "--max-pairs", "7"), {"target": 14, "judge": 0}),
+        (("calibrate", "ledger-clerk", "--pairs", "7"), {"target": 14, "judge": 0}),
+        (("race", candidate, "--laps", "5"), {"target": 10, "judge": 0}),
+    )
+    for arguments, calls in wanted:
+        plan = parsed(cli(*arguments, "--target", TARGET, "--dry-run", "--json", store=place.store_path))
+        assert (plan["calls"], plan["simulated"]) == (calls, True)
+    assert parsed(cli("runs", "--json", store=place.store_path)) == before

@@ -73,6 +73,8 @@ def test_race_and_credit_name_each_arm_and_edit(cli: Cli, make_place) -> None:
     assert isinstance(rows, list)
     assert [row["arm"] for row in rows] == [first, second, "no skill"]
     assert "BACKEND:MODEL" not in str(raced["next_step"])
+    plan = cli("credit", first, "--pairs", "8", "--target", TARGET, "--dry-run", "--json", store=place.store_path)
+    assert parsed(plan)["calls"] == {"target": 24, "judge": 0}
     told = cli("credit", first, "--pairs", "8", "--target", TARGET, store=place.store_path)
     assert told.returncode == 0, told.stderr
     assert "append SKILL.md: - One." in told.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import may_spend, simulation
+from skillopt_mcp.cli.agreeing import simulation, unwilling
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -29,14 +29,14 @@ class Options(Capped):
 
 
 def run(options: Options) -> int:
-    """Return 0 when it was measured, 1 when the person did not want to spend."""
+    """Return 0 when it was measured or for a dry run, 1 when the person did not want to spend."""
     rule = ConfirmRule(max_pairs=options.max_pairs)
     with Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps) as workspace:
         skill = workspace.recorded(options.skill)
         label = simulation(workspace)
-        if not may_spend(workspace, estimate_calibration(workspace, skill, options.pairs), options):
-            terminal.note("Nothing was spent.")
-            return 1
+        calls = estimate_calibration(workspace, skill, options.pairs)
+        if (code := unwilling(workspace, calls, options)) is not None:
+            return code
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             workspace.on_reply = watch.on_reply
             result = calibrate(workspace, options.skill, options.pairs, options.gain, rule, watch.notify)

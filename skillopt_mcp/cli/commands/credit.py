@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import may_spend
+from skillopt_mcp.cli.agreeing import unwilling
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -29,13 +29,12 @@ class Options(Capped):
 
 
 def run(options: Options) -> int:
-    """Return 0 when the edits were told apart, 1 when the person did not want to spend."""
+    """Return 0 when the edits were told apart or for a dry run, 1 when the person did not want to spend."""
     rule = CreditRule(max_pairs=options.pairs)
     with Workspace(options.store_path, target=options.target, judge=options.judge, caps=options.caps) as workspace:
         simulated = is_simulated(workspace.backend("target").fingerprint)
-        if not _agreed(workspace, options, rule):
-            terminal.note("Nothing was spent.")
-            return 1
+        if (code := _unwilling(workspace, options, rule)) is not None:
+            return code
         with Watch("SIMULATION" if simulated else "", silent=options.json) as watch:
             workspace.on_reply = watch.on_reply
             result = (
@@ -59,9 +58,9 @@ def run(options: Options) -> int:
     return 0
 
 
-def _agreed(workspace: Workspace, options: Options, rule: CreditRule) -> bool:
+def _unwilling(workspace: Workspace, options: Options, rule: CreditRule) -> int | None:
     if not options.rescue:
-        return may_spend(workspace, estimate_credit(workspace, options.candidate, rule), options)
+        return unwilling(workspace, estimate_credit(workspace, options.candidate, rule), options)
     found = estimate_rescue(workspace, options.candidate)
     detail = f" ({counted(found.n_parts, 'part')}, both arms on {counted(found.n_tasks, 'task')})"
-    return may_spend(workspace, found.calls, options, detail=detail)
+    return unwilling(workspace, found.calls, options, detail=detail)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import may_spend, simulation
+from skillopt_mcp.cli.agreeing import simulation, unwilling
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -44,7 +44,7 @@ class Options(Capped):
 
 
 def run(options: Options) -> int:
-    """Return 0 with a verdict, 1 when the person did not want to spend, 130 when it was interrupted."""
+    """Return 0 with a verdict or for a dry run, 1 when the person did not want to spend, 130 when interrupted."""
     if options.slots is not None and options.slots < 1:
         raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
     rule = ConfirmRule(max_pairs=options.max_pairs)
@@ -72,9 +72,8 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     candidate = workspace.store.candidates.get_candidate(options.candidate)
     if locked := workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)):
         terminal.note(f"warning: {locked}.")
-    if not may_spend(workspace, calls, options, options.slots):
-        terminal.note("Nothing was spent.")
-        return 1
+    if (code := unwilling(workspace, calls, options, options.slots)) is not None:
+        return code
     try:
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             workspace.on_reply = watch.on_reply

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import may_spend
+from skillopt_mcp.cli.agreeing import unwilling
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.gates.racing import RaceRule
@@ -31,7 +31,7 @@ class Options(Capped):
 
 
 def run(options: Options) -> int:
-    """Return 0 when the race is over, 1 when the person did not want to spend."""
+    """Return 0 when the race is over or for a dry run, 1 when the person did not want to spend."""
     rule = RaceRule(max_laps=options.laps)
     with Workspace(
         options.store_path, target=options.target, optimizer=options.optimizer, judge=options.judge, caps=options.caps
@@ -40,9 +40,8 @@ def run(options: Options) -> int:
         # By its id, for another skill may have its name.
         skill_id = entered(workspace, options.candidates, options.control).skill.id
         calls = estimate_race(workspace, options.candidates, rule, options.control)
-        if not may_spend(workspace, calls, options):
-            terminal.note("Nothing was spent.")
-            return 1
+        if (code := unwilling(workspace, calls, options)) is not None:
+            return code
         with Watch("SIMULATION" if simulated else "", silent=options.json) as watch:
             workspace.on_reply = watch.on_reply
             result = race_candidates(workspace, options.candidates, rule, controls=options.control, notify=watch.notify)

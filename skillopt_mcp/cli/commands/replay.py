@@ -10,12 +10,12 @@ from typing import cast
 
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import asked_for, is_real
+from skillopt_mcp.cli.agreeing import ends_here
 from skillopt_mcp.cli.breaking_off import Way, broken_off
-from skillopt_mcp.cli.capping import Capped, foreseen
+from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.consolidating import Consolidation, consolidated, told_next
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
-from skillopt_mcp.cli.resuming import check_changed, may_conclude, may_go_on, note_others
+from skillopt_mcp.cli.resuming import check_changed, note_others, unwilling_to_conclude, unwilling_to_go_on
 from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
@@ -24,10 +24,17 @@ from skillopt_mcp.operations.answering import ALLOWED, run_backends
 from skillopt_mcp.operations.runs.consolidating import Document
 from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.runs.policies import replay_policy
-from skillopt_mcp.operations.runs.replaying import CONCLUDED, check_able, conclude, replay, start_run, unfinished_run
+from skillopt_mcp.operations.runs.replaying import (
+    CONCLUDED,
+    begin,
+    check_new,
+    conclude,
+    new_run,
+    replay,
+    unfinished_run,
+)
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import abandon, told_of, waiting_batches
-from skillopt_mcp.operations.spending.forecasting import forecast
 from skillopt_mcp.operations.spending.listing_runs import told_elsewhere, told_own
 from skillopt_mcp.operations.stores.exporting import check_folder, export_run
 from skillopt_mcp.operations.tasks.adding import add_environment
@@ -76,7 +83,7 @@ class Options(Capped):
 
 
 def run(options: Options) -> int:
-    """Return 0 when the run has finished, 1 when it was not wanted or stopped at a cap, 130 when it was interrupted."""
+    """Return 0 when the run has finished or was told, 1 when it was not wanted or stopped at a cap, 130 interrupted."""
     if options.slots is not None and options.slots < 1:
         raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
     if options.resume and options.conclude:
@@ -85,6 +92,8 @@ def run(options: Options) -> int:
         raise BadInput("--allow-changed goes on with a run that is there: give --resume with it, or --conclude")
     if options.policy:
         return _other_gate(options, options.policy)
+    if options.dry_run and options.abandon:
+        raise BadInput("--abandon asks nothing of models: leave out --dry-run")
     if options.memory:
         return _with_memory(options, options.memory)
     if options.abandon:
@@ -135,10 +144,9 @@ def _resumed(options: Options) -> int:
     with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
         way = f"skillopt-mcp replay {shlex.quote(options.skill)} {flag} {ALLOWED}"
         check_changed(workspace, begun, way, allowed=options.allow_changed, silent=options.json, ends=options.conclude)
-        may = may_conclude if options.conclude else may_go_on
-        if not may(workspace, begun, options, options.slots):
-            terminal.note("Nothing more was spent.")
-            return EXPECTED
+        unwilling_to = unwilling_to_conclude if options.conclude else unwilling_to_go_on
+        if (code := unwilling_to(workspace, begun, options, options.slots)) is not None:
+            return code
         if options.conclude:
             begun = conclude(workspace, begun, CONCLUDED)
         return _replay(workspace, begun, options, Way(options.skill, options.slots, out, options.by_batch))
@@ -183,19 +191,23 @@ def _new(options: Options) -> int:
             terminal.note(f"note: {note}")
     with _workspace(options, ready, _patience(options)) as workspace:
         begun = _begun(workspace, options, ready)
-        if begun is None:
-            terminal.note("Nothing was spent.")
-            return 1
+        if isinstance(begun, int):
+            return begun
         return _replay(workspace, begun, options, Way(options.skill, ready.slots, ready.out, options.by_batch))
 
 
-def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | None:
-    """Return a new run, or None when the person does not want to spend what it may take."""
+def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | int:
+    """Return a new run, or the code to end with where the person does not want to spend what it may take."""
     config, only = ready.config, None
     for role in ("target", "optimizer") if ready.environment is None else ():
         # Where nobody answers, that is told before anything of the skill.
         workspace.backend(role)
     if ready.environment is not None:
+        if options.dry_run:
+            raise BadInput(
+                f"a run adds the tasks of the environment '{ready.environment.name}', which a dry run does not: leave "
+                "out --dry-run (what the run takes is asked before), or --env where its tasks are stored already"
+            )
         added = add_environment(workspace, options.skill, ready.environment)
         only = added.digests
         if not options.json:
@@ -205,20 +217,16 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | Non
         terminal.note(f"warning: {other}.")
     if locked := workspace.locked(workspace.recorded(options.skill)):
         terminal.note(f"warning: {locked}.")
+    new = new_run(workspace, options.skill, config, ready.prompts, only)
+    check_new(workspace, new)
     estimate = estimate_run(workspace, options.skill, config, only)
-    real = is_real(workspace, asked_for(estimate.calls))
-    if estimate.n_train and estimate.n_val:
-        check_able(workspace)
-        if not options.json:
-            terminal.note(told_estimate(estimate, config))
-            why = run_prospect(workspace, options.skill, config, only)
-            if why:
-                terminal.note(f"warning: at the end, {why}.")
-            if real:
-                terminal.note(foreseen(forecast(workspace, estimate.calls, ready.slots)))
-        if real and not terminal.agreed("Spend that much?", yes=options.yes, ask=not options.json):
-            return None
-    return start_run(workspace, options.skill, config, ready.prompts, only)
+    why = "" if options.json else run_prospect(workspace, options.skill, config, only)
+    warning = f"\nwarning: at the end, {why}." if why else ""
+    told = f"{told_estimate(estimate, config)}{warning}"
+    if (code := ends_here(workspace, estimate.calls, options, told, ready.slots)) is not None:
+        return code
+    begin(workspace, new)
+    return new
 
 
 def _replay(workspace: Workspace, begun: Run, options: Options, way: Way) -> int:

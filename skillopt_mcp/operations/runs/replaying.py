@@ -60,13 +60,18 @@ def start_run(
 
 
 def begin(workspace: Workspace, new: Run) -> None:
-    """Store a new run. Raises BadInput when it cannot be trained on, Refused when its test could accept nothing."""
+    """Store a new run. Raises what `check_new` raises."""
+    check_new(workspace, new)
+    workspace.store.runs.add_run(new)
+
+
+def check_new(workspace: Workspace, new: Run) -> None:
+    """Raise BadInput for a new run that cannot be trained on, Refused when its test could accept nothing."""
     config = planned(workspace, new).config
     chosen = set(new.tasks)
     tasks = [task for task in workspace.store.tasks.list_tasks(new.skill_id) if task.id in chosen]
     evidence = evidence_of(workspace.backends_for(tasks))
     check_claim(workspace.store, new.skill_id, tasks, evidence, config.promotion_rule)
-    workspace.store.runs.add_run(new)
 
 
 def check_able(workspace: Workspace) -> None:
