@@ -8,6 +8,7 @@ from skillopt_mcp.cli.consolidating import told_next
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs import policies
+from skillopt_mcp.operations.runs.concluding import TOPPED
 from skillopt_mcp.operations.runs.estimating import Estimate
 from skillopt_mcp.operations.spending.charging import account, told_price, told_sends
 from skillopt_mcp.operations.workspace import Workspace
@@ -49,6 +50,9 @@ def say_outcome(workspace: Workspace, result: Replayed, label: str, options: Cap
         f"Run {result.run_id} finished: {_steps(result)}, {counted(result.n_calls, 'call')}{lost}, "
         f"{counted(result.tokens_in + result.tokens_out, 'token')}, {spent}."
     )
+    ended = workspace.store.runs.get_run(result.run_id).conclusion
+    if ended and ended.why == TOPPED:
+        terminal.say(f"No step more: {TOPPED}. Harder val tasks, or --gate paired_se, leave room for one.")
     for change in result.changes:
         terminal.say(f"Changed in mid-run: {change}.")
     for damaged in result.left_out:

@@ -16,6 +16,8 @@ from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.evaluate import Evaluation, evaluate, task_scores
 
+TOP = 1.0
+
 
 class Search(Protocol):
     """Where a search is carried out: what of a plan the gate needs."""
@@ -124,6 +126,14 @@ def _evaluated(
     config = search.config
     chosen = search.val if tasks is None else tasks
     return evaluate(ask, files, chosen, config.metric, draw=draw, mixed_weight=config.mixed_weight)
+
+
+def is_topped(config: Config, current: float | None) -> bool:
+    """Return whether no candidate can be accepted after a current version of this score: there is no better one.
+
+    So it is under every gate that compares with what that version scored; paired_se rolls it out anew.
+    """
+    return current == TOP and config.use_gate and config.gate != "paired_se"
 
 
 def _gate(config: Config) -> SearchGate:

@@ -16,7 +16,7 @@ from skillopt_mcp.operations.runs.replaying import start_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 
-SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120")
+SMALL = ("--epochs", "3", "--batch", "5", "--max-pairs", "120", "--seed", "1")
 
 
 def _interrupted(place, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -15,12 +15,15 @@ from workshop import SIMULATION, Place
 from skillopt_mcp import CapReached, Caps, Config, Enough, Progress, StageName, Trained, train
 from skillopt_mcp.errors import StoreError
 from skillopt_mcp.operations.programs.hearing import Callback
+from skillopt_mcp.operations.runs import replaying
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.runs import Conclusion, StepOutcome
 
+SURE = f"{SIMULATION},noise=0"
+LONG = Config(epochs=9, batch=10, sessions=0, max_pairs=60)
 CONFIG = Config(epochs=3, batch=10, sessions=0, max_pairs=60)
 
 
@@ -36,13 +39,13 @@ def ended(stage: StageName, after: int = 0, why: str = "flat") -> dict[StageName
 
 def trained(
     place: Place, store: str, callbacks: Mapping[StageName, Callback] | None = None, caps: Caps | None = None,
-    *, reuse: bool = False,
+    *, reuse: bool = False, config: Config = CONFIG, world: str = SIMULATION,
 ) -> Trained:  # fmt: skip
     with place.open(store=store) as workspace:
         if not workspace.store.skills.list_skills():
             place.add_tasks(workspace, 60)
     return train(
-        str(place.skill), None, CONFIG, target=SIMULATION, optimizer=SIMULATION, callbacks=callbacks,
+        str(place.skill), None, config, target=world, optimizer=world, callbacks=callbacks,
         store=place.store_path.with_name(store), caps=caps or Caps(), reuse=reuse,
     )  # fmt: skip
 
@@ -92,6 +95,40 @@ def test_a_search_that_is_ended_before_its_first_step_spends_nothing(place: Plac
     assert (result.concluded_after, result.n_sent, result.verdict, result.candidate_id) == (0, 0, None, None)
     assert result.reason.startswith("its search was ended before the first step of ")
     assert result.best_skill == place.main.read_text()
+
+
+def test_a_search_ends_at_the_best_score_there_is_as_what_is_left_could_change_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = trained(place, "a.db", config=LONG, world=SURE)
+    assert result.steps[-1].current == 1.0
+    assert all((step.current or 0.0) < 1.0 for step in result.steps[:-1])
+    assert (result.concluded_after, result.verdict) == (len(result.steps), "accept")
+    assert len(result.steps) < (result.n_planned or 0)
+    workspace, run_id = the_run(place)
+    assert str(workspace.store.runs.get_run(run_id).conclusion).endswith(f"of {result.n_planned}")
+    monkeypatch.setattr(replaying, "is_topped", lambda *_: False)
+    whole = trained(place, "b.db", config=LONG, world=SURE)
+    assert len(whole.steps) == result.n_planned
+    assert (whole.candidate_id, whole.verdict, whole.best_skill) == (result.candidate_id, "accept", result.best_skill)
+    assert whole.n_sent > result.n_sent
+
+
+def test_a_search_on_val_tasks_that_all_pass_asks_for_nothing_but_that(place: Place) -> None:
+    first = trained(place, "a.db", config=LONG, world=SURE)
+    place.main.write_text(first.best_skill)
+    again = trained(place, "a.db", world=SURE)
+    assert (again.concluded_after, again.verdict, again.candidate_id) == (0, None, None)
+    assert again.reason.endswith(
+        "as the current version scores 1.00 on the val tasks, after which its gate accepts no candidate"
+    )
+    assert again.n_sent == again.n_tasks.val
+
+
+def test_a_gate_that_rolls_out_both_anew_searches_on(place: Place) -> None:
+    config = LONG.model_copy(update={"gate": "paired_se"})
+    result = trained(place, "a.db", config=config, world=SURE)
+    assert (result.concluded_after, result.steps[-1].current) == (None, 1.0)
 
 
 def test_an_ended_search_never_goes_on(place: Place) -> None:

@@ -27,13 +27,14 @@ from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.store.locations import store_path
 
 _COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
+TOPPED = "the current version scores 1.00 on the val tasks, after which its gate accepts no candidate"
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 
 
 def why_none(steps: Sequence[StepRecord], conclusion: Conclusion | None = None) -> str:
     """Return why no version of a run is better than its base: it may never have made one, or never measured one."""
     if conclusion:
-        ended = f"its search was ended {conclusion}"
+        ended = f"its search was ended {conclusion}{f', as {TOPPED}' if conclusion.why == TOPPED else ''}"
         return f"{ended}; {why_none(steps)}" if steps else ended
     if any(step.candidate is not None for step in steps):
         return NO_BETTER

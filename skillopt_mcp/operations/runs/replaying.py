@@ -23,6 +23,7 @@ from skillopt_mcp.operations.answering import (
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.runs.concluding import TOPPED
 from skillopt_mcp.operations.runs.finishing import Best, answered, finish
 from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.batching import Way, abandon, check_batch, waiting_batches
@@ -31,8 +32,9 @@ from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.confirmation import check_claim
+from skillopt_mcp.optimizer.gating import is_topped
 from skillopt_mcp.optimizer.plan import Plan, check_splits
-from skillopt_mcp.optimizer.progress import Enough, Notify, silent
+from skillopt_mcp.optimizer.progress import Enough, Notify, Progress, silent
 from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps
@@ -44,6 +46,10 @@ from skillopt_mcp.tracing import span
 CONCLUDED = "by replay --conclude"
 _WHY_BYTES = 300
 _RUN_ID = re.compile(r"r-[0-9a-f]{12}")
+
+
+class _Topped(Enough):
+    """The search has come to the best score there is."""
 
 
 def start_run(
@@ -240,13 +246,30 @@ def planned(workspace: Workspace, run: Run) -> Plan:
     return plan
 
 
+def _up_to_the_top(notify: Notify, config: Config) -> Notify:
+    """Return what tells a watcher the news, and ends the search where nothing that it asked for could change anything.
+
+    A callback's own reason to end it comes first.
+    """
+
+    def tell(progress: Progress) -> None:
+        notify(progress)
+        if is_topped(config, progress.current):
+            raise _Topped
+
+    return tell
+
+
 def _searched(run: Run, plan: Plan, backends: Mapping[Role, Backend], way: Way) -> Best:
     """Return the best version once the search is over; after one that was ended, by its last finished step."""
     store = way.workspace.store
     if run.conclusion is None:
         try:
-            state = answered(way.through(backends, run.id, lambda ask: train(plan, store, ask, way.notify)))
+            notify = _up_to_the_top(way.notify, plan.config)
+            state = answered(way.through(backends, run.id, lambda ask: train(plan, store, ask, notify)))
             return Best(state.best, state.best_score)
+        except _Topped:
+            _conclude(store, plan, TOPPED)
         except Enough as enough:
             said = shortened(way.workspace.redactor.text(str(enough)), _WHY_BYTES)
             _conclude(store, plan, f"by a callback: {said}" if said else "by a callback")
