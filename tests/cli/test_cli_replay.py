@@ -217,3 +217,19 @@ def test_a_run_that_the_storage_stops_says_why_and_how_it_goes_on(make_place) ->
     assert f"no file may be longer than {longest * 1024:,} bytes here: raise the limit (ulimit -f)" in told["reason"]
     assert told["next_step"].startswith("skillopt-mcp replay ledger-clerk --resume")
     assert f"Go on with:\n  {told['next_step']}" in done.stderr
+
+
+def test_a_search_that_ends_at_the_best_score_there_is_says_so(cli, make_place) -> None:
+    place, sure = make_place(), f"{TARGET},noise=0"
+    backends = ("--target", sure, "--optimizer", sure, "--epochs", "9", "--batch", "10", "--max-pairs", "60")
+    done = cli("replay", "ledger-clerk", *backends, store=place.store_path)
+    assert ", as its search was ended, " in done.stdout.splitlines()[0]
+    assert (
+        "No step more: the current version scores 1.00 on the val tasks, after which its gate accepts no" in done.stdout
+    )
+    [row] = parsed(cli("runs", "--json", store=place.store_path))["runs"]
+    shown = cli("show", row["id"], store=place.store_path).stdout
+    assert (
+        f"its search was ended after step {row['n_steps']} of {row['n_planned']}: the current version scores 1.00"
+        in shown
+    )
