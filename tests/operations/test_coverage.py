@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from skillopt_mcp.operations.tasks.retiring import retire_tasks
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.judging import ByHost, Exact
+from skillopt_mcp.records.judging import ByHost, Exact, Rubric
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
 
@@ -45,6 +46,11 @@ def rollout_of(call: Call) -> Rollout:
     """Return what a call of a target asks."""
     assert isinstance(call.request, Rollout)
     return call.request
+
+
+def graded(grade: str) -> str:
+    """Return what a judge model answers."""
+    return json.dumps({"reason": "so it is", "grade": grade})
 
 
 def is_new(rollout: Rollout) -> bool:
@@ -164,6 +170,26 @@ def test_what_the_host_itself_judges_is_covered_where_a_person_allowed_that(plac
         candidate = place.accepted(own)
         result = promote_skill(own, candidate, Consent.STANDING)
         assert (result.status, result.reason) == ("needs_approval", "the host itself judged its test")
+        assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
+        permit(own, "ledger-clerk", simulated=False, host_run=True)
+        assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
+
+
+def test_what_the_hosts_own_agents_judge_by_a_rubric_is_covered_where_a_person_allowed_that(place: Place) -> None:
+    with place.open(store="judged.db") as own:
+        tracked = own.skill(str(place.skill))
+        own.store.permissions.add_root(str(place.root))
+        rubric = Rubric(kind="rubric", rubric="It is an apology.")
+        tasks = [NewTask(f"task {n} {n * n}: apologize", rubric, split="test") for n in range(20)]
+        own.store.tasks.add_tasks(tracked.id, tasks, EQUAL_SHARES)
+        use(own, Scripted(lambda call: "Sorry." if is_new(rollout_of(call)) else "no", name=REAL))
+        use(
+            own, Scripted(lambda call: graded("all" if "Sorry." in str(call.request) else "none"), name="host"), "judge"
+        )
+        permit(own, "ledger-clerk", simulated=False)
+        candidate = place.accepted(own)
+        result = promote_skill(own, candidate, Consent.STANDING)
+        assert (result.status, result.reason) == ("needs_approval", "the host's own agents judged its test")
         assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
         permit(own, "ledger-clerk", simulated=False, host_run=True)
         assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"

@@ -7,6 +7,7 @@ from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE
 from skillopt_mcp.gates.serving import told_served
 from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.operations.judging import is_judged_by_host
 from skillopt_mcp.operations.testing.opening_tests import evidence_so_far
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import net_staked
@@ -31,7 +32,7 @@ def host_own(workspace: Workspace, test: ConfirmationRow | None) -> str:
     tasks = [task for task in workspace.store.tasks.list_tasks(test.skill_id) if task.id in tested]
     if any(isinstance(leaf, ByHost) for task in tasks for leaf in leaves(task.judge)):
         return "the host itself judged its test"
-    return ""
+    return "the host's own agents judged its test" if is_judged_by_host(test.backend) else ""
 
 
 def uncovered(workspace: Workspace, test: ConfirmationRow, *, simulated: bool) -> str:
