@@ -8,8 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
 from skillopt_mcp.records.edits import Op, UnmatchedReason
 
-FORMAT_VERSION = 3
-"""What this release reads. It writes the oldest that tells all: 1, or 2 where a task was retired, 3 where erased."""
+FORMAT_VERSION = 4
+"""What this release reads. It writes the oldest that tells all.
+
+1, or 2 where a task was retired, 3 where an attempt was erased, 4 where a candidate is one step of a run.
+"""
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z$")]
 Short = Annotated[str, Field(max_length=200)]
@@ -108,14 +111,23 @@ class EditLine(_Line):
     detail: str
 
 
-class CandidateLine(_Line):
-    """A candidate: the version that it leads to, from which base, by which edits."""
-
-    kind: Literal["candidate"] = "candidate"
+class _Candidate(_Line):
     base_version: Digest
     version_id: Digest
     reasoning: str
     edits: tuple[EditLine, ...]
+
+
+class CandidateLine(_Candidate):
+    """A candidate: the version that it leads to, from which base, by which edits."""
+
+    kind: Literal["candidate"] = "candidate"
+
+
+class StepCandidateLine(_Candidate):
+    """What a run made in one of its steps: no candidate in its own right."""
+
+    kind: Literal["step_candidate"] = "step_candidate"
 
 
 class Told(_Line):
@@ -134,6 +146,7 @@ class Ending(_Line):
     sha256: Digest
 
 
-HistoryLine = Content | VersionLine | TaskLine | RetiredTaskLine | TrajectoryLine | ErasedLine | CandidateLine | Told
+MadeLine = CandidateLine | StepCandidateLine
+HistoryLine = Content | VersionLine | TaskLine | RetiredTaskLine | TrajectoryLine | ErasedLine | MadeLine | Told
 AnyLine = Heading | HistoryLine | Ending
 LINE: TypeAdapter[AnyLine] = TypeAdapter(Annotated[AnyLine, Field(discriminator="kind")])

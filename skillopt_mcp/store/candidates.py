@@ -84,8 +84,11 @@ class Candidates:
         return [_edit(row) for row in rows]
 
 
-def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
-    """Store a candidate within the caller's transaction; return whether it is new."""
+def insert_candidate(connection: Connection, new: NewCandidate, *, made_here: bool = True) -> bool:
+    """Store a candidate within the caller's transaction; return whether it is new.
+
+    One that is there stays as it is, but that what was one step of a run may have been `made_here` in its own right.
+    """
     made = new.candidate
     add_version(connection, made.skill_id, new.files, parent_id=made.base_version, origin="edited")
     cursor = connection.execute(
@@ -95,7 +98,7 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
          json.dumps(made.findings)],
     )  # fmt: skip
     if not cursor.rowcount:
-        if made.origin != "step":  # what was one step of a run may be proposed, or come out best, in its own right
+        if made_here and made.origin != "step":  # proposed, or what came out best
             connection.execute(
                 "update candidate set origin = ? where id = ? and origin = 'step'", [made.origin, made.id]
             )

@@ -148,7 +148,7 @@ class Histories:
             for parent, files in new.versions:
                 taken.versions += add_version(connection, skill_id, files, parent_id=parent, origin="edited")
             for made in new.candidates:
-                taken.candidates += insert_candidate(connection, made)
+                taken.candidates += insert_candidate(connection, made, made_here=False)
             for task in tasks:
                 insert_task(connection, skill_id, task, task.split or "train")
             gone = [_insert_retired(connection, skill_id, task, reason) for task, reason in retired]

@@ -20,15 +20,20 @@ from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
 from skillopt_mcp.operations.looks.history import history
+from skillopt_mcp.operations.looks.inspecting import inspect
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
+from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.stores.verifying import verify_store
 from skillopt_mcp.operations.tasks.adding import add_tasks
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import IMPORTED
+from skillopt_mcp.records.histories import FORMAT_VERSION
 from skillopt_mcp.store.histories import Histories
 
 KEY = "sk-ant-api03-" + "Zm9vYmFyYmF6cXV4Y29ycmVjdGhvcnNlYmF0dGVyeXN0YXBsZQ-abcdefghij"
@@ -360,7 +365,7 @@ def with_path(path: str) -> Callable[[Rows], Rows]:
         lambda rows: [row for row in rows if row["kind"] != "version"],
         lambda rows: rows[1:],
         lambda rows: [*rows, rows[0]],
-        lambda rows: [{**rows[0], "version": 4}, *rows[1:]],
+        lambda rows: [{**rows[0], "version": FORMAT_VERSION + 1}, *rows[1:]],
         lambda rows: [*rows, {"kind": "permission", "granted_by": "me"}],
         lambda rows: [*rows, {"kind": "task", "task": {"prompt": "p", "judge": {"kind": "exact", "expected": "1"}}}],
         lambda rows: [{**row, "soft": 7} if row["kind"] == "trajectory" else row for row in rows],
@@ -492,3 +497,27 @@ def test_an_attempt_that_was_changed_behind_the_program_stays_behind(
     again = export_history(workspace, str(place.skill), tmp_path / "again")
     assert again.left_out == [f"trajectory:{first}: it is not what was written (skillopt-mcp verify)"]
     assert b"forged" not in gzip.decompress((tmp_path / "again").read_bytes())
+
+
+def test_what_was_one_step_of_a_run_is_that_in_another_store_and_stays_it_here(
+    place: Place, workspace: Workspace, tmp_path: Path
+) -> None:
+    run = start_run(workspace, str(place.skill), Config(epochs=1, batch=10, sessions=0, max_pairs=20))
+    made = replay(workspace, run).candidate_id
+    skill = workspace.skill(str(place.skill))
+    steps = {each.id for each in workspace.store.candidates.list_candidates(skill.id, steps=True)} - {made}
+    assert steps
+    history = Path(export_history(workspace, str(place.skill), tmp_path / "clerk.history").file)
+    assert rows_of(history)[0]["version"] == FORMAT_VERSION
+    assert import_history(workspace, history).status == "nothing_new"
+    assert [each.id for each in workspace.store.candidates.list_candidates(skill.id)] == [made]
+    other = place.open(store="other.db")
+    other.store.permissions.add_root(str(place.root))
+    assert import_history(other, history).candidates == 1 + len(steps)
+    theirs = other.skill(str(place.skill))
+    assert len(other.store.candidates.list_candidates(theirs.id)) == 1
+    [row] = list_skills(other).skills
+    assert row.open_candidates == 1
+    held = [each for each in other.store.candidates.list_candidates(theirs.id, steps=True) if each.origin == "step"]
+    assert len(held) == len(steps)
+    assert inspect(other, held[0].id).next_step.startswith("It was one step of a run elsewhere: inspect the skill")

@@ -30,7 +30,9 @@ from skillopt_mcp.records.histories import (
     Ending,
     ErasedLine,
     Heading,
+    MadeLine,
     RetiredTaskLine,
+    StepCandidateLine,
     TaskLine,
     Told,
     TrajectoryLine,
@@ -40,7 +42,7 @@ from skillopt_mcp.records.skills import SkillFile, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.redaction.redacting import Redactor
 
-_TEXTS = (TaskLine, TrajectoryLine, ErasedLine, CandidateLine, Told)
+_TEXTS = (TaskLine, TrajectoryLine, ErasedLine, CandidateLine, StepCandidateLine, Told)
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class ReadHistory:
     retired: list[tuple[NewTask, str]] = field(default_factory=list)
     trajectories: list[TrajectoryLine] = field(default_factory=list)
     erased: list[ErasedLine] = field(default_factory=list)
-    candidates: list[CandidateLine] = field(default_factory=list)
+    candidates: list[MadeLine] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
 
 
@@ -129,7 +131,7 @@ def _take(read: ReadHistory, line: AnyLine, n: int) -> None:
             read.trajectories.append(line)
         case ErasedLine():
             read.erased.append(line)
-        case CandidateLine():
+        case CandidateLine() | StepCandidateLine():
             if not {line.base_version, line.version_id} <= read.versions.keys():
                 raise BadInput("a candidate comes after its versions")
             read.candidates.append(line)

@@ -29,7 +29,7 @@ from skillopt_mcp.operations.tasks.adding import parse_task
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import IMPORTED, Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Edit, EditReport
-from skillopt_mcp.records.histories import CandidateLine, ErasedLine, TaskLine, TrajectoryLine
+from skillopt_mcp.records.histories import ErasedLine, MadeLine, StepCandidateLine, TaskLine, TrajectoryLine
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.redaction.redacting import Redactor
@@ -100,7 +100,8 @@ def import_history(
     known = further_held_out(workspace, tracked.id, in_use)
     options = [*(["--skill", skill] if skill else []), *(["--other-skill"] if other_skill else [])]
     again = shlex.join(["skillopt-mcp", "import", "--keep-mine", str(file), *options])
-    received = _received(tracked, again, taken, keep_mine=keep_mine)
+    to_test = any(made.candidate.origin != "step" for made in new.candidates)
+    received = _received(tracked, again, taken, keep_mine=keep_mine, to_test=to_test)
     step = f"{_told_retired(workspace, tracked, read)}{_told_erased(taken)}{received.next_step}"
     told = {"of": read.skill, "known_tasks": len(known), "left_out": left_out, "next_step": step}
     return received.model_copy(update=told)
@@ -169,12 +170,12 @@ def _as_here(task: NewTask, here: Mapping[str, NewTask]) -> NewTask:
     return replace(known, name=task.name, split=task.split) if known else task
 
 
-def _received(skill: Skill, again: str, taken: Taken, *, keep_mine: bool) -> Received:
+def _received(skill: Skill, again: str, taken: Taken, *, keep_mine: bool, to_test: bool) -> Received:
     status: Literal["imported", "nothing_new", "conflicts"] = "imported" if taken.n_new else "nothing_new"
     advice = "All else in it was here already." if taken.conflicts else "Everything in it was here already."
     if taken.n_new:
         advice = "No live file changed."
-        if taken.candidates:
+        if taken.candidates and to_test:
             advice += " Its candidates have to be tested here: skillopt-mcp evaluate CANDIDATE."
     elif taken.conflicts and not keep_mine:
         status, advice = "conflicts", f"Nothing was taken in. To keep what is here: {again}"
@@ -223,16 +224,14 @@ def _placed(
     return found
 
 
-def _candidate(
-    skill: Skill, line: CandidateLine, versions: Mapping[str, tuple[str | None, SkillFiles]]
-) -> NewCandidate:
+def _candidate(skill: Skill, line: MadeLine, versions: Mapping[str, tuple[str | None, SkillFiles]]) -> NewCandidate:
     base, files = versions[line.base_version][1], versions[line.version_id][1]
     made = Candidate(
         id=candidate_id(skill.id, base.digest, files.digest),
         skill_id=skill.id,
         base_version=base.digest,
         version_id=files.digest,
-        origin="host",
+        origin="step" if isinstance(line, StepCandidateLine) else "host",
         reasoning=line.reasoning,
         findings=(IMPORTED, *findings(base, files)),
     )

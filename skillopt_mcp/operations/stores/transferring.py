@@ -30,6 +30,7 @@ from skillopt_mcp.records.histories import (
     Ending,
     Heading,
     RetiredTaskLine,
+    StepCandidateLine,
     TaskLine,
     VersionFile,
     VersionLine,
@@ -110,7 +111,9 @@ def _lines(workspace: Workspace, skill: Skill, left_out: list[str], redacted: li
     store, redactor = workspace.store, workspace.redactor
     retired = store.retirements.list_retired(skill.id)
     erased = store.room(Histories).list_erased(skill.id)
-    yield Heading(skill=skill.name, version=FORMAT_VERSION if erased else 2 if retired else 1)
+    has_steps = any(each.origin == "step" for each in store.candidates.list_candidates(skill.id, steps=True))
+    oldest = FORMAT_VERSION if has_steps else 3 if erased else 2 if retired else 1
+    yield Heading(skill=skill.name, version=oldest)
     withheld: set[str] = set()
     told: set[str] = set()
     for version, parent in store.room(Histories).list_versions(skill.id):
@@ -161,9 +164,8 @@ def _candidates(workspace: Workspace, skill: Skill, withheld: set[str], left_out
             )
             for edit, report in store.candidates.list_edits(candidate_id)
         )  # fmt: skip
-        line = CandidateLine(
-            base_version=made.base_version, version_id=made.version_id, reasoning=made.reasoning, edits=edits
-        )
+        kind = StepCandidateLine if made.origin == "step" else CandidateLine
+        line = kind(base_version=made.base_version, version_id=made.version_id, reasoning=made.reasoning, edits=edits)
         yield redacted_line(workspace.redactor, line)
 
 
