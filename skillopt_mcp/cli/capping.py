@@ -41,8 +41,9 @@ def told_caps(caps: Caps, spent: Spent) -> str:
 def foreseen(forecast: Forecast) -> str:
     """Return what a run may take, in a sentence."""
     if forecast.tokens is None:
+        named = f"the {forecast.unknown[0]}" if len(forecast.unknown) == 1 else "these models"
         return (
-            "No call of these models is stored yet, so tokens, money and minutes cannot be told; "
+            f"No call of {named} is stored yet, so tokens, money and minutes cannot be told; "
             "--max-calls, --max-tokens, --max-usd and --max-minutes are hard caps."
         )
     usd = "at a price that is not known" if forecast.usd is None else f"${forecast.usd:,.2f}"

@@ -113,7 +113,7 @@ def test_a_run_that_is_paid_for_keeps_its_cap_and_asks_before_it_goes_on(cli, ma
     unasked = cli("replay", "ledger-clerk", "--resume", "--max-calls", "8", store=place.store_path)
     assert (unasked.returncode, vendor.n_asked) == (1, 5)
     assert unasked.stderr.startswith("Sent so far: 5 calls. What is left of run r-")
-    assert "Of its caps are used: 5 of 8 calls.\nNo call of these models" in unasked.stderr
+    assert "Of its caps are used: 5 of 8 calls.\nNo call of the optimizer is stored yet" in unasked.stderr
     assert unasked.stderr.splitlines()[-1].startswith("error: there is no terminal to ask at")
     again = cli(*command)
     assert (again.returncode, vendor.n_asked) == (1, 10)

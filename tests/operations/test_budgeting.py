@@ -193,7 +193,7 @@ def test_a_cap_that_can_hold_is_taken(options: str, caps: Caps) -> None:
 
 def test_what_a_run_may_take_is_told_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:
     estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
-    assert forecast(workspace, estimate.calls) == Forecast()
+    assert forecast(workspace, estimate.calls) == Forecast(unknown=("target", "optimizer"))
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
     told = forecast(workspace, estimate.calls, 8)
     assert told.tokens is not None
@@ -201,7 +201,7 @@ def test_what_a_run_may_take_is_told_from_what_the_same_models_took(place: Place
     assert result.tokens_in + result.tokens_out < told.tokens < 20 * (result.tokens_in + result.tokens_out)
     assert told.usd == 0.0
     assert 0 < told.minutes < 1
-    assert forecast(place.open(target="simulated:placebo"), estimate.calls) == Forecast()
+    assert forecast(place.open(target="simulated:placebo"), estimate.calls) == Forecast(unknown=("target", "optimizer"))
 
 
 def test_what_a_rescue_asks_is_in_the_estimate(workspace: Workspace) -> None:

@@ -16,8 +16,8 @@ from skillopt_mcp.store.ledger import Usual
 class Forecast(BaseModel):
     """What the calls of an estimate take, when each takes what such calls took on average in earlier runs.
 
-    None where no call of one of the models is stored, or a price is not known. With `by_batch` nobody knows how long:
-    vendors take their time.
+    None where no call of one of the models, which are then `unknown`, is stored, or a price is not known. With
+    `by_batch` nobody knows how long: vendors take their time.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -25,11 +25,12 @@ class Forecast(BaseModel):
     usd: float | None = None
     minutes: float | None = None
     by_batch: bool = False
+    unknown: tuple[Role, ...] = ()
 
 
 def forecast(workspace: Workspace, calls: Mapping[Role, int], n_slots: int | None = None) -> Forecast:
     """Return what so many calls of each role take at most, with so many of them at once."""
-    tokens, usd, seconds = 0.0, 0.0, 0.0
+    tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
     priced, by_batch = True, False
     for role, n_calls in calls.items():
         if not n_calls:
@@ -37,12 +38,15 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], n_slots: int | Non
         backend = workspace.backend(role)
         usual = _usual(workspace, role, backend)
         if usual is None:
-            return Forecast()
+            unknown.append(role)
+            continue
         by_batch = by_batch or batching(backend) is not None
         tokens += n_calls * usual.tokens
         seconds += n_calls * usual.latency_ms / 1000 / (n_slots or slots_of(backend))
         priced = priced and usual.usd is not None
         usd += n_calls * (usual.usd or 0.0)
+    if unknown:
+        return Forecast(unknown=tuple(unknown))
     minutes = None if by_batch else seconds / 60
     return Forecast(tokens=round(tokens), usd=usd if priced else None, minutes=minutes, by_batch=by_batch)
 
