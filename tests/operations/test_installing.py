@@ -379,8 +379,11 @@ def test_what_goes_with_a_project_names_the_program_as_everybody_finds_it(
     assert PROGRAM not in config
     # What is a person's own in a project names what surely is on their machine.
     assert (PROGRAM in texts.get("settings.local.json", PROGRAM)) == (PROGRAM not in texts.get("hooks.json", ""))
-    [note] = plan.notes
+    note, *own = plan.notes
     assert note.endswith("each of them needs 'skillopt-mcp' on the PATH.")
+    assert [each.partition(" is yours alone: ")[2] for each in own] == (
+        ["keep it out of the repository (a line 'settings.local.json' in .gitignore)."] if host == "claude-code" else []
+    )
     assert check_server(request, here)
     install(here, request)
     assert install(here, request) == []

@@ -93,13 +93,15 @@ def plan_install(request: Request, around: Surroundings) -> Plan:
     )
     if where.hooks and (settings := _settings(where, request, around)) != Settings():
         seconds = hook_seconds(host, EVENTS)
-        plan.add(
-            planned(
-                where.hooks,
-                lambda text: settings.put(text, seconds),
-                lambda text: are_settings_alone(text, seconds),
-            )
+        change = planned(
+            where.hooks, lambda text: settings.put(text, seconds), lambda text: are_settings_alone(text, seconds)
         )
+        plan.add(change)
+        if change and change.before is None and where.hooks.name == PERSONAL:
+            plan.notes.append(
+                f"'{where.hooks}' names places on this machine and is yours alone: keep it out of the repository "
+                f"(a line '{PERSONAL}' in .gitignore)."
+            )
     for file in shipped(where) if request.skill else ():
         ship(plan, file)
     mark_folders(plan, where, around)
