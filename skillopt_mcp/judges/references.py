@@ -27,6 +27,7 @@ from skillopt_mcp.records.judging import (
 )
 
 _INDEX_DIGITS = 4
+_MORE = "more"
 
 
 def reference_answers(spec: JudgeSpec) -> list[str]:
@@ -35,7 +36,9 @@ def reference_answers(spec: JudgeSpec) -> list[str]:
         case Exact() | F1() | Anls():
             return [listed(spec.expected)[0]]
         case Contains():
-            return ["\n".join(listed(spec.expected)[: 1 if spec.any else None])]
+            told = "\n".join(listed(spec.expected)[: 1 if spec.any else None])
+            # A blank at its end stands between words, in an answer.
+            return [told] if told == told.strip() else [f"{_MORE}{told}{_MORE}"]
         case Numeric():
             return [repr(spec.expected)]
         case Choice():
