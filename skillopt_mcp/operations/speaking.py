@@ -24,6 +24,16 @@ _SPOKEN = (
     ),
     (r"\binspect (?!the )(\S+?)(?=\.$| tells| lists)", r"skillopt-mcp show \1"),
     (r"(propose_edits with rollouts \d+)\b(?:, or record_trajectory)?(?! by your agent)", r"\1 by your agent"),
+    (r"\brecord_trajectory says how each ended", "your agent says how each ended (record_trajectory)"),
+    (
+        r"Say how it ended: record_trajectory with task (trajectory:\d+) and hard",
+        r"Ask your agent to say how it ended (record_trajectory with task \1)",
+    ),
+    (
+        r": record_trajectory with task (trajectory:\d+), the right one and a reason for the correction",
+        r": ask your agent to correct it, with a reason (record_trajectory with task \1)",
+    ),
+    (r"(?<!\()\bsubmit_work with job_id ([rt]-\w+)", r"ask your agent to go on with \1 (submit_work)"),
     (r"\badd_tasks\b", "skillopt-mcp tasks add"),
     (r"\blist_skills\b", "skillopt-mcp skills"),
 )

@@ -1,0 +1,35 @@
+"""Speaking: a person at a terminal is told what they can do, and who can do what only an agent can."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_mcp.operations.looks.standing import step_of_attempt
+from skillopt_mcp.operations.speaking import as_commands
+from skillopt_mcp.records.evidence import Trajectory
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            "4 attempts have no score: inspect clerk lists them, record_trajectory says how each ended",
+            "4 attempts have no score: skillopt-mcp show clerk lists them, your agent says how each ended "
+            "(record_trajectory)",
+        ),
+        (
+            "the test of c-1 is under way: submit_work with job_id t-12ab; 4 pieces are out",
+            "the test of c-1 is under way: ask your agent to go on with t-12ab (submit_work); 4 pieces are out",
+        ),
+    ],
+)
+def test_what_an_agent_alone_can_do_a_person_is_told_to_ask_it_for(told: str, said: str) -> None:
+    assert as_commands(told) == said
+
+
+@pytest.mark.parametrize("hard", [None, True])
+def test_a_score_is_given_by_the_agent_that_is_asked_for_it(hard: bool | None) -> None:
+    attempt = Trajectory("trajectory:7", "Due?", "5", (), hard, None, "", "session")
+    said = as_commands(step_of_attempt(attempt, is_held_out=False))
+    assert "sk your agent to " in said
+    assert said.endswith("(record_trajectory with task trajectory:7).")
