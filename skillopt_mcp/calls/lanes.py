@@ -11,7 +11,7 @@ from typing import NamedTuple
 from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, slots_of
 from skillopt_mcp.calls.pacing import Breaker, Pace
 from skillopt_mcp.calls.retrying import ONE_CHANCE
-from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.errors import Outage
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage, served_name, storable, storable_messages
 
@@ -31,7 +31,7 @@ class Open(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A call that this process holds: what it is charged, how often it failed, and what came of it."""
+    """A call that this process holds: what it is charged, how often it failed, and what came of it, once it is sent."""
 
     item: Open
     lane: Lane
@@ -43,15 +43,16 @@ class Sent:
     outcome: Reply | BackendFault | None = None
     latency_s: float = 0.0
     task: asyncio.Task[None] | None = None
+    is_sent: bool = False
 
-    async def asked(self, budget: Budget) -> Reply | None:
+    async def asked(self) -> Reply | None:
         """Return the backend's reply, or None: what was claimed while a refusal came in is not sent any more.
 
         Raises BackendFault as the backend does.
         """
-        if refusal := self.lane.refusal:
-            budget.failed(self.cost, self.item.call, refusal.fault, None)
+        if self.lane.refusal:
             return None
+        self.is_sent = True
         try:
             return await self.lane.backend.complete(self.item.call)
         except BackendFault as fault:
@@ -96,6 +97,13 @@ class Lane:
     def is_idle(self) -> bool:
         """Return whether nothing of the round is left to be sent or to come back."""
         return not (self.n_flying or self.fresh or self.again)
+
+    def outage(self, text: str) -> Outage:
+        """Return what ends a run whose backend fails again and again; `text` is how it did last."""
+        return Outage(
+            f"backend '{self.backend.name}': {self.breaker}, the last one so: {text}. Nothing that was answered is "
+            "lost: mend that, and go on where it stopped"
+        )
 
     def put_again(self, sent: Sent, at: float) -> None:
         """Keep a call to be sent again at a time of the loop's clock."""

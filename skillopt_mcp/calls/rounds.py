@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from skillopt_mcp import tracing
@@ -13,7 +12,7 @@ from skillopt_mcp.calls.lanes import Lane, Open, Sent
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
 from skillopt_mcp.calls.retrying import MAX_PAUSE_S, POLICIES, wait_before_next
-from skillopt_mcp.calls.spending import Budget, Pause
+from skillopt_mcp.calls.spending import Budget, Pause, too_long
 from skillopt_mcp.errors import Outage, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
 from skillopt_mcp.records.calls import Call, Reply, Usage, storable
@@ -54,6 +53,7 @@ class Round:
         self._foreign: dict[bytes, tuple[Open, Lane, Claim]] = {}
         self._done: list[tuple[Open, Reply]] = []
         self._attempts: list[Attempt] = []
+        self._unsent: list[Sent] = []
         self._replies: dict[bytes, Reply] = {}
         self._is_traced = tracing.is_on()
         self._is_capped = self._is_over = False
@@ -108,6 +108,7 @@ class Round:
             self._done += lane.let_go() if not self._is_over else []
             return None
         if outcome is None:
+            self._unsent += [] if sent.is_sent else [sent]
             return sent.task.exception() if sent.task and not sent.task.cancelled() else None
         return self._fail(sent, outcome)
 
@@ -138,14 +139,11 @@ class Round:
         (self._done if is_of_the_call else lane.held).append(missing)
         if lane.breaker.is_open:
             self._is_over = True
-            return Outage(
-                f"backend '{lane.backend.name}': {lane.breaker}, the last one so: {text}. Nothing that was answered is "
-                "lost: mend that, and go on where it stopped"
-            )
+            return lane.outage(text)
         return None
 
     async def _settle(self) -> None:
-        """Commit what is done, claim what may go out, and send it."""
+        """Commit what is done, claim what may go out, and send it. Raises CapReached when there is room for nothing."""
         taken = [(lane, *lane.take(self._loop.time())) for lane in self._lanes] if not self._is_capped else []
         again = [sent for _, due, _ in taken for sent in due]
         fresh = [(item, lane) for lane, _, items in taken for item in items]
@@ -160,38 +158,43 @@ class Round:
             settled = self._terms.calls.settle(work)
         self._spent = settled.spent
         done, self._done = self._done, []
+        # Whoever is told of a reply may end the round: nothing of this is sent then.
+        self._unsent = self._held(settled, again, fresh, costs)
         for item, reply in done:
             self._keep(item, reply)
-        self._go_on(settled, again, fresh, costs)
+        while self._unsent:
+            self._send(self._unsent.pop(0))
+        if (n_charged := settled.n_again + len(settled.claims)) < len(costs):
+            if not self._flying:
+                failures = self._terms.calls.failures([budget.name, self._terms.scope])
+                raise budget.reached(settled.spent, costs[n_charged], failures)
+            self._put_back(again[settled.n_again :], fresh[len(settled.claims) :])
 
     def _settlement(self, n_again: int, fresh: Sequence[Open], costs: Sequence[Cost]) -> Settlement:
         attempts, self._attempts = self._attempts, []
         terms, replies = self._terms, [reply for _, reply in self._done]
-        return Settlement(replies, attempts, n_again, fresh, terms.scope, terms.owner.name, terms.budget.bill(costs))
+        unsent = [sent.call_id for sent in self._unsent]
+        bill = terms.budget.bill(costs, [sent.cost for sent in self._unsent])
+        return Settlement(replies, attempts, n_again, fresh, terms.scope, terms.owner.name, bill, unsent)
 
-    def _go_on(
+    def _held(
         self, settled: Settled, again: list[Sent], fresh: list[tuple[Open, Lane]], costs: Sequence[Cost]
-    ) -> None:
-        """Send what was claimed within the caps, take the rest back. Raises CapReached when nothing is under way."""
-        for sent in again[: settled.n_again]:
-            self._send(sent)
+    ) -> list[Sent]:
+        """Return what was claimed within the caps and is to be sent; what others hold is waited for."""
+        held = again[: settled.n_again]
         for (item, lane), claim, cost in zip(fresh, settled.claims, costs[len(again) :], strict=False):
             if claim.owner == self._terms.owner.name:
-                self._send(Sent(item, lane, claim.id, cost, self._loop.time()))
+                held.append(Sent(item, lane, claim.id, cost, self._loop.time()))
             else:
                 self._foreign[item.key] = (item, lane, claim)
-        n_charged = settled.n_again + len(settled.claims)
-        if n_charged == len(costs):
-            return
-        if not self._flying:
-            budget = self._terms.budget
-            failures = self._terms.calls.failures([budget.name, self._terms.scope])
-            raise budget.reached(settled.spent, costs[n_charged], failures)
-        # What is under way is charged at its most: once it is in, there may be room again.
+        return held
+
+    def _put_back(self, again: Sequence[Sent], fresh: Sequence[tuple[Open, Lane]]) -> None:
+        """Keep what caps left no room for: what is under way is charged at its most, so there may be room later."""
         self._is_capped = True
-        for sent in again[settled.n_again :]:
+        for sent in again:
             sent.lane.put_again(sent, self._loop.time())
-        for item, lane in reversed(fresh[len(settled.claims) :]):
+        for item, lane in reversed(fresh):
             lane.fresh.appendleft(item)
 
     def _keep(self, item: Open, reply: Reply) -> None:
@@ -202,6 +205,7 @@ class Round:
 
     def _send(self, sent: Sent) -> None:
         sent.lane.n_flying += 1
+        sent.is_sent = False
         self._flying.add(sent)
         sent.task = self._loop.create_task(self._complete(sent))
 
@@ -210,7 +214,7 @@ class Round:
         sent.outcome = None
         started = self._loop.time()
         try:
-            sent.outcome = await sent.asked(self._terms.budget)
+            sent.outcome = await sent.asked()
         except BackendFault as fault:
             sent.outcome = fault
         except asyncio.CancelledError:
@@ -251,11 +255,7 @@ class Round:
             settled = self._terms.calls.settle(self._settlement(0, [], []))
             raise self._terms.budget.too_short(settled.spent, pause)
         if pause.seconds > MAX_PAUSE_S:
-            back = datetime.now(UTC) + timedelta(seconds=pause.seconds)
-            raise Outage(
-                f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Nothing that was answered "
-                f"is lost: go on in {pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
-            )
+            raise too_long(pause)
         if self._terms.on_pause and min(lane.asked_s, pause.seconds) >= _TOLD_S and until > self._told_at:
             self._told_at = until
             self._terms.on_pause(pause)
@@ -271,7 +271,7 @@ class Round:
         for key, (item, lane, claim) in list(self._foreign.items()):
             if not owner.is_alive(claim.owner):
                 del self._foreign[key]
-                if self._terms.calls.take_over(claim.id, claim.owner, owner.name):
+                if self._terms.calls.take_over(key, claim.owner, owner.name):
                     now = self._loop.time()
                     lane.put_again(
                         Sent(item, lane, claim.id, self._terms.budget.cost(lane.backend, item.call), now), now
@@ -292,8 +292,9 @@ class Round:
             for sent in self._landed:
                 self._land(sent)
             self._landed.clear()
+            self._unsent += [sent for sent in self._flying if not sent.is_sent]
             if not (self._is_over or self._grace_s):
                 # Who interrupts gives no attempt a second chance: what hangs is what is on its way then.
                 self._done += [each for lane in self._lanes for each in lane.had_their_chance]
-            if self._done or self._attempts:
+            if self._done or self._attempts or self._unsent:
                 self._terms.calls.settle(self._settlement(0, [], []))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from skillopt_mcp.backends.base import Backend, worst_case
-from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.calls.retrying import MAX_PAUSE_S, POLICIES
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.errors import CapReached
+from skillopt_mcp.errors import CapReached, Outage
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.budgets import Bill
@@ -30,6 +31,15 @@ class Pause(NamedTuple):
         if self.asked_s:
             return f"asked to wait {self.asked_s:,.0f} s by '{self.backend}'"
         return f"'{self.backend}' failed, and is asked again in {self.seconds:,.0f} s"
+
+
+def too_long(pause: Pause) -> Outage:
+    """Return why a run does not wait until a backend may be asked again, and when to go on."""
+    back = datetime.now(UTC) + timedelta(seconds=pause.seconds)
+    return Outage(
+        f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Nothing that was answered "
+        f"is lost: go on in {pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
+    )
 
 
 class Budget:
@@ -72,8 +82,13 @@ class Budget:
         if known:
             self._usd += cost.usd - charged.usd
 
-    def bill(self, costs: Sequence[Cost]) -> Bill:
-        """Return what the next settlement is to change in the store; it is then taken as settled."""
+    def bill(self, costs: Sequence[Cost], unsent: Sequence[Cost] = ()) -> Bill:
+        """Return what the next settlement is to change in the store; it is then taken as settled.
+
+        `unsent` are the costs that calls were charged which were not sent.
+        """
+        for cost in unsent:
+            self._settle(cost, Cost(0), known=True)
         now = self._clock()
         change = Spent(self._calls, self._tokens, self._usd, now - self._noted_at)
         self._calls, self._tokens, self._usd, self._noted_at = 0, 0, 0.0, now

@@ -59,6 +59,7 @@ class Settlement(NamedTuple):
     """What came back, and what is to go out next: `n_again` calls that are claimed already, and `fresh` ones.
 
     The `id` of a reply is its call's. The costs of the bill are in this order, those of the calls to send again first.
+    `unsent` are calls that were claimed before, and not sent.
     """
 
     replies: Sequence[Reply]
@@ -68,6 +69,7 @@ class Settlement(NamedTuple):
     scope: str
     owner: str
     bill: Bill
+    unsent: Sequence[int] = ()
 
 
 class Settled(NamedTuple):
@@ -105,6 +107,8 @@ class Calls:
                 _insert_replies(connection, work.replies)
             if work.attempts:
                 connection.executemany("insert into attempt(call_id, fault, detail) values (?, ?, ?)", work.attempts)
+            if work.unsent:
+                _let_go(connection, work.unsent, work.owner)
             n = n_affordable(connection, bill)
             n_again = min(n, work.n_again)
             claims = _claim(connection, work.fresh[: n - n_again], work.scope, work.owner)
@@ -112,10 +116,10 @@ class Calls:
             spent = charge(connection, bill, [*bill.costs[:n_again], *own])
         return Settled(n_again, claims, spent)
 
-    def take_over(self, call_id: int, dead: str, owner: str) -> bool:
+    def take_over(self, key: bytes, dead: str, owner: str) -> bool:
         """Take a claim from a process that died with it; False when somebody else did, or it was answered."""
         with self._pool.write() as connection:
-            return _claim_again(connection, owner, f"id = ? and owner = ? and {_UNANSWERED}", [call_id, dead]) == 1
+            return _claim_again(connection, owner, f"key = ? and owner = ? and {_UNANSWERED}", [key, dead]) == 1
 
     def forget(self, scope: str, call_ids: Collection[int], draws: Collection[str]) -> None:
         """Forget that some calls of a scope came to nothing, and what judges made of such draws since: both are open.
@@ -155,6 +159,11 @@ delete from reply where call_id in (
     )
 )
 """
+_UNSENT = (
+    "id in (select value from json_each(?)) and owner = ?"
+    " and not exists (select 1 from attempt where call_id = call.id)"
+    " and not exists (select 1 from reply where call_id = call.id)"
+)
 _UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"
 
 
@@ -187,13 +196,20 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
     return [Claim(*row) for row in held]
 
 
-def _claim_again(connection: Connection, owner: str, where: str, values: Sequence[object]) -> int:
-    """Claim calls once more, for `owner`; return how many."""
+def _let_go(connection: Connection, call_ids: Sequence[int], owner: str) -> None:
+    """Take back the claims of calls that were not sent: of one that nobody ever sent, nothing stays."""
+    given = [json.dumps(call_ids), owner]
+    connection.execute(f"delete from call where {_UNSENT} and n_claims = 1", given)
+    _claim_again(connection, owner, f"{_UNSENT} and n_claims > 1", given, -1)
+
+
+def _claim_again(connection: Connection, owner: str, where: str, values: Sequence[object], n: int = 1) -> int:
+    """Claim calls `n` times more, for `owner`; return how many calls."""
     rows = connection.execute(
         f"select id, key, scope, role, stage, draw, refs, n_claims from call where {where}", values
     ).fetchall()
     for call_id, *fixed, n_claims in rows:
-        changed = (owner, n_claims + 1)
+        changed = (owner, n_claims + n)
         connection.execute(
             "update call set owner = ?, n_claims = ?, sum = ? where id = ?",
             [*changed, row_sum(*fixed, *changed), call_id],
