@@ -33,6 +33,9 @@ ScheduleKind = Schedule | Literal["autonomous"]
 _BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
 _BUDGET = ("max_edits", "min_edits")
 _RISES = "budget_rises"
+# Python reads no longer ones from text, as a run keeps its seed.
+_DIGITS = 4_000
+_SHOWN = 100
 # What a run did that was begun before its setting was there.
 _BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_buffer": False}
 
@@ -151,11 +154,14 @@ class Config(BaseModel):
     @classmethod
     def _told(cls, values: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         """Return the config. Raises BadInput; the context, where there is one, tells how each value was named."""
+        said = info.context if isinstance(info.context, Mapping) else None
+        prefix = "config: " if said is None else ""
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if wrong := _told_no_number(name, value):
+                raise BadInput(f"{prefix}{(said or {}).get(name, name)}: {wrong}")
         try:
             return handler(values)
         except ValidationError as error:
-            said = info.context if isinstance(info.context, Mapping) else None
-            prefix = "config: " if said is None else ""
             raise BadInput(f"{prefix}{_told_wrong(error, said or {})}") from None
 
 
@@ -180,6 +186,16 @@ def allowed(field: FieldInfo) -> str:
     return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
 
 
+def _told_no_number(name: str, value: object) -> str:
+    """Return what is wrong with a value that pydantic takes for a number, and nobody can mean, or keep; else ""."""
+    field = Config.model_fields.get(name)
+    if isinstance(value, bool) and field and field.annotation in (int, float):
+        return f"{str(value).lower()} is no number: give {allowed(field)}"
+    if name == "seed" and isinstance(value, int) and abs(value) >= 10**_DIGITS:
+        return f"it is too long: give a whole number of at most {_DIGITS:,} digits"
+    return ""
+
+
 def _told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
     """Return what is wrong with the fields of a config; `said` is how each was named by whoever gave it."""
     first = error.errors(include_url=False)[0]
@@ -191,9 +207,12 @@ def _told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
             meant = f"did you mean {quoted(near[0])}?" if near else "see help(skillopt_mcp.Config)"
             return f"unknown setting {quoted(name)}: {meant}"
         case "literal_error":
-            return f"{where}: {quoted(str(first['input']))} is none of: {allowed(Config.model_fields[name])}"
+            return f"{where}: {quoted(str(first['input']), _SHOWN)} is none of: {allowed(Config.model_fields[name])}"
         case _ if first["type"] == _RISES:
             return _told_rising(first["ctx"], first["input"], said)
+        case _ if name in Config.model_fields:
+            given = quoted(str(first["input"]), _SHOWN)
+            return f"{where}: {first['msg']}: give {allowed(Config.model_fields[name])}, not {given}"
         case _:
             return f"{where}: {first['msg']}"
 

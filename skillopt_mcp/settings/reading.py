@@ -54,7 +54,7 @@ class Layer:
     def put(self, name: str, given: Given) -> None:
         """Keep a value. Raises BadInput when this source has given another one under another name."""
         before = self.values.setdefault(name, given)
-        if before.value != given.value:
+        if before is not given and before.value != given.value:
             both = f"and {quoted(given.said)} set the same" if before.said != given.said else "is set twice"
             raise BadInput(f"{quoted(before.said)} {both}: give one of them")
 
@@ -113,6 +113,8 @@ def read_mapping(values: Mapping[object, object]) -> Layer:
     layer = Layer()
     for name, value in values.items():
         section, _, key = str(name).rpartition(".")
+        if isinstance(value, Mapping):
+            _check_section(str(name))
         inner = ((name, *each) for each in value.items()) if isinstance(value, Mapping) else [(section, key, value)]
         for place, own, each in inner:
             _put_alone(layer, place, own, each)

@@ -190,6 +190,11 @@ def test_a_file_may_name_the_section_of_a_setting_on_its_line(tmp_path: Path) ->
         ({"nonsense": 1}, 'config: unknown setting "nonsense": see help(skillopt_mcp.Config)'),
         ({"epoch": 1}, 'config: unknown setting "epoch": did you mean "epochs"?'),
         ({"epochs": "x"}, "config: epochs: Input should be a valid integer"),
+        ({"epochs": float("nan")}, "config: epochs: Input should be a "),
+        (
+            {"max_edits": -1},
+            'config: max_edits: Input should be greater than or equal to 1: give a whole number from 1 to 64, not "-1"',
+        ),
         ({"schedule": "cosin"}, 'config: schedule: "cosin" is none of: constant, linear, cosine, autonomous'),
     ],
 )
@@ -226,6 +231,37 @@ def test_what_cannot_even_be_read_as_a_config_is_bad_input_too(make: Callable[[]
     with pytest.raises(BadInput, match=r"^config: .*(JSON|dictionary|string|greater)"):
         make()
     assert Config.model_validate_json('{"epochs": 2}', strict=True) == Config.model_validate_strings({"epochs": "2"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": True}, "epochs: true is no number: give a whole number from 1 to 1,000"),
+        ({"limit_val": False}, "limit_val: false is no number: give a whole number from 0 to 1,000,000"),
+        ({"mixed_weight": True}, "mixed_weight: true is no number: give a number from 0 to 1"),
+        ({"seed": 10**5_000}, "seed: it is too long: give a whole number of at most 4,000 digits"),
+    ],
+)
+def test_what_passes_for_a_number_and_can_be_none_is_refused_however_a_config_is_made(
+    settings: dict[str, object], message: str
+) -> None:
+    for make in (
+        lambda: Config(**settings),  # type: ignore[arg-type]
+        lambda: Config.model_validate(settings),
+        lambda: Config.model_construct(**settings),
+        lambda: Config().model_copy(update=settings),
+    ):
+        with pytest.raises(BadInput) as error:
+            make()
+        assert str(error.value) == f"config: {message}"
+    seed = 10**3_999
+    assert Config.of_run(Config(seed=seed).model_dump_json()).seed == seed
+
+
+def test_an_empty_section_of_a_dict_is_a_section_all_the_same() -> None:
+    with pytest.raises(BadInput, match='unknown section "epochs"'):
+        read_mapping({"epochs": {}})
+    assert settled_config(read_mapping({"train": {}})) == Config()
 
 
 def test_a_copy_of_a_config_has_its_changes_and_what_was_set_before() -> None:
