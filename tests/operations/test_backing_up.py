@@ -191,8 +191,21 @@ def test_a_store_is_restored_where_there_is_none(backup: Path, tmp_path: Path) -
     assert (restored.kept, verify_store(path).problems) == ("", [])
     with pytest.raises(BadInput, match="is the store itself"):
         restore_store(path, path)
-    with pytest.raises(NotFound, match="there is no store at"):
+    with pytest.raises(NotFound, match="there is no backup at"):
         restore_store(path, tmp_path / "none.db")
+
+
+def test_what_is_no_backup_is_named_as_that_and_nothing_is_made_for_it(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("hello")
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.iterdir())
+    for name in ("empty", "text", "pipe", "."):
+        with pytest.raises(BadInput) as told:
+            restore_store(tmp_path / "new" / "skillopt.db", tmp_path / name)
+        no_backup = "is no backup: name a file that 'backup' wrote; nothing was changed"
+        assert str(told.value) == f"'{tmp_path / name}' {no_backup}"
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_backup_that_cannot_be_made_is_named_as_it_was_given(place: Place, workspace: Workspace) -> None:

@@ -195,6 +195,7 @@ def test_what_is_erased_takes_no_score_no_transcript_and_no_reaction(place: Plac
         workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0, messages=[CANARY])
     )
     assert (again.trajectory_id, again.duplicate, again.n_new) == ("trajectory:1", True, 0)
+    assert again.next_step.startswith("A person has erased trajectory:1: nothing is kept of it")
     assert found_in(place) == []
     assert is_sound(place)
 
@@ -489,6 +490,23 @@ def test_what_is_shown_beforehand_has_neither_the_text_nor_a_secret_nor_a_held_o
     planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
     assert [row.words for row in planned.attempts][:2] == ["a b ... c", "(a held-out task)"]
     assert CANARY[:6] not in planned.model_dump_json(exclude={"elsewhere"})
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (f"Book\n{'ten ' * 20}", f"Book {'ten ' * 15}ten ..."),
+        ("\u00e4" * 80, f"{chr(0xE4) * 34} ..."),
+        ("\u6708" * 24, "\u6708" * 24),
+        ("\u6708" * 25, f"{chr(0x6708) * 22} ..."),
+    ],
+)
+def test_a_long_task_is_told_by_its_first_words_in_one_row(
+    task: str, words: str, place: Place, workspace: Workspace
+) -> None:
+    record_trajectory(workspace, str(place.skill), Recording(task=task))
+    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), everything=True)))
+    assert [row.words for row in planned.attempts] == [words]
 
 
 def test_a_reader_of_the_store_keeps_its_log_and_the_person_hears_of_it(

@@ -18,7 +18,6 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import Busy
 from skillopt_mcp.operations.evidence.naming import Meant
 from skillopt_mcp.operations.evidence.remaining import Elsewhere, elsewhere
-from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store.erasing import Doomed, Erasing, Shown
@@ -221,4 +220,7 @@ def _words(workspace: Workspace, doomed: Doomed, meant: Meant) -> str:
     for needle in meant.needles:
         text = text.replace(needle, "...")
     words = " ".join(workspace.redactor.text(text).split())
-    return words if len(words.encode()) <= WORDS_BYTES else shortened(words[:WORDS_BYTES], WORDS_BYTES - 4) + " ..."
+    told = words.encode("utf-8", "replace")
+    if len(told) <= WORDS_BYTES:
+        return words
+    return told[: WORDS_BYTES - 4].decode("utf-8", "ignore").rstrip() + " ..."

@@ -16,6 +16,7 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Message, messages_json, storable
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.redaction.redacting import Redactor
+from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory, Scoring
 
 ENOUGH_TO_PROPOSE = 3
@@ -66,6 +67,8 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     # Told with the first attempts, and by every listing: looking for it takes a tenth of a millisecond each time.
     likeness = told_likeness(workspace, tracked.path) if n_new <= ENOUGH_TO_PROPOSE else ""
     step = _UNSCORED.format(trajectory_id) if added and new.hard is None else _next_step(n_new, added=added)
+    if not added and workspace.store.room(Erasing).erased_of([trajectory_id]):
+        step = f"{_TOLD['erased'].format(f'trajectory:{trajectory_id}')} Use the next index."
     return Recorded(
         trajectory_id=f"trajectory:{trajectory_id}",
         skill=tracked.name,

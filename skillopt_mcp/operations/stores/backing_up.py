@@ -14,7 +14,7 @@ from pathlib import Path
 
 from skillopt_mcp.calls.owners import held_locks
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, UnsafeStore
+from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, SkillOptError, UnsafeStore
 from skillopt_mcp.operations.results import Result
 from skillopt_mcp.operations.skills.moving_folders import missing_folders
 from skillopt_mcp.operations.stores.appearing import appear, hidden_beside
@@ -27,6 +27,8 @@ from skillopt_mcp.store import driver
 from skillopt_mcp.store.copying import copy_store, migrate_copy, prepare_store, replace_store
 from skillopt_mcp.store.keeping import remove_store
 from skillopt_mcp.store.opening import Store
+
+_MAGIC = b"SQLite format 3\0"
 
 
 class BackedUp(Result):
@@ -139,6 +141,7 @@ def _undone(store_path: Path, copy: Path) -> dict[str, object]:
 @contextmanager
 def _restorable(store_path: Path, file: Path, tell: Tell, *, unsound: bool) -> Iterator[tuple[Path, Verified]]:
     """Lend a copy of a backup that may take the place of the store, and what was found of it. Raises Refused."""
+    _check_backup(file)
     copy = _beside(store_path)
     with _checked_copy(file, copy, store_path, tell, keeps_schema=False) as found:
         if found.problems and not unsound:
@@ -146,6 +149,23 @@ def _restorable(store_path: Path, file: Path, tell: Tell, *, unsound: bool) -> I
                 file, found, "use another backup; where there is none, this one, as it is, is restored with --unsound"
             )
         yield copy, found
+
+
+def _check_backup(file: Path) -> None:
+    """Raise NotFound when no backup is there, BadInput when what is there is none at first sight."""
+    if not file.exists():
+        raise NotFound(f"there is no backup at '{file}': check the path")
+    try:
+        is_store = file.is_file() and _begins(file) == _MAGIC
+    except OSError as error:
+        raise BadInput(f"'{file}' cannot be read ({error.strerror}): check the path") from error
+    if not is_store:
+        raise BadInput(f"'{file}' is no backup: name a file that 'backup' wrote; nothing was changed")
+
+
+def _begins(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(len(_MAGIC))
 
 
 @contextmanager
