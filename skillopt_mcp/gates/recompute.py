@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,6 +30,10 @@ from skillopt_mcp.records.evidence import (
 )
 
 MEASURED = "measured"
+PERSON = "person"
+"""The gate that a person is who is asked about a change."""
+PersonVerdict = Literal["declined", "unheard"]
+"""They said no; or their host did, and nobody knows whether it had asked them."""
 
 
 class StrictInputs(BaseModel):
@@ -190,6 +194,16 @@ class CalibrateInputs(BaseModel):
         return calibrated([Pair(*lap) for lap in self.laps])
 
 
+class PersonInputs(BaseModel):
+    """Which change was answered with no, for the `n`-th time, by whom, and which promotion test was shown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    kind: str
+    evidence: str
+    n: int
+    verdict: PersonVerdict
+
+
 def race_verdict(inputs: RaceInputs) -> str:
     """Return the places of the arms that are still in, such as "0,2"."""
     return ",".join(map(str, running(inputs.standings)))
@@ -214,6 +228,8 @@ def recomputed(gate: str, inputs: str, pairs: Sequence[Pair] = ()) -> str:
     if gate == "calibrate":
         CalibrateInputs.model_validate_json(inputs)
         return MEASURED
+    if gate == PERSON:
+        return PersonInputs.model_validate_json(inputs).verdict
     if gate == "none":
         verdict = search_verdict("strict", inputs)
         return "accept" if verdict == "reject" else verdict

@@ -200,6 +200,7 @@ class History(Result):
     rows: list[HistoryRow]
     imported: list[str] = Field(default_factory=list, description="What happened in other stores; nothing rests on it")
     retired: list[str] = Field(default_factory=list, description="Tasks that a person took out of use, newest first")
+    declined: list[str] = Field(default_factory=list, description="Changes that a person said no to, newest first")
 
 
 class StepRow(BaseModel):

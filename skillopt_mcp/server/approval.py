@@ -25,6 +25,7 @@ from skillopt_mcp.operations.changes.approving import (
     question_of_rollback,
 )
 from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.declined import decline, note_unheard
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Approval
@@ -66,6 +67,7 @@ class ApprovalDesk:
 
     def __init__(self, workspace: Workspace, consent: Consent) -> None:
         self._workspace, self._consent = workspace, consent
+        self._unheard: set[Approval] = set()
 
     async def ask(
         self, tool: str, given: Mapping[str, Any], context: Context[dict[str, Any], Any]
@@ -76,7 +78,7 @@ class ApprovalDesk:
         """
         if tool not in _ASKING:
             return None
-        asking = _Asking(self._workspace, self._consent, tool, given)
+        asking = _Asking(self._workspace, self._consent, tool, given, self._unheard)
         marker = {"answer": (Resolve(asking.question), True)}
         try:
             resolved = await resolve_arguments(marker, build_resolver_plans(marker, set(given)), given, context)
@@ -105,7 +107,8 @@ class ApprovalDesk:
         """Return the result of a tool that lacks an approval, with what the person said when they were asked for it."""
         if not isinstance(result, Promoted) or result.status != "needs_approval":
             return result
-        told = {"reason": f"{result.reason}; {said.text}"}
+        # That somebody said no is the reason by now.
+        told = {} if said.no else {"reason": f"{result.reason}; {said.text}"}
         if said.no:
             command = _COMMAND.search(result.next_step)
             later = f" Should they think better of it, they run: {command[0]}" if command else ""
@@ -116,8 +119,11 @@ class ApprovalDesk:
 class _Asking:
     """One question: found out when the call comes, and again when it comes back with the answer."""
 
-    def __init__(self, workspace: Workspace, consent: Consent, tool: str, given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, workspace: Workspace, consent: Consent, tool: str, given: Mapping[str, Any], unheard: set[Approval]
+    ) -> None:
         self._workspace, self._consent, self._tool, self._given = workspace, consent, tool, given
+        self._unheard = unheard
         self.asked: Question | None = None
 
     def question(self, context: Context[dict[str, Any], Any]) -> Elicit[Agreement] | Agreement:
@@ -127,14 +133,19 @@ class _Asking:
         return Elicit(self.asked.text, Agreement) if self.asked else Agreement(write=False)
 
     def settle(self, answer: ElicitationResult[Agreement]) -> Said | None:
-        """Keep a yes as an approval; return what the person said."""
+        """Keep a yes as an approval, a no as one; return what the person said."""
         if self.asked is None:
             return None
         approval = self.asked.approval
         if not isinstance(answer, AcceptedElicitation):
             # Hosts decline and cancel also by themselves, and nothing in their answer tells.
-            return Said(f"the host answered {answer.action}, perhaps without asking anybody", approval)
+            said = f"the host answered {answer.action}, perhaps without asking anybody"
+            if answer.action == "decline" and approval not in self._unheard:
+                self._unheard.add(approval)  # one that declines everything is noted once
+                note_unheard(self._workspace, approval, said)
+            return Said(said, approval)
         if not answer.data.write:
+            decline(self._workspace, approval, BY_THE_HOST)
             return Said("the person was asked, and said no", approval, no=True)
         return Said("the person said yes", approval, agree(self._workspace, approval, BY_THE_HOST))
 

@@ -37,7 +37,7 @@ def test_json_is_one_object_and_nothing_else(demo, capfd) -> None:
         ("show", candidate): {"id", "kind", "text", "next_step", "candidate"},
         ("show", run): {"id", "kind", "text", "next_step", "steps", "answering", "conclude", "run"},
         ("diff", "ledger-clerk"): {"skill", "diff"},
-        ("history", "ledger-clerk"): {"skill", "rows", "imported", "retired", "next_step"},
+        ("history", "ledger-clerk"): {"skill", "rows", "imported", "retired", "declined", "next_step"},
         ("tasks", "list", "ledger-clerk"): {"skill", "splits", "tasks"},
         ("tasks", "export", "ledger-clerk"): {"skill", "tasks"},
         ("tasks", "check", "ledger-clerk"): {"n_tasks", "problems", "remarks"},

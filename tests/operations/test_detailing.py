@@ -115,8 +115,8 @@ def test_a_candidate_tells_its_verdict_its_tests_and_what_became_of_each_edit(
     assert told.candidate
     assert told.candidate == CandidateDetail(
         id=id, skill=SKILL, base=verdict.base.version, version=verdict.candidate.version, origin="host", run_id=None,
-        standing="open", verdict="accept", reason=told.candidate.reason, held=False, approved=False, findings=[],
-        tests=[test.id],
+        standing="open", verdict="accept", reason=told.candidate.reason, held=False, approved=False, declined=[],
+        findings=[], tests=[test.id],
         edits=[
             EditOutcome(index=0, op="append", path="SKILL.md", status="applied"),
             EditOutcome(index=1, op="delete", path="SKILL.md", status="unmatched", reason="not_found",

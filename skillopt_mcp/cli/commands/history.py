@@ -29,6 +29,8 @@ def run(options: Options) -> int:
         verdict = f", verdict {row.verdict}" if row.verdict else ""
         terminal.say(f"{row.at}  {row.kind:<8}  {row.previous_version} -> {row.version}{candidate}{verdict}")
         terminal.say(f"    by {row.by}", style="dim")
+    for line in found.declined:
+        terminal.say(f"declined: {line}")
     for line in found.retired:
         terminal.say(f"retired: {line}")
     for line in found.imported:

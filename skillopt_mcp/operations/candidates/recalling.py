@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.hunks import edits_between
+from skillopt_mcp.operations.candidates.repeating import Change, Past, Repeat, first_repeat, past_of
 from skillopt_mcp.operations.finding import called
+from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate, rolled_back
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import SkillFiles, short
+from skillopt_mcp.store.discarding import Discarding
 from skillopt_mcp.store.opening import Store
+
+LOOKED_AT, LOOKED_BACK = 8, 100
 
 
 def told_rolled_back(store: Store, candidate: Candidate) -> str:
@@ -23,24 +28,29 @@ def told_rolled_back(store: Store, candidate: Candidate) -> str:
 
 def told_repeated(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
-    earlier = repeated(store, candidate)
-    return f"it makes an edit of {earlier} again, which a person rolled back" if earlier else ""
+    again = repeated(store, candidate)
+    return _told_rolled_back(again) if again else ""
 
 
-def repeated(store: Store, candidate: Candidate) -> str:
-    """Return the id of a candidate that a person rolled back, and that this one makes an edit of again; else ""."""
-    changes = store.promotions.list_promotions(candidate.skill_id)
-    undone = rolled_back(changes)
-    if not undone or candidate.version_id in undone:
-        return ""
-    edits, differing = _said(store, candidate), _differing(*_files(store, candidate))
-    for change in changes:
-        if change.kind != "promote" or change.to_version not in undone or change.candidate_id is None:
-            continue
-        earlier = store.candidates.get_candidate(change.candidate_id)
-        if not edits.isdisjoint(_said(store, earlier)) or any(map(differing.holds, _told_lines(store, earlier))):
-            return earlier.id
-    return ""
+def repeated(store: Store, candidate: Candidate) -> Repeat | None:
+    """Return which edit that a person rolled back a candidate makes again, on whatever it is based; None: none."""
+    if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        return None
+    return _repeat(store, candidate, _rolled_back(store, candidate.skill_id))
+
+
+def told_rejected(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
+    ids = store.room(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
+    again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
+    return f"it {again.told}, which its promotion test rejected" if again else ""
+
+
+def told_repeats(store: Store, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Return what `told_repeated` tells of a skill's newest few candidates, the newest last, by their ids."""
+    past = _rolled_back(store, candidates[0].skill_id) if candidates else []
+    found = {each.id: _repeat(store, each, past) for each in candidates[-LOOKED_AT:]}
+    return {id: _told_rolled_back(again) for id, again in found.items() if again}
 
 
 def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
@@ -52,48 +62,30 @@ def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
     return edits_between(base, after)
 
 
-class _Lines(NamedTuple):
-    """The lines that a change brings into a skill, and those that it takes out, wherever they stand."""
-
-    added: frozenset[str]
-    removed: frozenset[str]
-
-    def holds(self, edit: _Lines) -> bool:
-        """Return whether all that an edit brings is brought here, too; of one that brings nothing, all it takes."""
-        return edit.added <= self.added if edit.added else bool(edit.removed) and edit.removed <= self.removed
+def _told_rolled_back(again: Repeat) -> str:
+    return f"it {again.told}, which a person rolled back"
 
 
-def _told_lines(store: Store, candidate: Candidate) -> list[_Lines]:
-    """Return what each edit of a candidate brings and takes; what it only moves is neither."""
-    whole = _differing(*_files(store, candidate))
-    edits = (_between(edit.target or "", edit.content or "") for edit in _all_edits(store, candidate))
-    return [_Lines(edit.added & whole.added, edit.removed & whole.removed) for edit in edits]
+def _rolled_back(store: Store, skill_id: int) -> list[Past]:
+    """Return what people rolled back of a skill and nobody has put back since, the newest first."""
+    changes = store.promotions.list_promotions(skill_id)
+    undone = rolled_back(changes)
+    made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)
+    return _past(store, filter(None, made))
 
 
-def _differing(before: SkillFiles, after: SkillFiles) -> _Lines:
-    return _between(
-        *("\n".join(each.content.decode("utf-8", "replace") for each in files.files) for files in (before, after))
-    )
+def _past(store: Store, ids: Iterable[str]) -> list[Past]:
+    return [past_of(_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
 
 
-def _between(before: str, after: str) -> _Lines:
-    old, new = _lines(before), _lines(after)
-    return _Lines(new - old, old - new)
+def _repeat(store: Store, candidate: Candidate, past: Sequence[Past]) -> Repeat | None:
+    return first_repeat(_change(store, candidate), past) if past else None
 
 
-def _lines(text: str) -> frozenset[str]:
-    """Return the lines that say something: neither white space, nor marks alone, nor a heading."""
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return frozenset(line for line in lines if not line.startswith("#") and any(map(str.isalnum, line)))
-
-
-def _said(store: Store, candidate: Candidate) -> set[tuple[str, str, str | None, str | None]]:
-    """Return the edits of a candidate, as they were given and as they can be seen, wherever they come from."""
-    return {(edit.op, edit.path, edit.target, edit.content) for edit in _all_edits(store, candidate)}
-
-
-def _all_edits(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
-    return (*_applied(store, candidate), *edits_between(*_files(store, candidate)))
+def _change(store: Store, candidate: Candidate) -> Change:
+    files = _files(store, candidate)
+    edits = (*_applied(store, candidate), *edits_between(*files))
+    return Change(candidate.id, edits, *files)
 
 
 def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skillopt_mcp.gates.recompute import ConfirmInputs
-from skillopt_mcp.operations.candidates.recalling import told_repeated, told_rolled_back
+from skillopt_mcp.operations.candidates.recalling import told_rejected, told_repeated, told_rolled_back
 from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.judging import origins
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.records.candidates import Candidate, Decision
+from skillopt_mcp.records.candidates import Approval, Candidate, Decision
 from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.refusals import Refusals
 
 
 def with_past(store: Store, result: Proposed, made: Candidate, step: str) -> Proposed:
@@ -25,9 +28,11 @@ def with_past(store: Store, result: Proposed, made: Candidate, step: str) -> Pro
     elif _was_live(store, made):
         skill = called(store, store.skills.get_skill(made.skill_id))
         has = f"rollback_skill with skill {skill} and version {short(made.version_id)} has it back"
-        past = f"{made.id} was promoted before, and is live no more: {has}."
+        past = f"what {made.id} leads to was live before, and is no more: {has}."
     elif decision and decision.verdict == "reject":
         status, past = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}."
+    elif decision and decision.verdict == "accept" and _is_declined(store, made):
+        past = f"{made.id} was tested before and accepted, and a person said no to it: ask what they want changed."
     elif decision and decision.verdict == "accept":
         held = "a person has to look at what the guard found" if made.findings else f"promote_skill {made.id}"
         past = f"{made.id} was tested before and accepted: {held}."
@@ -36,15 +41,19 @@ def with_past(store: Store, result: Proposed, made: Candidate, step: str) -> Pro
         past = f"{made.id} is known, and its test is undecided so far: {again}."
     else:
         past = step
-    again = told_repeated(store, made)
+    again = told_repeated(store, made) or ("" if past != step else told_rejected(store, made))
     whole = f"{result.next_step.removesuffix(step)}{past}"
     return result.model_copy(update={"status": status, "next_step": f"Mind that {again}. {whole}" if again else whole})
 
 
 def mean_scores(store: Store, decision: Decision, test: ConfirmationRow) -> tuple[float, float] | None:
     """Return the mean scores of the live version and of a candidate that a verdict rests on; None without any."""
-    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
-    scored = [pair for pair in store.decisions.list_pairs(test.id)[:n] if not pair.missing]
+    return means_of(store.decisions.list_pairs(test.id)[: ConfirmInputs.model_validate_json(decision.inputs).n_pairs])
+
+
+def means_of(pairs: Sequence[Pair]) -> tuple[float, float] | None:
+    """Return the mean scores of both sides over the pairs that have them; None without any."""
+    scored = [pair for pair in pairs if not pair.missing]
     if not scored:
         return None
     was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_sides, scored), strict=True))
@@ -62,6 +71,11 @@ def _rejected(store: Store, decision: Decision) -> str:
 
 def _sides(pair: Pair) -> tuple[float | None, float | None]:
     return pair.base, pair.candidate
+
+
+def _is_declined(store: Store, candidate: Candidate) -> bool:
+    asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
+    return store.room(Refusals).last_refusal(asked) is not None
 
 
 def _was_live(store: Store, candidate: Candidate) -> bool:

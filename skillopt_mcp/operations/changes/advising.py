@@ -18,7 +18,7 @@ from skillopt_mcp.records.candidates import Candidate, edited_on_top
 from skillopt_mcp.records.skills import Skill, short
 
 _LONGEST_BYTES = 600
-_PROMOTION = re.compile(r"(?:Call )?promote_skill (?:with candidate_id )?(c-[0-9a-f]{12})\.?")
+_PROMOTION = re.compile(r"(?:Call )?promote_skill (?:with candidate_id )?(c-[0-9a-f]{12})\.?(; mind that .*)?")
 
 
 def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
@@ -35,7 +35,7 @@ def by_a_person(workspace: Workspace, step: str) -> str:
     if found is None:
         return step
     advice = next_step(workspace, workspace.store.candidates.get_candidate(found[1]), Consent.PERSON)
-    return step if "promote_skill" in advice else advice
+    return step if "promote_skill" in advice else f"{advice}{found[2] or ''}"
 
 
 def told_was_live(workspace: Workspace, skill: Skill, version: str) -> str:
@@ -63,7 +63,8 @@ def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> 
     if decision and decision.verdict == "reject":
         return NO_GAIN
     if candidate.origin == "step":
-        return f"It was one step of run {candidate.run_id}: inspect the run to see what came of it."
+        run = f"run {candidate.run_id}: inspect the run" if candidate.run_id else "a run elsewhere: inspect the skill"
+        return f"It was one step of {run} to see what came of it."
     standing = check_promotion(workspace, candidate.id, consent)
     if isinstance(standing, Ready):
         return f"Call promote_skill with candidate_id {candidate.id}."

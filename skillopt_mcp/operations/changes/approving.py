@@ -12,6 +12,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import changed_lines
 from skillopt_mcp.operations.candidates.recalling import repeated
 from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Standing
+from skillopt_mcp.operations.changes.declined import minded
 from skillopt_mcp.operations.changes.permitting import signed
 from skillopt_mcp.operations.changes.promoting import check_promotion, check_rollback
 from skillopt_mcp.operations.changes.reviewing import Review, review_candidate, review_rollback
@@ -82,15 +83,14 @@ def _may_be_asked(standing: Standing) -> TypeGuard[Lacking]:
 
 
 def _mind(store: Store, candidate_id: str, review: Review) -> list[str]:
-    """Return the row that says what a person should see of a promotion before all, where there is such."""
+    """Return what a person should see of a promotion before all."""
     candidate = store.candidates.get_candidate(candidate_id)
     if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
-        minded = ["a person rolled this back"]
+        found = ["a person rolled this back"]
     else:
         earlier = repeated(store, candidate)
-        minded = [f"repeats {earlier}, rolled back"] if earlier else []
-    minded += ["the target answers alike"] if review.alike else []
-    return [f"MIND: {'; '.join(minded)}"] if minded else []
+        found = [f"repeats {earlier.earlier}, rolled back"] if earlier else []
+    return [*found, *(["the target answers alike"] if review.alike else [])]
 
 
 def _question(
@@ -107,7 +107,8 @@ def _question(
         rest += ["", f"The gate: {escaped(review.reason)}."]
     if review.repeats:
         rest += [f"Mind that {review.repeats}."]
-    rows += mind
+    seen_first = [*minded(workspace, approval), *mind]
+    rows += [f"MIND: {'; '.join(seen_first)}"] if seen_first else []
     if review.simulated:
         rest += ["This rests on a SIMULATION, which says nothing about a real model."]
     rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]

@@ -9,6 +9,7 @@ from skillopt_mcp.documents.readable import unreadable
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.candidates.recalling import told_repeated
 from skillopt_mcp.operations.changes.coverage import host_own, uncovered
+from skillopt_mcp.operations.changes.declined import declined_at
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN, Change, answer
 from skillopt_mcp.operations.changes.permitting import beyond_small_edit, signed
 from skillopt_mcp.operations.finding import called, root_for
@@ -96,6 +97,8 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     why = ungiven or beyond if permits else "each change needs an approval here"
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
         why, permits = "a person rolled it back, and nobody but a person puts it back", False
+    elif declined := declined_at(workspace, change.approval):
+        why, permits = f"at {declined} the person was asked, and said no", False
     if not why:
         return Ready(change, consent, consent.value, permission=permission)
     flag = f"{' --simulated' if change.simulated else ''}{' --host-run' if host_own(workspace, change.test) else ''}"

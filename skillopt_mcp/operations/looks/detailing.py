@@ -6,6 +6,7 @@ Of attempts at held-out tasks no more is told than that they are.
 from __future__ import annotations
 
 from skillopt_mcp.operations.changes.agreed import unused_approvals
+from skillopt_mcp.operations.changes.declined import told_declined
 from skillopt_mcp.operations.changes.live_changes import UNPROVEN
 from skillopt_mcp.operations.looks.details import (
     ApprovalRow,
@@ -82,6 +83,7 @@ def candidate_detail(workspace: Workspace, id: str) -> CandidateDetail:
         reason=decision.reason if decision else "",
         held=row.held,
         approved=id in unused_approvals(workspace, skill.id),
+        declined=told_declined(workspace, candidate),
         findings=list(candidate.findings),
         tests=[
             test.id

@@ -104,6 +104,7 @@ class CandidateDetail(Detail):
     reason: str
     held: bool
     approved: bool
+    declined: list[str]
     findings: list[str]
     tests: list[str]
     edits: list[EditOutcome]

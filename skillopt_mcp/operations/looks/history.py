@@ -9,6 +9,7 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.operations.changes.declined import declined_changes
 from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.results import History, HistoryRow
 from skillopt_mcp.operations.workspace import Workspace
@@ -54,6 +55,7 @@ def history(workspace: Workspace, skill: str) -> History:
     retired = [_retired(each) for each in workspace.store.retirements.list_retired(tracked.id).values()]
     return History(
         skill=tracked.name, rows=rows, imported=[each for each in imported if each], retired=retired[::-1],
+        declined=declined_changes(workspace, tracked.id),
         next_step=undo,
     )  # fmt: skip
 

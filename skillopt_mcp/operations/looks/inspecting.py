@@ -18,6 +18,7 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.operations.changes.advising import by_a_person, next_step
 from skillopt_mcp.operations.changes.agreed import told_unused
 from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.changes.declined import told_declined
 from skillopt_mcp.operations.leasing import told_items, told_leases
 from skillopt_mcp.operations.looks.detailing import (
     UNSCORED_SHOWN,
@@ -171,6 +172,7 @@ def _candidate(workspace: Workspace, id: str) -> str:
             for test in store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
         ),
         *told_unused(workspace, skill.id, id),
+        *(f"declined: {told}" for told in told_declined(workspace, candidate)),
         f"reasoning: {candidate.reasoning or '-'}",
         *(f"guard: {finding}" for finding in candidate.findings),
     ]

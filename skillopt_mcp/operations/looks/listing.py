@@ -11,7 +11,9 @@ from typing import NamedTuple
 from skillopt_mcp.documents.characters import quoted
 from skillopt_mcp.documents.counts import or_more
 from skillopt_mcp.folders import find_skill_folders, is_as_shipped
+from skillopt_mcp.operations.candidates.recalling import told_repeats
 from skillopt_mcp.operations.changes.agreed import unused_approvals
+from skillopt_mcp.operations.changes.declined import undeclined
 from skillopt_mcp.operations.evidence.recording import ENOUGH_TO_PROPOSE
 from skillopt_mcp.operations.host_work.going_on import left_behind, open_work
 from skillopt_mcp.operations.paging import page_start, shortened
@@ -185,16 +187,20 @@ def _tracked(workspace: Workspace, skill: Skill, around: _Around) -> _Row:
     undecided = [each for each in current if verdicts.get(each.version_id, "undecided") == "undecided"]
     accepted = [each for each in current if verdicts.get(each.version_id) == "accept"]
     n_unscored = len(store.trajectories.list_unscored(skill.id, MOST_UNSCORED))
+    again = told_repeats(store, current) if closed else {}
     # What has no score teaches nothing yet.
     n_scored = store.trajectories.count_new_scored(skill.id, ENOUGH_TO_PROPOSE)
     approved = unused_approvals(workspace, skill.id)
     agreed = [each for each in accepted if each.id in approved]
     steps = (
         (Kind.BROKEN, shortened(trouble, TROUBLE_BYTES) or told_resembled(around.alike, skill.path)),
-        (Kind.PROMOTE, f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(accepted)),
+        (
+            Kind.PROMOTE,
+            f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(undeclined(workspace, accepted), again),
+        ),
         (Kind.UNDER_WAY, open_work(workspace, skill, undecided)),
         (Kind.BROKEN, "" if current else left_behind(workspace, skill, candidates)),
-        _advice(undecided, _Gathered(skill.name, n_scored, n_unscored, sum(counts.values()), counts["train"])),
+        _advice(undecided, again, _Gathered(skill.name, n_scored, n_unscored, sum(counts.values()), counts["train"])),
     )
     kind, step = next((kind, step) for kind, step in steps if step)
     row = SkillRow(
@@ -215,9 +221,13 @@ def _tracked(workspace: Workspace, skill: Skill, around: _Around) -> _Row:
     return _Row(kind, row)
 
 
-def _advice(undecided: list[Candidate], gathered: _Gathered) -> tuple[Kind, str]:
+def _advice(undecided: list[Candidate], again: Mapping[str, str], gathered: _Gathered) -> tuple[Kind, str]:
     if undecided:
-        step = _evaluation_of(_next_of(undecided)) if gathered.n_tasks else "add_tasks, then evaluate the candidate"
+        step = (
+            _evaluation_of(_next_of(undecided, again), again)
+            if gathered.n_tasks
+            else "add_tasks, then evaluate the candidate"
+        )
         return Kind.EVALUATE, step
     if gathered.n_new_scored >= ENOUGH_TO_PROPOSE:
         return Kind.LEARN, "propose_edits"
@@ -229,23 +239,27 @@ def _advice(undecided: list[Candidate], gathered: _Gathered) -> tuple[Kind, str]
     return Kind.ANY, "record_trajectory" if gathered.n_tasks else "add_tasks"
 
 
-def _next_of(candidates: list[Candidate]) -> Candidate:
-    """Return the newest candidate that the guard does not hold, or the newest where it holds all of them."""
-    return next((each for each in reversed(candidates) if not each.findings), candidates[-1])
+def _next_of(candidates: list[Candidate], again: Mapping[str, str]) -> Candidate:
+    """Return the newest candidate that the guard does not hold and that repeats no rollback, or the next best."""
+    return min(reversed(candidates), key=lambda each: (bool(each.findings), each.id in again))
 
 
-def _promotion_of(accepted: list[Candidate]) -> str:
+def _promotion_of(accepted: list[Candidate], again: Mapping[str, str]) -> str:
     if not accepted:
         return ""
-    candidate = _next_of(accepted)
+    candidate = _next_of(accepted, again)
     if not candidate.findings:
-        return f"promote_skill {candidate.id}"
+        return f"promote_skill {candidate.id}{_told_again(candidate, again)}"
     return (
         f"a person has to look at {candidate.id} before it can be promoted: it was accepted, and the guard holds it "
         f"(skillopt-mcp promote {candidate.id}, or skillopt-mcp approve {candidate.id} and then promote_skill)"
     )
 
 
-def _evaluation_of(candidate: Candidate) -> str:
+def _evaluation_of(candidate: Candidate, again: Mapping[str, str]) -> str:
     held = "; the guard holds it: promoting it takes a person's look" if candidate.findings else ""
-    return f"evaluate_candidate {candidate.id}{held}"
+    return f"evaluate_candidate {candidate.id}{held}{_told_again(candidate, again)}"
+
+
+def _told_again(candidate: Candidate, again: Mapping[str, str]) -> str:
+    return f"; mind that {again[candidate.id]}" if candidate.id in again else ""
