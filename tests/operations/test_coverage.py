@@ -13,6 +13,7 @@ import pytest
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.errors import CapReached
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
@@ -22,6 +23,7 @@ from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.tasks.retiring import retire_tasks
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.judging import ByHost, Exact, Rubric
 from skillopt_mcp.records.tasks import NewTask
@@ -252,3 +254,18 @@ def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_n
     assert result.verdict == "accept"
     told = f"0 attempts of the candidate and {ended.total()} of the live version were begun anew"
     assert told in asked(permitted, candidate).reason
+
+
+def test_pairs_that_came_after_an_undecided_verdict_are_shown_to_who_agrees(place: Place, permitted: Workspace) -> None:
+    use(permitted, passing(lambda _: 1.0))
+    candidate = place.propose(permitted, PLACEBO)
+    assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(max_pairs=8)).verdict == "undecided"
+    assert "that came since" not in review_candidate(permitted, candidate).evidence
+    worse = passing(lambda rollout: 0.8 if is_new(rollout) else 1.0)
+    use(permitted, worse)
+    permitted.caps = Caps(calls=40)
+    with pytest.raises(CapReached):
+        evaluate_candidate(permitted, candidate, rule=ConfirmRule(max_pairs=40))
+    told = review_candidate(permitted, candidate).evidence
+    assert told.startswith("mean score 1.00 before and 1.00 with this change, over 8 pairs of attempts at ")
+    assert re.search(r"; with the [0-9]+ pairs? that came since, 1.00 before and 0.[0-9]+ with it", told)

@@ -9,10 +9,11 @@ from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.candidates.recalling import told_repeated
-from skillopt_mcp.operations.candidates.tested import mean_scores
+from skillopt_mcp.operations.candidates.tested import mean_scores, means_of
 from skillopt_mcp.operations.changes.guarding import guarded
 from skillopt_mcp.operations.changes.promoting import is_edited, rollback_target
 from skillopt_mcp.operations.finding import called
+from skillopt_mcp.operations.judging import is_host_run
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
@@ -108,7 +109,17 @@ def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
         return told
     redraws = str(begun_anew(store, test))
     was, now = means
-    return f"mean score {was:.2f} before and {now:.2f} with this change, over {told}{redraws and f'; {redraws}'}"
+    since = _since(store, decision, test, n)
+    return f"mean score {was:.2f} before and {now:.2f} with this change, over {told}{since}{redraws and f'; {redraws}'}"
+
+
+def _since(store: Store, decision: Decision, test: ConfirmationRow, n: int) -> str:
+    """Return what pairs drawn after an undecided verdict make of it; a host's are told when its test pauses again."""
+    pairs = store.decisions.list_pairs(test.id)
+    if decision.verdict != "undecided" or len(pairs) <= n or is_host_run(test.backend):
+        return ""
+    was, now = means_of(pairs) or (0.0, 0.0)
+    return f"; with the {counted(len(pairs) - n, 'pair')} that came since, {was:.2f} before and {now:.2f} with it"
 
 
 def _is_alike(store: Store, decision: Decision, test: ConfirmationRow) -> bool:
