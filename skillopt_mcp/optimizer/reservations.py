@@ -82,8 +82,9 @@ def told_alike(row: ConfirmationRow, pairs: Sequence[Pair]) -> str:
     if found is None:
         return ""
     return (
-        f"; the target answers alike each time (none of {found.n_repeats} repeats differed): this speaks of "
-        f"{found.n_answers} answers, not of the edit; a test for tasks like these: --claim like_these"
+        f"; the target answers alike each time (none of {found.n_repeats} repeats differed): the verdict rests on "
+        f"{found.n_answers} different answers, some of which any other words would change, too; to see more of a next "
+        "edit, a person tests it on tasks that are drawn once each (skillopt-mcp evaluate with --claim like_these)"
     )
 
 

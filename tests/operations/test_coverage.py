@@ -118,7 +118,7 @@ def test_a_target_that_answers_alike_each_time_is_told_of_and_not_covered(place:
     result = evaluate_candidate(permitted, candidate)
     assert result.verdict == "accept"
     assert "; the target answers alike each time (none of " in result.reason
-    assert "not of the edit; a test for tasks like these: --claim like_these" in result.reason
+    assert "to see more of a next edit, a person tests it on tasks that are drawn once each" in result.reason
     assert "answers alike each time" in asked(permitted, candidate).reason
 
 

@@ -130,6 +130,8 @@ def _next_step(
             f"It cannot be promoted now: {moved}. Put that version back{test}; or take its edits over to what is live: "
             f"skillopt-mcp rebase {made.id}"
         )
+    if made and confirmation is None and _is_accepted(workspace, made):
+        return f"Another test of its best version came to accept: skillopt-mcp promote {made.id}"
     if made is None or confirmation is None:
         return (
             f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "
@@ -142,6 +144,11 @@ def _next_step(
     if confirmation.verdict == "undecided":
         return f"The evidence does not decide yet; more pairs: skillopt-mcp evaluate {made.id}"
     return "The best version of this run brings no useful gain; the live file stays."
+
+
+def _is_accepted(workspace: Workspace, made: Candidate) -> bool:
+    decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
+    return decided is not None and decided.verdict == "accept"
 
 
 def on_store(text: str, path: Path) -> str:
