@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.environments.items import question_task
-from skillopt_mcp.judges import checking
-from skillopt_mcp.judges.checking import TaskFinding, check_tasks
+from skillopt_mcp.judges.checking import TaskFinding, asked_in_train, check_tasks
+from skillopt_mcp.judges.nearness import Layer, near_pairs
 from skillopt_mcp.judges.references import reference_answers
 from skillopt_mcp.judges.scoring import score
 from skillopt_mcp.judges.specs import parse_judge
 from skillopt_mcp.records.judging import Score
-from skillopt_mcp.records.tasks import SPLITS, Split, Task
+from skillopt_mcp.records.tasks import SPLITS, Split, Task, TaskFile
 
 PROMPT = "Which city is the capital of France? Choose Paris or London."
 
@@ -71,10 +71,16 @@ def test_a_judge_that_tells_nothing_is_named(judge: object, told: str) -> None:
     assert told in problems(judge, f"{PROMPT} Line 12")[0]
 
 
-def task(n: int, prompt: str, split: Split = "train") -> Task:
-    """Return task n, which wants its number."""
-    judge = parse_judge({"kind": "exact", "expected": f"answer {n}"})
-    return Task(n, 1, f"t{n}", prompt, judge, split, f"d{n}")
+def task(n: int, prompt: str, split: Split = "train", answer: object = None, file: str = "") -> Task:
+    """Return task n, which wants its number, another answer, or what a judge wants."""
+    judge = answer if isinstance(answer, dict) else {"kind": "exact", "expected": answer or f"answer {n}"}
+    files = (TaskFile("code.py", file),) if file else ()
+    return Task(n, 1, f"t{n}", prompt, parse_judge(judge), split, f"d{n}", (), files)
+
+
+def collisions(tasks: list[Task]) -> list[tuple[str, str, str | None]]:
+    """Return what collides with what, and how."""
+    return [(each.task, each.problem, each.other) for each in check_tasks(tasks)]
 
 
 LONG = "Sum the invoice lines of the supplier for March and state the total in euros with two decimals"
@@ -86,8 +92,8 @@ def test_twins_within_a_split_and_leaks_between_splits_are_told_apart() -> None:
             task(1, LONG),
             task(2, f" {LONG.upper()}  "),
             task(3, LONG, "test"),
-            task(4, f"{LONG}, please", "val"),
-            task(5, LONG.replace("March", "April"), "train"),
+            task(4, f"{LONG}, please", "val", "answer 1"),
+            task(5, LONG.replace("of the", "of that"), "train", "Answer  1"),
             task(6, "something else entirely, about boats and the weather at sea"),
         ]
     )
@@ -99,6 +105,119 @@ def test_twins_within_a_split_and_leaks_between_splits_are_told_apart() -> None:
     ]
     assert found[0] == TaskFinding("t2", "duplicate", "the same prompt as 't1': it counts twice", "t1")
     assert "which is in train" in found[1].text
+
+
+def test_nearly_the_same_prompt_with_another_answer_may_be_right_and_the_very_same_may_not() -> None:
+    tasks = [
+        task(1, LONG), task(2, LONG.replace("March", "April"), "test"), task(3, f"{LONG}, please", "val", "answer 1"),
+        task(4, LONG, "test", "another answer"), task(5, LONG.replace("March", "April, please"), "val", "answer 2"),
+    ]  # fmt: skip
+    assert collisions(tasks) == [
+        ("t2", "alike", "t1"), ("t3", "leak", "t1"), ("t4", "leak", "t1"), ("t5", "leak", "t2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (["answer 1", "the first"], "leak"),
+        (["the first", "answer 1"], "leak"),
+        ({"kind": "contains", "expected": "Answer 1"}, "leak"),
+        ({"kind": "regex", "pattern": "[a-z]+ 1"}, "leak"),
+        ({"kind": "regex", "pattern": "[a-z]+ 2"}, "alike"),
+        ({"kind": "rubric", "rubric": "Says answer 1."}, "alike"),
+    ],
+)
+def test_answers_are_the_same_where_one_passes_both_tasks(answer: object, problem: str) -> None:
+    tasks = [task(1, LONG), task(2, f"{LONG}, please", "val", answer)]
+    assert collisions(tasks) == [("t2", problem, "t1")]
+
+
+def test_the_same_rubric_for_nearly_the_same_prompt_is_the_same_task() -> None:
+    rubric = {"kind": "rubric", "rubric": "Names the total."}
+    assert collisions([task(1, LONG, "train", rubric), task(2, f"{LONG}, please", "val", rubric)]) == [
+        ("t2", "leak", "t1")
+    ]
+
+
+FORM = (
+    "You are given a message of a customer to a bank. Read it with care, decide which of the desks of the bank has to "
+    "see it first, and reply with the name of that desk in lower case, without a word before or behind it. Message:"
+)
+MESSAGES = (
+    "my card is gone", "the card got stolen on a train", "who pays for the blocked card", "what do you charge abroad",
+    "why was I charged twice", "a fee that nobody told me of", "the app shows no balance", "I cannot log in any more",
+    "how do I change my address", "please send me a statement",
+)  # fmt: skip
+
+
+def test_a_form_that_all_tasks_share_makes_no_two_of_them_the_same() -> None:
+    tasks = [task(n, f"{FORM} {said}", SPLITS[n % 3], ("cards", "fees")[n % 2]) for n, said in enumerate(MESSAGES)]
+    assert {each.problem for each in check_tasks(tasks)} == {"alike"}
+    assert asked_in_train(tasks) == frozenset()
+    again = [*tasks, task(10, f"{FORM} {MESSAGES[4]}?", "train", "cards")]
+    assert [each for each in collisions(again) if each[1] != "alike"] == [("t10", "leak", "t4")]
+    assert asked_in_train(again) == {4}
+
+
+ASKED = "On which day of the calendar does the clerk of our office send the reminder{} to {} by post{}?"
+NAMES = ("Halden Timber", "Brixton Glass", "Orion Foods", "Pellworm Salt", "Lund Bicycles", "Nordic Wool")
+DAYS = ("monday", "friday")
+
+
+def in_form(*ways: tuple[str, str], few_answers: bool) -> list[Task]:
+    """Return tasks of one form in which each name is asked about in these ways, with one answer."""
+    return [
+        task(n * len(ways) + k, ASKED.format(when, name, more), SPLITS[k], DAYS[n % 2] if few_answers else name)
+        for n, name in enumerate(NAMES)
+        for k, (when, more) in enumerate(ways)
+    ]
+
+
+@pytest.mark.parametrize("few_answers", [False, True])
+def test_two_wordings_of_a_question_are_one_though_most_of_their_words_are_a_form(*, few_answers: bool) -> None:
+    tasks = in_form(("", ""), ("", ", please"), few_answers=few_answers)
+    assert collisions(tasks) == [(f"t{n + 1}", "leak", f"t{n}") for n in range(0, 12, 2)]
+    assert asked_in_train(tasks) == set(range(1, 12, 2))
+
+
+def test_a_few_of_the_tasks_are_judged_as_all_of_them_are() -> None:
+    tasks = [
+        task(n, f"{FORM} {said} ({n})", SPLITS[n % 3], ("cards", "fees")[n % 2]) for n, said in enumerate(MESSAGES)
+    ]
+    tasks += [task(20 + n, f"{FORM} {said}", "val", "cards") for n, said in enumerate(("my card", "the fee"))]
+    found = check_tasks(tasks)
+    assert {each.problem for each in found} == {"alike"}
+    assert check_tasks(tasks, {"t20", "t21"}) == [each for each in found if each.task in ("t20", "t21")]
+
+
+def test_two_questions_of_one_form_are_two_though_they_have_the_same_answer() -> None:
+    tasks = in_form((" of March", ""), (" of May", ""), few_answers=True)
+    assert {each.problem for each in check_tasks(tasks)} <= {"alike"}
+
+
+def test_one_prompt_with_other_files_is_another_task() -> None:
+    tests = {"kind": "command", "name": "tests"}
+    sources = [
+        " ".join(f"def {spelled(n)}(a, b): return {word}" for n in range(k, k + 9))
+        for k, word in ((1, "a + b"), (11, "a or b"), (31, "min(a, b)"))
+    ]
+    tasks = [task(n, "Fix it.", SPLITS[n], tests, each) for n, each in enumerate(sources)]
+    assert collisions(tasks) == []
+    near = task(3, "Fix it.", "val", tests, f"# Here.\n{sources[0]}")
+    assert collisions([*tasks, near, task(4, " fix  it.", "test", tests, sources[0])]) == [
+        ("t3", "leak", "t0"), ("t4", "leak", "t0"),
+    ]  # fmt: skip
+
+
+def test_held_out_tasks_that_train_asks_are_found_behind_others_that_are_nearer_by_place() -> None:
+    tasks = [
+        task(1, LONG, "val"), task(2, f"{LONG}, please", "test", "answer 1"),
+        task(3, f"Now: {LONG}", "train", "answer 1"),
+        task(4, LONG.replace("March", "April"), "test"), task(5, "How far is it?", "test"), task(6, "How far is it?"),
+    ]  # fmt: skip
+    assert asked_in_train(tasks) == {1, 2, 5}
+    assert asked_in_train(tasks[:2]) == frozenset()
 
 
 def test_a_template_with_other_numbers_is_another_task() -> None:
@@ -163,6 +282,15 @@ def test_no_near_twin_is_overlooked(words: list[frozenset[str]]) -> None:
     assert {int(each.task[1:]) for each in found} == plain(words)
 
 
+def test_the_twin_of_a_long_text_is_found_by_a_few_of_its_words() -> None:
+    drawn = random.Random(3)
+    known = ["".join(drawn.choices("abcdefghij", k=6)) for _ in range(20_000)]
+    texts = [drawn.choices(known, k=3_000) for _ in range(30)]
+    changed = [[drawn.choice(known) if drawn.random() < 0.04 else word for word in text] for text in texts]
+    found = check_tasks([task(n, " ".join(each), "train", "same") for n, each in enumerate([*texts, *changed])])
+    assert [(each.problem, each.other) for each in found] == [("near-duplicate", f"t{n}") for n in range(30)]
+
+
 def test_thousands_of_tasks_are_compared_in_a_moment() -> None:
     common = "Read the report and answer in one word whether the plan of the office was carried out as agreed in"
     tasks = [task(n, f"{common} case {n} of office {n % 17} by clerk {n * 31 % 1009}") for n in range(2_000)]
@@ -181,13 +309,13 @@ def test_of_many_questions_about_few_texts_few_are_compared(
     asked = [" ".join(drawn.choices(known, k=9)) for _ in range(n_asked)]
     tasks = [question(n, each, "train", text) for n, (text, each) in enumerate(itertools.product(texts, asked))]
     compared: list[int] = []
-    alike = checking._alike
+    are_near = Layer.are_near
 
-    def counting(first: frozenset[str], second: frozenset[str]) -> bool:
+    def counting(layer: Layer, n: int, m: int) -> bool:
         compared.append(1)
-        return alike(first, second)
+        return are_near(layer, n, m)
 
-    monkeypatch.setattr(checking, "_alike", counting)
+    monkeypatch.setattr(Layer, "are_near", counting)
     assert check_tasks([*tasks, question(100, f"Now: {asked[-1]}", "train", texts[-1])])[-1].other == tasks[-1].name
     assert len(compared) < 20 * len(tasks)
 
@@ -196,7 +324,7 @@ def test_of_many_questions_about_few_texts_few_are_compared(
 def test_no_question_that_is_asked_twice_is_overlooked(rows: list[tuple[frozenset[str], bool]]) -> None:
     words = [each for each, _ in rows]
     asked = [each if is_whole else frozenset(sorted(each)[::2]) for each, is_whole in rows]
-    found = checking._near_pairs(words, asked)
+    found = near_pairs([Layer(words), Layer(asked)])
     assert found == {
         n: others[0] for n in range(len(rows))
         if (others := [m for m in range(n) if all(
@@ -224,7 +352,7 @@ def test_what_a_template_has_in_common_is_no_reason_to_compare(
     monkeypatch: pytest.MonkeyPatch, prompt: Callable[[int], str]
 ) -> None:
     compared: list[int] = []
-    monkeypatch.setattr(checking, "_alike", lambda *_: compared.append(1))
+    monkeypatch.setattr(Layer, "are_near", lambda *_: compared.append(1))
     n_tasks = 1_000
     assert check_tasks([task(n, prompt(n)) for n in range(n_tasks)]) == []
     assert len(compared) < 20 * n_tasks

@@ -179,6 +179,30 @@ def test_the_commands_of_a_file_are_run_where_a_store_knows_them(
     assert unknown.startswith("task 2: no command 'unknown' is registered")
 
 
+LONG = "Sum the invoice lines of the supplier for March and state the total in euros with two decimals"
+
+
+def test_nearly_the_same_prompt_with_another_answer_is_no_problem_but_a_remark(
+    place: Place, file_of: Callable[[Sequence[Row]], Path]
+) -> None:
+    workspace = place.open()
+    april = row(LONG.replace("March", "April"), id="april", split="test", judge={"kind": "exact", "expected": "8"})
+    rows = [row(LONG, id="march", split="train"), april]
+    told = (
+        "1 task has nearly the prompt of another one: 'april' (like 'march'); that is right where it expects something "
+        "else for a reason"
+    )
+    found = check_file(workspace, str(place.skill), file_of(rows))
+    assert (found.problems, found.remarks[0]) == ([], told)
+    assert add_tasks(workspace, str(place.skill), rows).warnings == [told]
+    found = check_stored(workspace, str(place.skill))
+    assert (found.problems, found.remarks[0]) == ([], told)
+    same = row(f"{LONG}, please.", id="again", split="val")
+    found = check_file(workspace, str(place.skill), file_of([same]))
+    assert [each.split(",")[0] for each in found.problems] == ["task 1 'again': nearly the same prompt as 'march'"]
+    assert not [each for each in found.remarks if "nearly" in each], "what is stored already is not told of again"
+
+
 def test_thousands_of_rows_that_are_there_already_are_no_work(
     place: Place, file_of: Callable[[Sequence[Row]], Path]
 ) -> None:

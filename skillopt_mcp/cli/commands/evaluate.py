@@ -22,6 +22,7 @@ from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import told_of, waiting_for
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.testing.opening_tests import check_said, most_pairs
+from skillopt_mcp.operations.testing.twinned import twins_in_test
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Claim
 
@@ -72,6 +73,8 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     candidate = workspace.store.candidates.get_candidate(options.candidate)
     if locked := workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)):
         terminal.note(f"warning: {locked}.")
+    if twins := twins_in_test(workspace, options.candidate, rule.claim):
+        terminal.note(options.on_store(f"warning: {twins}."))
     if (code := unwilling(workspace, calls, options, options.slots)) is not None:
         return code
     try:

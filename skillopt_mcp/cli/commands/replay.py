@@ -40,6 +40,7 @@ from skillopt_mcp.operations.stores.exporting import check_folder, export_run
 from skillopt_mcp.operations.tasks.adding import add_environment
 from skillopt_mcp.operations.testing.calibrating import run_prospect
 from skillopt_mcp.operations.testing.evaluating import is_simulated
+from skillopt_mcp.operations.testing.twinned import twins_in_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.runs import Run
@@ -142,7 +143,7 @@ def _resumed(options: Options) -> int:
     if out:
         check_folder(out, begun.id)
     with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
-        way = f"skillopt-mcp replay {shlex.quote(options.skill)} {flag} {ALLOWED}"
+        way = " ".join(["skillopt-mcp replay", shlex.quote(options.skill), flag, ALLOWED, *_named(options)])
         check_changed(workspace, begun, way, allowed=options.allow_changed, silent=options.json, ends=options.conclude)
         unwilling_to = unwilling_to_conclude if options.conclude else unwilling_to_go_on
         if (code := unwilling_to(workspace, begun, options, options.slots)) is not None:
@@ -158,6 +159,12 @@ def _workspace(options: Options, run: Run | Prepared, batch: Patience | None) ->
         options.store_path, target=options.target or run.target, optimizer=options.optimizer or run.optimizer,
         judge=options.judge or run.judge or None, caps=options.caps, batch=batch,
     )  # fmt: skip
+
+
+def _named(options: Options) -> list[str]:
+    """Return the backends that were named, as a command names them."""
+    named = (("target", options.target), ("optimizer", options.optimizer), ("judge", options.judge))
+    return [f"--{role} {shlex.quote(spec)}" for role, spec in named if spec]
 
 
 def _patience(options: Options) -> Patience | None:
@@ -217,6 +224,8 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | int
         terminal.note(f"warning: {other}.")
     if locked := workspace.locked(workspace.recorded(options.skill)):
         terminal.note(f"warning: {locked}.")
+    if twins := twins_in_run(workspace, options.skill, config, only):
+        terminal.note(options.on_store(f"warning: {twins}."))
     new = new_run(workspace, options.skill, config, ready.prompts, only)
     check_new(workspace, new)
     estimate = estimate_run(workspace, options.skill, config, only)

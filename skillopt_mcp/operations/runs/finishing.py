@@ -13,10 +13,11 @@ from skillopt_mcp.operations.answering import tasks_of
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import replayed, why_none, why_untested
-from skillopt_mcp.operations.spending.batching import Way, pairs_ahead
+from skillopt_mcp.operations.spending.batching import Way, pace_of
+from skillopt_mcp.operations.tasks.twins import told_twins
+from skillopt_mcp.operations.testing.alone import only_here
 from skillopt_mcp.operations.testing.calibrating import prospect
 from skillopt_mcp.operations.testing.choosing import tasks_to_test
-from skillopt_mcp.operations.testing.evaluating import only_here
 from skillopt_mcp.operations.testing.opening_tests import check_claimed
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import open_test, paused_at, run_test
@@ -68,7 +69,8 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, way: Way) -> Replayed
             # Other promotion tests have drawn its fresh tasks since the run began, or it was tested for another claim.
             return replayed(workspace, run, skill, made, str(error), calls)
         calls.append(test.row.id)
-        test = replace(test, ahead=pairs_ahead(backends))
+        twins = told_twins(store, skill.id, test.tasks, everything)
+        test = replace(test, pace=pace_of(backends), origin=test.origin + (twins and f"; {twins}"))
         paused = paused_at(test.row, store)
         with only_here(store, test, way.notify):
             # A process may die between the verdict and the end of its run: what goes on then draws no second turn.

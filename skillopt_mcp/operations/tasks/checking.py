@@ -18,7 +18,7 @@ from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.skills.linting import folder_named, folder_of
 from skillopt_mcp.operations.tasks.adding import ENOUGH_HELD_OUT, drawn, parsed_rows, read_data_set
 from skillopt_mcp.operations.tasks.meeting import TWICE, refusal, told_missing
-from skillopt_mcp.operations.tasks.misleading import problems_of
+from skillopt_mcp.operations.tasks.misleading import problems_among
 from skillopt_mcp.operations.tasks.warning import secrets_warned
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.judging import Command
@@ -78,8 +78,8 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
     stored = _stored(workspace, store, skill)
     added = _as_added(stored, *drawn(good, plan))
     added.problems += [(each.index, each.reason) for each in rejected]
-    found = problems_of(store, added.tasks, added.places)
-    added.problems += [(added.places.get(name, len(rows)), text) for name, text in found]
+    found = problems_among(store, added.tasks, added.places)
+    added.problems += [(added.places.get(name, len(rows)), text) for name, text in found.problems]
     names = {index: f" '{task.name}'" for index, task in good if task.name}
     return Checked(
         n_tasks=len(rows),
@@ -90,6 +90,7 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
         remarks=[
             *secrets_warned([(f"task {index + 1}", task) for index, task in good], workspace.known),
             *_remarks_on_file(added, store),
+            *found.remarks,
             *filter(None, [told_missing(stored.called, added.tasks, [task for _, task in good])]),
             *_remarks(added.tasks),
         ],
@@ -99,10 +100,10 @@ def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | N
 def check_stored(workspace: Workspace, skill: str) -> Checked:
     """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
     tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
-    found = problems_of(workspace.store, tasks, {task.name for task in tasks})
-    problems = [f"task '{name}': {text}" if name else text for name, text in found]
+    found = problems_among(workspace.store, tasks, {task.name for task in tasks})
+    problems = [f"task '{name}': {text}" if name else text for name, text in found.problems]
     secrets = secrets_warned([(f"'{task.name}'", task) for task in tasks], workspace.known)
-    return Checked(n_tasks=len(tasks), problems=problems, remarks=[*secrets, *_remarks(tasks)])
+    return Checked(n_tasks=len(tasks), problems=problems, remarks=[*secrets, *found.remarks, *_remarks(tasks)])
 
 
 def _stored(workspace: Workspace, store: Store | None, skill: str) -> _Stored:

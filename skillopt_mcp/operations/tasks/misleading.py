@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.registry import environment_names
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.judges.checking import SHAPE_ONLY, check_tasks
+from skillopt_mcp.judges.checking import SHAPE_ONLY, TaskFinding, check_tasks
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.operations.judging import without_command
 from skillopt_mcp.operations.paging import shortened
@@ -19,16 +21,29 @@ from skillopt_mcp.store.opening import Store
 CHECKED_AT_ONCE = 2_000
 _SHOWN = 3
 _SHOWN_BYTES = 350
+_ALIKE_SHOWN = 10
 
 
-def problems_of(store: Store | None, tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the tasks of these names among all of a skill, as (name, text); "" names none.
+@dataclass(frozen=True, slots=True)
+class Misleading:
+    """What is wrong with tasks, as (name, text), where "" names none; and what they have that may well be right."""
+
+    problems: list[tuple[str, str]]
+    remarks: list[str]
+
+
+def problems_among(store: Store | None, tasks: Sequence[Task], names: Collection[str]) -> Misleading:
+    """Return what is wrong with the tasks of these names among all of a skill.
 
     Registered commands are run for it. Without a store nothing is known of them: they are passed over.
     """
-    yield from free_problems(tasks, names)
+    alone = _among_alone(tasks, names)
     if store is None:
-        return
+        return alone
+    return Misleading([*alone.problems, *_problems_of_commands(store, tasks, names)], alone.remarks)
+
+
+def _problems_of_commands(store: Store, tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
     meant = [task for task in tasks if task.name in names]
     lacking = without_command(store, [task.judge for task in meant])
     yield from ((meant[n].name, text) for n, text in lacking.items())
@@ -38,10 +53,24 @@ def problems_of(store: Store | None, tasks: Sequence[Task], names: Collection[st
         yield "", str(error)
 
 
-def free_problems(tasks: Sequence[Task], names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield of `problems_of` what the tasks alone tell, without running anything."""
-    yield from ((found.task, found.text) for found in check_tasks(tasks, names))
-    yield from _unknown_environments(task for task in tasks if task.name in names)
+def _among_alone(tasks: Sequence[Task], names: Collection[str]) -> Misleading:
+    """Return of `problems_among` what the tasks alone tell, without running anything."""
+    found = check_tasks(tasks, names)
+    problems = [(each.task, each.text) for each in found if each.problem != "alike"]
+    problems += _unknown_environments(task for task in tasks if task.name in names)
+    return Misleading(problems, list(_told_alike([each for each in found if each.problem == "alike"])))
+
+
+def _told_alike(found: Sequence[TaskFinding]) -> Iterator[str]:
+    """Yield one remark on all tasks that are alike, and may each be right."""
+    if found:
+        shown = ", ".join(f"'{each.task}' (like '{each.other}')" for each in found[:_ALIKE_SHOWN])
+        more = f" and {len(found) - _ALIKE_SHOWN:,} more" if len(found) > _ALIKE_SHOWN else ""
+        has, expects = ("has", "it expects") if len(found) == 1 else ("have", "they expect")
+        yield (
+            f"{counted(len(found), 'task')} {has} nearly the prompt of another one: {shown}{more}; that is right where "
+            f"{expects} something else for a reason"
+        )
 
 
 def told_problems(called: str, tasks: Sequence[Task], names: Collection[str]) -> list[str]:
@@ -52,16 +81,16 @@ def told_problems(called: str, tasks: Sequence[Task], names: Collection[str]) ->
     check = f"skillopt-mcp tasks check {called}"
     if len(names) > CHECKED_AT_ONCE:
         return [f"so many tasks were not checked as they were added: {check}"]
-    problems = list(free_problems(tasks, names))
+    alone = _among_alone(tasks, names)
     # Judges of form alone are told of by a warning of their own.
-    of_form = {name for name, text in problems if text == SHAPE_ONLY}
-    found = [problem for problem in problems if problem[0] not in of_form]
+    of_form = {name for name, text in alone.problems if text == SHAPE_ONLY}
+    found = [problem for problem in alone.problems if problem[0] not in of_form]
     told = [shortened(f"task '{name}': {text}", _SHOWN_BYTES) for name, text in found[:_SHOWN]]
     if told:
         more = f"{len(found) - _SHOWN:,} more such problems" if len(found) > _SHOWN else "such problems of all tasks"
         retire = f"skillopt-mcp tasks retire {called} ID"
         told.append(f"{more}: {check}; to take a task out of use, a person types: {retire}")
-    return told
+    return [*told, *(shortened(remark, _SHOWN_BYTES) for remark in alone.remarks)]
 
 
 def _unknown_environments(tasks: Iterable[Task]) -> Iterator[tuple[str, str]]:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Outstanding
-from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed
 from skillopt_mcp.operations.candidates.recalling import told_rolled_back
 from skillopt_mcp.operations.candidates.succeeding import skill_of
 from skillopt_mcp.operations.host_work.going_on import told_others
-from skillopt_mcp.operations.host_work.handing_out import MAX_ITEMS, Room, expectation, hand_out, withdraw
+from skillopt_mcp.operations.host_work.handing_out import Room, expectation, hand_out, pace_for, untouched, withdraw
 from skillopt_mcp.operations.judging import origins, shown_origin
-from skillopt_mcp.operations.leasing import n_elsewhere
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.skills.endings import told_endings
-from skillopt_mcp.operations.spending.batching import Way, check_batch, pairs_ahead
+from skillopt_mcp.operations.spending.batching import Way, check_batch, pace_of
 from skillopt_mcp.operations.spending.budgeting import check_caps
+from skillopt_mcp.operations.tasks.twins import told_twins
+from skillopt_mcp.operations.testing.alone import only_here
 from skillopt_mcp.operations.testing.calibrating import prospect
-from skillopt_mcp.operations.testing.concluding import NO_GAIN, after, promote_it, told_redraws
+from skillopt_mcp.operations.testing.concluding import after, overruled, told_redraws, untold
 from skillopt_mcp.operations.testing.opening_tests import default_rule, evidence_so_far, foreseen_test, prepare
 from skillopt_mcp.operations.testing.stepping import told_of_run
 from skillopt_mcp.operations.workspace import Workspace
@@ -36,15 +34,13 @@ from skillopt_mcp.optimizer.confirmation import GATE, Test, paused_at, run_test,
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.optimizer.sampling import described
 from skillopt_mcp.records.calls import Call, Reply, Role
-from skillopt_mcp.records.candidates import Candidate, Decision, edited_on_top
+from skillopt_mcp.records.candidates import Candidate, edited_on_top
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.records.skills import short
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 
 ON_TOP = "It was promoted, and somebody has edited the file on top of it since: there is nothing to be done with it"
 SIMULATED = "simulated"
-_POLL_S = 0.2
 
 
 def evaluate_candidate(
@@ -55,8 +51,8 @@ def evaluate_candidate(
 
     The test goes on in the background; a later call attaches to it, and a call after the process died resumes it. Once
     a verdict is reached it stands, and nothing more is spent. Where a host is the target, its work is handed out as far
-    as there is `room`; without, the first call tells what to expect, and later ones hand out. A test is opened, and
-    takes its share of the skill's error rate, with the first work or call: what tells of it opens none.
+    as there is `room`; without, the first call, and the first after a pause, tell what to expect, and later ones hand
+    out. A test is opened, and takes its share of the skill's error rate, with the first work or call, not before.
 
     Raises Refused when the live file is no longer the one that the candidate was made from, BackendError when no target
     is set.
@@ -70,16 +66,13 @@ def evaluate_candidate(
         verdict = run_test(test, workspace.store, _nothing_to_ask)
         return _foreseen(workspace, candidate, test, _concluded(workspace, candidate, test, verdict), is_over=True)
     at_host = is_host(workspace.backend("target").name)
+    if at_host and (told := _told_first(workspace, candidate, test, room)):
+        return _foreseen(workspace, candidate, test, told)
     if not test.is_open:
-        if at_host and not (room and room.items):
-            return _foreseen(workspace, candidate, test, _offered(workspace, candidate, test))
         _able(workspace, test)
         test = prepare(workspace, candidate, rule)
     if at_host:
-        # As many as one batch of one version may need: what is ahead of the deciding pair is done in vain. What other
-        # sessions hold may never come back: as much more is asked ahead, so that nobody waits for it.
-        ahead = (room or Room()).items + n_elsewhere(workspace, test.row.id)
-        test = replace(test, ahead=max(1, min(ahead, MAX_ITEMS)))
+        test = replace(test, pace=pace_for(workspace, test, room or Room()))
     job = workspace.jobs.attach(test.row.id, functools.partial(_run, workspace, test, wait_s is None))
     job.watch(notify)
     is_done = job.wait(wait_s)
@@ -89,7 +82,7 @@ def evaluate_candidate(
     busy = is_done and wait_s is not None and room is None and isinstance(job.result.exception(), Busy)
     if busy or not is_done:
         result = _running(candidate, test, standing(test, workspace.store), job.progress)
-        result = _untold(result) if evidence_so_far(workspace, test.row) else result
+        result = untold(result) if evidence_so_far(workspace, test.row) else result
         return _foreseen(workspace, candidate, test, result)
     outcome = job.result.result()
     if isinstance(outcome, Confirmation):
@@ -128,7 +121,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Confi
     with only_here(store, test, notify if waits else None):
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         if workspace.batch:
-            test = replace(test, ahead=pairs_ahead(backends))
+            test = replace(test, pace=pace_of(backends))
         way = Way(workspace, budget, notify, workspace.on_reply, workspace.n_slots)
         with span("promotion_test", test=test.row.id):
             return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, since))
@@ -142,26 +135,6 @@ def _able(workspace: Workspace, test: Test) -> dict[Role, Backend]:
     return backends
 
 
-@contextmanager
-def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
-    """Draw a test's pairs in no two processes at once, whatever they do it for. Raises Busy when another one does.
-
-    Whoever says whom to `notify` waits for that one instead, and hears how far it has come.
-    """
-    lock = lock_run(store.locks_path, test.row.id)
-    while lock is None:
-        if notify is None:
-            raise Busy(f"another process is running the test '{test.row.id}': call again to see its verdict")
-        so_far = standing(test, store)
-        notify(Progress(GATE, 0, so_far.n_pairs, test.rule.max_pairs, so_far.base_mean, so_far.candidate_mean))
-        time.sleep(_POLL_S)
-        lock = lock_run(store.locks_path, test.row.id)
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: Confirmation) -> Evaluated:
     """Return a verdict; what a host still has in hand for it is taken back."""
     evidence = evidence_so_far(workspace, test.row)
@@ -173,15 +146,7 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
     counts = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
     if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
         return result
-    return result.model_copy(update={"next_step": _overruled(workspace, candidate, counts)})
-
-
-def _overruled(workspace: Workspace, candidate: Candidate, counts: Decision) -> str:
-    """Return what to do where another test of a candidate, with other backends, counts for more than this one."""
-    other = workspace.store.decisions.find_confirmation(counts.scope)
-    by = f" with '{shortened(shown_origin(other.backend), 100)}'" if other else ""
-    step = {"accept": promote_it(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
-    return f"Another test of this candidate{by} came to {counts.verdict}, and that is what counts. {step}"
+    return result.model_copy(update={"next_step": overruled(workspace, candidate, counts)})
 
 
 def _waiting(
@@ -194,7 +159,7 @@ def _waiting(
     handed = hand_out(workspace, job, outcome, room) if room or begun else None
     if handed is None or not (handed.work or begun):
         return _offered(workspace, candidate, test)
-    return _untold(so_far).model_copy(
+    return untold(so_far).model_copy(
         update={
             "status": "work" if handed.work else "running",
             "verdict": None,
@@ -207,14 +172,31 @@ def _waiting(
     )
 
 
+def _told_first(workspace: Workspace, candidate: Candidate, test: Test, room: Room | None) -> Evaluated | None:
+    """Return what is told before a host begins a turn of a test: what it takes, or that the last one has ended.
+
+    The last reply of a turn comes from an agent, which is told of no pause: whoever drives it has its price to ask for.
+    """
+    if not untouched(test, workspace.store):
+        return None
+    turn = f"{test.row.id} after {paused_at(test.row, workspace.store)} pairs"
+    if room is None:
+        workspace.jobs.offer(turn)
+    if not (room and room.items):
+        return _offered(workspace, candidate, test)
+    if workspace.jobs.is_offered(turn) or not test.is_open:
+        return None
+    return _concluded(workspace, candidate, test, standing(test, workspace.store))
+
+
 def _offered(workspace: Workspace, candidate: Candidate, test: Test) -> Evaluated:
     """Return what a test takes of whoever does its work, before any of it is handed out."""
     expected = expectation(test, workspace.store)
     unspent = "" if test.is_open else ", and the test takes nothing of the skill's error rate before"
     held = f"; the guard holds {candidate.id}: promoting it takes a person's look" if candidate.findings else ""
-    others = told_others(workspace, candidate)
-    besides = f"{held}; {others}" if others else held
-    return _untold(_evaluated(candidate, test, standing(test, workspace.store))).model_copy(
+    twins = told_twins(workspace.store, candidate.skill_id, test.tasks)
+    besides = "; ".join([held, *filter(None, (told_others(workspace, candidate), twins))])
+    return untold(_evaluated(candidate, test, standing(test, workspace.store))).model_copy(
         update={
             "status": "work",
             "verdict": None,
@@ -225,12 +207,6 @@ def _offered(workspace: Workspace, candidate: Candidate, test: Test) -> Evaluate
             f"if that is fine, take the first work: submit_work with job_id {test.row.id}.",
         }
     )
-
-
-def _untold(result: Evaluated) -> Evaluated:
-    """Return an open test's result without what tells, pair by pair, how a host's replies were scored."""
-    base, arm = (each.model_copy(update={"mean": None}) for each in (result.base, result.candidate))
-    return result.model_copy(update={"base": base, "candidate": arm, "pairs_expected": None})
 
 
 def _foreseen(

@@ -16,6 +16,7 @@ from skillopt_mcp.operations.judging import evidence_of, is_host_run
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.pausing import pairs_of_new, pairs_of_open
+from skillopt_mcp.operations.tasks.twins import told_twins
 from skillopt_mcp.operations.testing.choosing import target_tasks, tasks_to_test
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, id_of_test, open_test, upcoming_test
@@ -169,6 +170,7 @@ def _test(workspace: Workspace, candidate: Candidate, rule: ConfirmRule, *, open
     said = evidence_so_far(workspace, test.row)
     origin = f"; {said}: {_ORIGINS[said]}" if said else ""
     learned = told_learned(workspace, candidate, test.row.tasks)
-    test = replace(test, origin=origin + test.origin + learned)
+    twins = told_twins(store, candidate.skill_id, test.tasks, tasks)
+    test = replace(test, origin=origin + test.origin + learned + (twins and f"; {twins}"))
     check_claimed(test, rule, candidate.id)
     return test
