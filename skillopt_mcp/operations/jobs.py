@@ -50,6 +50,7 @@ class Jobs:
         # Once it is done, nobody waits for a job any more.
         self.leaving: Future[None] = Future()
         self._jobs: dict[str, object] = {}
+        self._offered: set[str] = set()
         self._lock = threading.Lock()
 
     def attach(self, name: str, work: Callable[[Notify], T]) -> Job[T]:
@@ -64,3 +65,13 @@ class Jobs:
         with self._lock:
             if self._jobs.get(name) is job:
                 del self._jobs[name]
+
+    def offer(self, name: str) -> None:
+        """Keep that somebody was told here what a piece of work takes."""
+        with self._lock:
+            self._offered.add(name)
+
+    def is_offered(self, name: str) -> bool:
+        """Return whether somebody was told here what a piece of work takes."""
+        with self._lock:
+            return name in self._offered

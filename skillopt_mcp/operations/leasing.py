@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from skillopt_mcp.operations.workspace import Workspace
@@ -57,11 +58,22 @@ def told_wait(workspace: Workspace, job_id: str) -> str:
         return f"Call submit_work with job_id {job_id} for more work."
     many = "1 item is" if len(out) == 1 else f"{len(out)} items are"
     back = min(lease.expires_at for lease in out)
-    listed = f" (inspect {job_id} lists them)" if any(lease.session == workspace.session for lease in out) else ""
+    own = [lease for lease in out if lease.session == workspace.session]
+    listed = f" (inspect {job_id} lists them)" if own else ""
+    n = _n_to_mend(workspace, job_id, own)
+    refused = "1 reply that was refused is" if n == 1 else f"{n} replies that were refused are"
+    mend = f", and see that {refused} mended and submitted again" if n else ""
     return (
         f"Nothing can be handed out before {_minute_after(back)} ({many} out). Wait for those of them that your own "
-        f"agents have{listed}; otherwise stop here, do not poll, and call submit_work with job_id {job_id} then."
+        f"agents have{listed}{mend}; otherwise stop here, do not poll, and call submit_work with job_id "
+        f"{job_id} then."
     )
+
+
+def _n_to_mend(workspace: Workspace, job_id: str, out: Sequence[Lease]) -> int:
+    """Return how many of the leases that are out had a reply that could not be used: each is noted beside its lease."""
+    noted = {(each.call_id, each.taken_at) for each in workspace.store.leases.list_of(job_id) if each.state == "failed"}
+    return sum((lease.call_id, lease.taken_at) in noted for lease in out)
 
 
 def n_elsewhere(workspace: Workspace, scope: str) -> int:

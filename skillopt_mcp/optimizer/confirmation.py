@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from skillopt_mcp.errors import BadInput, Waiting
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.recompute import ConfirmInputs, asked_of, confirmed, inputs_of, rule_asking
-from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE, Redraws
+from skillopt_mcp.gates.redraws import Redraws
 from skillopt_mcp.gates.serving import Serving, as_served
 from skillopt_mcp.gates.spending import next_alpha, refund
 from skillopt_mcp.judges.scorers import scored_by
 from skillopt_mcp.optimizer.arms import insistent_rollout, score
+from skillopt_mcp.optimizer.pacing import USUAL, Pace
 from skillopt_mcp.optimizer.progress import Notify, Progress, silent
 from skillopt_mcp.optimizer.reservations import anew_of, begun_anew, told_alike, told_shorter, told_tasks
 from skillopt_mcp.optimizer.sampling import check_fresh, fresh, held_out, in_random_order, place
@@ -29,7 +30,6 @@ from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.serving import Servings
 
-PAIRS_AHEAD = PAIRS_AT_ONCE
 GATE = "confirm"
 
 
@@ -38,7 +38,7 @@ class Test:
     """One promotion test: both arms, the held-out tasks, and the row that names it.
 
     `origin` is what every verdict adds: who made the attempts, where no backend did, and that tasks were retired; pairs
-    are asked `ahead`. One that is not open is what `upcoming_test` foresees: its row is not in the store.
+    are asked ahead at a `pace`. One that is not open is what `upcoming_test` foresees: its row is not in the store.
     """
 
     row: ConfirmationRow
@@ -47,7 +47,7 @@ class Test:
     tasks: tuple[Task, ...]
     rule: ConfirmRule
     origin: str = ""
-    ahead: int = PAIRS_AHEAD
+    pace: Pace = USUAL
     is_open: bool = True
 
 
@@ -163,7 +163,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
         while not verdict.is_over and len(pairs) < limit:
             notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
             first = len(pairs)
-            drawn, trials = _drawn(test, ask, range(first, min(first + test.ahead, limit)))
+            drawn, trials = _drawn(test, ask, range(first, min(first + test.pace.ahead(first), limit)))
             drawn = _charged(test, store, drawn, trials, first, redraws)
             serving.hear(first, trials, test.row.version_id)
             keep(Draw(first, drawn, trials))

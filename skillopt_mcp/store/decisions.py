@@ -170,6 +170,15 @@ class Decisions:
             found[n] = replace(found.get(n, Anew()), **{arm: cast(int, times)})
         return found
 
+    def count_replies(self, test_id: str) -> dict[int, int]:
+        """Return how many attempts of a promotion test have a reply, by the number of their pair."""
+        rows = self._pool.rows(
+            "select cast(substr(c.draw, length(c.scope) + 2) as integer), count(*) from call c join reply r"
+            " on r.call_id = c.id where c.scope = ? and c.role = 'target' group by 1",
+            [test_id],
+        )
+        return dict(cast(list[tuple[int, int]], rows))
+
     def find_joined_late(self, confirmation_id: str) -> Late | None:
         """Return how many tasks joined a test that had pairs, and how many pairs the first of them came after."""
         rows = self._pool.rows(

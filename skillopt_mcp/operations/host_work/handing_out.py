@@ -16,10 +16,11 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.operations.judging import is_attempted_by_host, is_judged_by_host, n_votes
-from skillopt_mcp.operations.leasing import own_leases, told_wait
+from skillopt_mcp.operations.leasing import n_elsewhere, own_leases, told_wait
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, paused_at
+from skillopt_mcp.optimizer.pacing import Pace
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.store.leases import Offer, Taken, Term
@@ -140,6 +141,29 @@ def _leased(workspace: Workspace, scope: str, calls: Mapping[int, Call], call_id
     return taken
 
 
+def untouched(test: Test, store: Store) -> bool:
+    """Return whether nobody has begun a test, or gone on with it since it paused: what its turn takes is told first."""
+    if not test.is_open:
+        return True
+    n_pairs = len(store.decisions.list_pairs(test.row.id))
+    is_worn = test.row.claim == "like_these" and n_pairs >= len(test.tasks)
+    is_paused = 0 < n_pairs == paused_at(test.row, store) and not is_worn
+    if not is_paused or store.leases.unanswered_of(test.row.id):
+        return False
+    return max(store.decisions.count_replies(test.row.id), default=0) < n_pairs
+
+
+def pace_for(workspace: Workspace, test: Test, room: Room) -> Pace:
+    """Return how far ahead a host is asked the pairs of a test.
+
+    As far as one batch of one version needs; for what other sessions hold as many more, so that nobody waits for it.
+    """
+    store = workspace.store
+    paused = paused_at(test.row, store)
+    sure = paused + fewest_more(store.decisions.list_pairs(test.row.id)[:paused], test.rule)
+    return Pace(room.items, sure, n_elsewhere(workspace, test.row.id))
+
+
 def expectation(test: Test, store: Store) -> str:
     """Return what a host's test takes, in words, before anything is spent on it.
 
@@ -148,16 +172,18 @@ def expectation(test: Test, store: Store) -> str:
     """
     pairs, paused = store.decisions.list_pairs(test.row.id), paused_at(test.row, store)
     n_done, pause = len(pairs), paused + test.rule.max_pairs
+    pause = min(pause, len(test.tasks)) if test.row.claim == "like_these" else pause
     left = max(1, pause - n_done)
     fewest = max(1, paused + fewest_more(pairs[:paused], test.rule) - n_done)
     n_chars = len(test.base.text) + max(len(task.prompt) for task in test.tasks)
-    answered = store.leases.count_answered(test.row.id)
+    by_host = is_attempted_by_host(test.row.backend)
+    replies = store.decisions.count_replies(test.row.id) if by_host else {}
     # Those that no pair is made of yet need not be made again.
-    n_ahead = max(0, answered.get("target", 0) - 2 * n_done)
-    attempts = (max(1, 2 * min(fewest, left) - n_ahead), max(1, 2 * left - n_ahead))
-    n_in = sum(answered.values())
+    to_make = [max(0, 2 - replies.get(n, 0)) for n in range(n_done, n_done + left)]
+    attempts = (max(1, sum(to_make[:fewest])), max(1, sum(to_make)))
+    n_in = sum(store.leases.count_answered(test.row.id).values())
     handed_in = f" ({n_in} {'answer is' if n_in == 1 else 'answers are'} handed in)" if n_in else ""
-    made = "agent runs" if is_attempted_by_host(test.row.backend) else "target calls (none by your agents)"
+    made = "agent runs" if by_host else "target calls (none by your agents)"
     return (
         f"{counted(n_done, 'pair is', 'pairs are')} done{handed_in}; a verdict takes {fewest} more at the very least, "
         f"and after {pause} it pauses: from {attempts[0]} to {attempts[1]} more {made}, each of which reads up to "

@@ -119,6 +119,9 @@ def _next_step(answer: Submitted, mend: str, *, hands_out: bool) -> str:
         return answer.next_step
     if not hands_out and answer.status in ("work", "running"):
         return mend or HANDED_IN
+    if mend and answer.status == "running":
+        # Whoever has something to mend is not told to stop and wait.
+        return mend
     return f"{mend} {answer.next_step}" if mend else answer.next_step
 
 

@@ -15,7 +15,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.operations.spending.waves import Waves
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import PAIRS_AHEAD
+from skillopt_mcp.optimizer.pacing import USUAL, Pace
 from skillopt_mcp.optimizer.progress import WAIT, Notify, Progress, silent
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.store.batches import Batch
@@ -59,9 +59,9 @@ class Way:
         self.notify(Progress(WAIT, 0, 0, 0, note=str(pause)))
 
 
-def pairs_ahead(backends: Mapping[Role, Backend]) -> int:
-    """Return how many pairs a promotion test asks ahead."""
-    return BATCH_PAIRS if any(map(batching, backends.values())) else PAIRS_AHEAD
+def pace_of(backends: Mapping[Role, Backend]) -> Pace:
+    """Return how far ahead a promotion test asks its pairs."""
+    return Pace(BATCH_PAIRS) if any(map(batching, backends.values())) else USUAL
 
 
 def check_batch(workspace: Workspace, backends: Mapping[Role, Backend]) -> None:

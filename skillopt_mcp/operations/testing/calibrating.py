@@ -13,8 +13,8 @@ from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predic
 from skillopt_mcp.gates.confirm import ConfirmRule, fewest_pairs
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.results import Result
-from skillopt_mcp.operations.spending.listing_runs import Used, used_by
 from skillopt_mcp.operations.spending.pausing import pairs_of_new
+from skillopt_mcp.operations.spending.using import Used, used_by
 from skillopt_mcp.operations.testing.choosing import chosen_tasks
 from skillopt_mcp.operations.testing.comparing import carried_out, new_contest, promotion_tasks
 from skillopt_mcp.operations.workspace import Workspace
@@ -109,7 +109,7 @@ def calibrate(
         smallest_gain=detectable(found, asked),
         gains=gains,
         reason=conclusion(found, asked, gain, gains),
-        used=used_by(workspace, contest.name),
+        used=used_by(workspace.store, contest.name),
         next_step=_next_step(found, asked),
     )
 

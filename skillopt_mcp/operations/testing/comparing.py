@@ -14,6 +14,7 @@ from skillopt_mcp.gates.serving import listed
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.skills.merging import check_merged
 from skillopt_mcp.operations.spending.budgeting import check_caps
+from skillopt_mcp.operations.spending.using import flying_in
 from skillopt_mcp.operations.testing.choosing import target_tasks
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.arms import Contest
@@ -76,7 +77,7 @@ def carried_out(
 ) -> Found:
     """Return what `work` finds with the contest's own asker; with `read`, an optimizer reads rollouts of these tasks.
 
-    Raises Busy when another process is at it.
+    Raises Busy when another process is at it. A KeyboardInterrupt has a note on what was under way.
     """
     lock = lock_run(workspace.store.locks_path, contest.name)
     if lock is None:
@@ -96,5 +97,9 @@ def carried_out(
             on_reply=workspace.on_reply,
         ) as ask:
             return work(ask)
+    except KeyboardInterrupt as stop:
+        if under_way := flying_in(workspace.store, [contest.name]):
+            stop.add_note(under_way)
+        raise
     finally:
         lock.release()

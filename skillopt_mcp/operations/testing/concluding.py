@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from skillopt_mcp.operations.judging import is_attempted_by_host, shown_origin
+from skillopt_mcp.operations.paging import shortened
+from skillopt_mcp.operations.results import Evaluated
+from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test
 from skillopt_mcp.optimizer.reservations import begun_anew
-from skillopt_mcp.records.candidates import Candidate
+from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.store.opening import Store
 
@@ -27,6 +31,20 @@ def promote_it(candidate: Candidate) -> str:
     return f"Call promote_skill with candidate_id {candidate.id}."
 
 
+def overruled(workspace: Workspace, candidate: Candidate, counts: Decision) -> str:
+    """Return what to do where another test of a candidate, with other backends, counts for more than this one."""
+    other = workspace.store.decisions.find_confirmation(counts.scope)
+    by = f" with '{shortened(shown_origin(other.backend), 100)}'" if other else ""
+    step = {"accept": promote_it(candidate), "reject": NO_GAIN}.get(counts.verdict, "Evaluate it with that one again.")
+    return f"Another test of this candidate{by} came to {counts.verdict}, and that is what counts. {step}"
+
+
+def untold(result: Evaluated) -> Evaluated:
+    """Return an open test's result without what tells, pair by pair, how a host's replies were scored."""
+    base, arm = (each.model_copy(update={"mean": None}) for each in (result.base, result.candidate))
+    return result.model_copy(update={"base": base, "candidate": arm, "pairs_expected": None})
+
+
 def after(candidate: Candidate, test: Test, verdict: Confirmation) -> str:
     """Return what to do after a verdict."""
     if verdict.verdict == "accept":
@@ -37,10 +55,11 @@ def after(candidate: Candidate, test: Test, verdict: Confirmation) -> str:
         return "Most replies were missing: see that the target works, then propose the change again in other words."
     if verdict.verdict == "reject":
         return NO_GAIN
-    again = f"Undecided: call evaluate_candidate with candidate_id {candidate.id} again to draw more pairs (they are"
+    paid = "each costs two agent runs" if is_attempted_by_host(test.row.backend) else "they are paid for"
+    again = f"Undecided: call evaluate_candidate with candidate_id {candidate.id} again to draw more pairs ({paid}"
     if test.row.claim == "like_these":
-        return f"{again} paid for; test tasks that are added join it), or propose a stronger edit."
+        return f"{again}; test tasks that are added join it), or propose a stronger edit."
     return (
-        f"{again} paid for), or propose a stronger edit. Held-out tasks that are added serve the next test alone: this "
+        f"{again}), or propose a stronger edit. Held-out tasks that are added serve the next test alone: this "
         "one keeps those that it began with."
     )

@@ -10,7 +10,7 @@ from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Result
-from skillopt_mcp.operations.spending.listing_runs import Used, used_by
+from skillopt_mcp.operations.spending.using import Used, used_by
 from skillopt_mcp.operations.testing.comparing import carried_out, new_contest, search_tasks, told_apart
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.credit import only, rescue, run_credit, without_each
@@ -147,7 +147,7 @@ def _credited(
         skill=workspace.store.skills.get_skill(candidate.skill_id).name,
         rows=rows,
         rescued_id=made.id if made else None,
-        used=used_by(workspace, contest),
+        used=used_by(workspace.store, contest),
         next_step=f"Call evaluate_candidate with candidate_id {made.id}: what is left has yet to be tested.{mind}"
         if made
         else f"There is no smaller candidate worth a test of its own.{mind}",

@@ -13,7 +13,7 @@ from skillopt_mcp.gates.racing import RaceRule, Standing, leader
 from skillopt_mcp.operations.candidates.recalling import told_rolled_back
 from skillopt_mcp.operations.names import known
 from skillopt_mcp.operations.results import Result
-from skillopt_mcp.operations.spending.listing_runs import Used, used_by
+from skillopt_mcp.operations.spending.using import Used, used_by
 from skillopt_mcp.operations.testing.comparing import carried_out, new_contest, search_tasks, told_apart
 from skillopt_mcp.operations.testing.concluding import NO_GAIN
 from skillopt_mcp.operations.testing.controls import NAMES, Control, evidence_for, rewrite
@@ -103,7 +103,7 @@ def race_candidates(
         ],
         leader=ahead,
         rewrite_id=found.rewrite_id,
-        used=used_by(workspace, found.contest),
+        used=used_by(workspace.store, found.contest),
         next_step=f"{_next_step(workspace, entry, found, ahead)}{told_apart(workspace, found.contest)}",
     )
 
