@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skillopt_mcp.backends.base import Backend, environment_name, shown, slots_of, worst_case
 from skillopt_mcp.backends.batches import batching
+from skillopt_mcp.backends.names import BESIDE
 from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage
 from skillopt_mcp.records.skills import SkillFiles, is_memory, short
 
@@ -18,8 +19,8 @@ class Accompanied:
     """
 
     def __init__(self, backend: Backend, beside: SkillFiles, called: str) -> None:
-        self.name = f"{backend.name} beside {called}@{short(beside.digest)}"
-        self.fingerprint = f"{backend.fingerprint} beside {beside.digest}"
+        self.name = f"{backend.name}{BESIDE}{called}@{short(beside.digest)}"
+        self.fingerprint = f"{backend.fingerprint}{BESIDE}{beside.digest}"
         self.deferred = backend.deferred
         self.batching = batching(backend)
         self.n_slots = slots_of(backend)

@@ -58,6 +58,8 @@ class Rolling:
         return cast(Callable[[], Usage | None], bound)() if callable(bound) else None
 
     async def _rolled(self, request: Rollout, draw: str) -> object:
+        # The tasks of a wave have one draw, and each is to have luck of its own.
+        draw = f"{draw}/{request.task.name}"
         rollout: Callable[[], object] = functools.partial(self.environment.rollout, request.task, request.files, draw)
         # What an environment does is foreign code: whatever it raises, a wish to exit too, is no verdict on the answer.
         try:

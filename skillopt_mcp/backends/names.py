@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from skillopt_mcp.errors import BackendError
 
+BESIDE = " beside "
+# What follows a comma in a spec of these says how the model is asked; what of that changes answers, fingerprints tell.
+_WITH_OPTIONS = frozenset({"openai", "anthropic", "claude-code", "codex"})
 BACKENDS = ("simulated", "scripted", "openai", "anthropic", "claude-code", "codex", "env", "plugin", "host")
 
 
@@ -18,3 +21,10 @@ def backend_name(spec: str) -> tuple[str, str]:
 def is_spec(name: str) -> bool:
     """Return whether a backend's name is one that a spec opens: that of a backend of a program's own is none."""
     return name.strip().partition(":")[0] in BACKENDS
+
+
+def without_options(name: str) -> str:
+    """Return a backend's name as far as it says which model is asked, beside which document, and not how."""
+    spec, beside, companion = name.partition(BESIDE)
+    asked = spec.partition(",")[0] if spec.partition(":")[0] in _WITH_OPTIONS else spec
+    return f"{asked}{beside}{companion}"

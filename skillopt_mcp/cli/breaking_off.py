@@ -19,6 +19,8 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.runs import Run
 
 EXPECTED, INTERRUPTED = 1, 130
+# Where faults are mended there, they say so.
+_IN_SPEC = "in the spec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ def broken_off(
         at_vendor = [batch.vendor_id or batch.id for batch in waiting]
         terminal.emit(shown | {"next_step": resume, "conclude": conclude or None, "at_vendor": at_vendor})
     how = "Stopped" if stopped else "Interrupted"
-    terminal.note(f"{how} after {counted(len(steps), 'finished step')}; {reason.rstrip('.')}. Go on with:\n  {resume}")
+    mended = " (and the mended spec: --target, --optimizer or --judge SPEC)" if _IN_SPEC in reason else ""
+    standing = f"{how} after {counted(len(steps), 'finished step')}; {reason.rstrip('.')}"
+    terminal.note(f"{standing}. Go on with{mended}:\n  {resume}")
     if waiting:
         told = told_of(waiting)
         terminal.note(f"{told[:1].upper()}{told[1:]}. To cancel it:\n  {_command(options, way, '--abandon')}")

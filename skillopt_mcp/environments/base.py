@@ -79,6 +79,9 @@ class RollsOut(Environment, Protocol):
     def rollout(self, task: Task, files: SkillFiles, draw: str) -> Rolled | Awaitable[Rolled]:
         """Return one scored attempt, at once (in a thread of its own) or awaited; chance is seeded from `draw`.
 
+        Each attempt at a task has a draw of its own, and no two tasks share one. Two versions that are compared on a
+        task have the same there, and so has an attempt that is made once more at once, as after a timeout.
+
         Raises RolloutFailed when the attempt has no score.
         """
         ...

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.names import without_options
 from skillopt_mcp.calls.owners import Lock, lock_run
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.operations.judging import judge_named, shown_origin
@@ -36,11 +37,29 @@ def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
     return workspace.backends_for(tasks_of(workspace, run)) | {"optimizer": workspace.backend("optimizer")}
 
 
+class Names(NamedTuple):
+    """How target, optimizer and judge model of a run are spelled; an empty judge is none."""
+
+    target: str
+    optimizer: str
+    judge: str
+
+
+def are_of(run: Run, names: Names) -> bool:
+    """Return whether a run may go on with backends of these names: the same models, however they are asked.
+
+    Whether one that is asked otherwise is another one, fingerprints tell, where those of the run are known.
+    """
+    begun = Names(run.target, run.optimizer, run.judge)
+    if run.answering:
+        return all(without_options(one) == without_options(other) for one, other in zip(begun, names, strict=True))
+    return begun == names
+
+
 def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
-    """Return who answers in a run. Raises Refused when it was begun with others, by their names."""
+    """Return who answers in a run, however they are spelled. Raises Refused when it was begun with other models."""
     backends = run_backends(workspace, run)
-    named = (backends["target"].name, backends["optimizer"].name, judge_named(backends))
-    if named != (run.target, run.optimizer, run.judge):
+    if not are_of(run, _names(backends)):
         judge = f" and judge '{run.judge}'" if run.judge else ""
         raise Refused(
             f"run '{run.id}' was begun with target '{run.target}' and optimizer '{run.optimizer}'{judge}: "
@@ -134,8 +153,9 @@ def lock_of(workspace: Workspace, run: Run) -> Lock:
 def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Run:
     """Return a run once it is noted who answers from now on, where these are others, or nobody knows; its lock is held.
 
-    Nothing that was answered by another serves then: the current and the best version are measured anew. Of others that
-    came and went without a finished step nothing is kept.
+    How they are spelled now takes the place of how they were. Nothing that was answered by another serves then: the
+    current and the best version are measured anew. Of others that came and went without a finished step nothing is
+    kept.
     """
     runs = workspace.store.runs
     lasting = _lasting(workspace, run)
@@ -143,7 +163,14 @@ def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backe
     noted = lasting if lasting and not changes(lasting[-1], now) else (*lasting, now)
     if noted != run.answering:
         runs.set_answering(run.id, noted)
-    return replace(run, answering=noted)
+    names = _names(backends)
+    if names != (run.target, run.optimizer, run.judge):
+        runs.set_backends(run.id, *names)
+    return replace(run, answering=noted, **names._asdict())
+
+
+def _names(backends: Mapping[Role, Backend]) -> Names:
+    return Names(backends["target"].name, backends["optimizer"].name, judge_named(backends))
 
 
 def _lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:

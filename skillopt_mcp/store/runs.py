@@ -23,7 +23,7 @@ from skillopt_mcp.records.runs import (
 )
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
-from skillopt_mcp.store.events import append
+from skillopt_mcp.store.events import append, canonical
 from skillopt_mcp.store.pool import Pool, Row
 
 _RUN = (
@@ -34,8 +34,11 @@ _RUN = (
 )
 _ALIKE = (
     "select id from run where skill_id = ?1 and (status = 'finished') = ?2 and kind = ?3 and base_version = ?4"
-    " and config = ?5 and target = ?6 and optimizer = ?7 and judge = ?8 and sessions = ?9"
-    " and (?10 is null or tasks = ?10) and prompts = ?11 order by rowid desc"
+    " and config = ?5 and sessions = ?6 and (?7 is null or tasks = ?7) and prompts = ?8 order by rowid desc"
+)
+_HIGHER = (
+    "select iif(json_valid(content), json_extract(content, '$.higher'), null) from event"
+    " where kind in ('run_running', 'run_stopped', 'run_finished') and instr(content, ?) order by seq desc limit 1"
 )
 _CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
@@ -92,12 +95,12 @@ class Runs:
     def list_alike(self, run: Run, *, is_finished: bool, by_tasks: bool = True) -> list[str]:
         """Return the ids of the runs that are frozen to what this one is, newest first: of the finished, or the others.
 
-        Who answered in them may differ, and, without `by_tasks`, their tasks.
+        Who answers in them may differ, by name too, and, without `by_tasks`, their tasks.
         """
         rows = self._pool.rows(
             _ALIKE,
-            [run.skill_id, is_finished, run.kind, run.base_version, run.config, run.target, run.optimizer, run.judge,
-             json.dumps(run.sessions), json.dumps(run.tasks) if by_tasks else None, run.prompts],
+            [run.skill_id, is_finished, run.kind, run.base_version, run.config, json.dumps(run.sessions),
+             json.dumps(run.tasks) if by_tasks else None, run.prompts],
         )  # fmt: skip
         return [str(row[0]) for row in rows]
 
@@ -133,12 +136,17 @@ class Runs:
         times = {str(run_id): str(at) for run_id, at in begun}
         return [(run, times[run.id]) for run in self.list_runs(skill_id) if run.id in times]
 
-    def set_status(self, run_id: str, status: RunStatus, result: str | None = None) -> None:
-        """Note that a run goes on, stopped, or finished with `result` (json)."""
+    def set_status(self, run_id: str, status: RunStatus, result: str | None = None, higher: str = "") -> None:
+        """Note that a run goes on, stopped (at caps that the options `higher` raise), or finished with `result`."""
         with self._pool.write() as connection:
             cursor = connection.execute("update run set status = ?, result = ? where id = ?", [status, result, run_id])
             if cursor.rowcount:
-                append(connection, f"run_{status}", run_id)
+                append(connection, f"run_{status}", run_id, **({"higher": higher} if higher else {}))
+
+    def get_higher(self, run_id: str) -> str:
+        """Return the options that raise the caps at which a run has stopped; empty where it stopped otherwise."""
+        row = self._pool.row(_HIGHER, [f'"key":{canonical([run_id])}'])
+        return str(row[0] or "") if row else ""
 
     def set_caps(self, run_id: str, caps: Caps) -> None:
         """Note under which caps a run goes on."""
@@ -152,6 +160,13 @@ class Runs:
         """Note who has answered in a run, and who answers in it now."""
         with self._pool.write() as connection:
             connection.execute("update run set answering = ? where id = ?", [_answering_json(answering), run_id])
+
+    def set_backends(self, run_id: str, target: str, optimizer: str, judge: str) -> None:
+        """Note how the backends of a run are spelled that goes on."""
+        with self._pool.write() as connection:
+            values = [target, optimizer, judge, run_id]
+            connection.execute("update run set target = ?, optimizer = ?, judge = ? where id = ?", values)
+            append(connection, "run_running", run_id)
 
     def conclude(self, run_id: str, conclusion: Conclusion) -> None:
         """Note that a run's search is over; one that was ended before stays as it was."""

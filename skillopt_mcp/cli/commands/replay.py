@@ -20,7 +20,7 @@ from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
-from skillopt_mcp.operations.answering import ALLOWED, run_backends
+from skillopt_mcp.operations.answering import ALLOWED, lock_of, run_backends
 from skillopt_mcp.operations.runs.consolidating import Document
 from skillopt_mcp.operations.runs.estimating import estimate_run
 from skillopt_mcp.operations.runs.policies import replay_policy
@@ -241,9 +241,11 @@ def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | int
 def _replay(workspace: Workspace, begun: Run, options: Options, way: Way) -> int:
     simulated = is_simulated(workspace.backend("target").fingerprint)
     label = f"SIMULATION ({begun.target})" if simulated else ""
-    if not options.json:
-        terminal.note(f"Run {begun.id} {_entering(begun, options)}. {label}".rstrip())
     try:
+        # What somebody else is advancing neither begins nor goes on here.
+        lock_of(workspace, begun).release()
+        if not options.json:
+            terminal.note(f"Run {begun.id} {_entering(begun, options)}. {label}".rstrip())
         with Watch("SIMULATION" if label else "", silent=options.json) as watch:
             result = replay(
                 workspace, begun, watch.notify, watch.on_reply, way.slots, allow_changed=options.allow_changed

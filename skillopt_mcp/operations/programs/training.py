@@ -113,11 +113,11 @@ def train(
     the outcome's `concluded_after` is the step after which it ended.
 
     Raises Stopped, with its `run_id`, where the run stops before its end: CapReached at a cap, Outage where a backend
-    fails, TurnedDown where it wants no such call. A call with the same arguments (but for higher caps) goes on with it,
-    and pays for nothing twice. Where a backend's fingerprint (or an environment's version) has changed since, it warns,
-    and begins anew; with `allow_changed` it goes on all the same, with both versions measured anew, and the outcome's
-    `changes` tell that. Raises BadInput, NotFound, Refused, Busy and BackendError for what cannot be trained, and
-    StoreError.
+    fails, TurnedDown where it wants no such call. A call with the same arguments (but for higher caps, and what of a
+    spec changes no answer: timeout, prices, key) goes on with it, and pays for nothing twice. Where a backend's
+    fingerprint (or an environment's version) has changed since, it warns, and begins anew; with `allow_changed` it goes
+    on all the same, with both versions measured anew, and the outcome's `changes` tell that. Raises BadInput, NotFound,
+    Refused, Busy and BackendError for what cannot be trained, and StoreError.
 
     The same call after the run has finished is another run, with draws and a price of its own; with `reuse` it returns
     the outcome of the newest one that these backends answered by then, and sends nothing; where nobody knows who

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import NotFound
+from skillopt_mcp.errors import CapReached, NotFound
 from skillopt_mcp.operations.answering import (
     answering,
     backends_of,
@@ -152,6 +152,7 @@ def replay(
     check_batch(workspace, backends)
     lock = lock_of(workspace, run)
     status: RunStatus = "stopped"
+    higher = store.runs.get_higher(run.id)
     try:
         run = store.runs.get_run(run.id)
         if run.result:
@@ -162,6 +163,7 @@ def replay(
         caps = _kept_caps(workspace, run, backends)
         run = note_answering(workspace, run, backends)
         store.runs.set_status(run.id, "running")
+        higher = ""
         plan = planned(workspace, run)
         way = Way(workspace, Budget(run.id, caps), notify, on_reply, n_slots)
         with span("run", run=run.id, skill=skill.name):
@@ -170,10 +172,13 @@ def replay(
         store.runs.set_status(run.id, "finished", result.model_dump_json())
         status = "finished"
         return result
+    except CapReached as reached:
+        higher = reached.higher
+        raise
     finally:
         try:
             if status == "stopped":
-                store.runs.set_status(run.id, "stopped")
+                store.runs.set_status(run.id, "stopped", higher=higher)
         finally:
             lock.release()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.answering import Changed, changed_since
+from skillopt_mcp.operations.answering import Changed, Names, are_of, changed_since
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.runs import Run
 
@@ -77,5 +77,6 @@ def told_others_left(left: Sequence[tuple[Run, int]], flag: str = "--resume") ->
 
 def _alike(workspace: Workspace, new: Run, *, is_finished: bool, by_tasks: bool = True) -> Iterator[Run]:
     """Yield the runs that are frozen to the same things as a new one, whoever answered in them, newest first."""
-    runs = workspace.store.runs
-    return map(runs.get_run, runs.list_alike(new, is_finished=is_finished, by_tasks=by_tasks))
+    runs, names = workspace.store.runs, Names(new.target, new.optimizer, new.judge)
+    alike = map(runs.get_run, runs.list_alike(new, is_finished=is_finished, by_tasks=by_tasks))
+    return (run for run in alike if are_of(run, names))
