@@ -27,7 +27,7 @@ _PUBLIC = {
     "CreditRow": "operations.testing.crediting",
     "calibrate": "operations.programs.testing",
     "Calibrated": "operations.testing.calibrating",
-    "Used": "operations.spending.listing_runs",
+    "Used": "operations.spending.using",
     "GainRow": "operations.testing.calibrating",
     "StepRow": "operations.results",
     "Config": "optimizer.config",

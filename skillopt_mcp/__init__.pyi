@@ -31,7 +31,7 @@ from skillopt_mcp.operations.results import Evaluated as Evaluated
 from skillopt_mcp.operations.results import SplitCounts as SplitCounts
 from skillopt_mcp.operations.results import StepRow as StepRow
 from skillopt_mcp.operations.spending.charging import UsedRow as UsedRow
-from skillopt_mcp.operations.spending.listing_runs import Used as Used
+from skillopt_mcp.operations.spending.using import Used as Used
 from skillopt_mcp.operations.testing.calibrating import Calibrated as Calibrated
 from skillopt_mcp.operations.testing.calibrating import GainRow as GainRow
 from skillopt_mcp.operations.testing.controls import Control as Control

@@ -39,7 +39,6 @@ class Sent:
     cost: Cost
     first_at: float = 0.0
     n_failed: int = 0
-    paid: Usage | None = None
     outcome: Reply | BackendFault | None = None
     latency_s: float = 0.0
     task: asyncio.Task[None] | None = None
@@ -60,8 +59,8 @@ class Sent:
             raise
 
     def kept(self, reply: Reply) -> Reply:
-        """Return a reply exactly as the store will give it back, with what failed attempts at the call cost besides."""
-        usage = reply.usage.plus(self.paid) if self.paid else reply.usage
+        """Return a reply exactly as the store will give it back; what failed attempts cost stands with these."""
+        usage = reply.usage
         used = Usage(usage.tokens_in, usage.tokens_out, usage.usd, self.latency_s * 1000, usage.tokens_cached)
         said = storable_messages(reply.messages)
         served = served_name(reply.served) if reply.served else ""

@@ -11,12 +11,13 @@ from skillopt_mcp.backends.base import FATAL, BackendFault
 from skillopt_mcp.calls.lanes import Lane, Open, Sent
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
-from skillopt_mcp.calls.retrying import MAX_PAUSE_S, POLICIES, wait_before_next
-from skillopt_mcp.calls.spending import Budget, Pause, too_long
+from skillopt_mcp.calls.retrying import MAX_PAUSE_S, wait_before_next
+from skillopt_mcp.calls.spending import Budget, Pause, too_long, usage_of
 from skillopt_mcp.errors import Outage, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
-from skillopt_mcp.records.calls import Call, Reply, Usage, storable
-from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
+from skillopt_mcp.records.calls import NOTHING, Call, Reply, storable
+from skillopt_mcp.store.calls import Calls, Claim, Settled, Settlement
+from skillopt_mcp.store.failing import Attempt
 
 POLL_S = 0.05
 GRACE_S = 10.0
@@ -115,17 +116,16 @@ class Round:
     def _fail(self, sent: Sent, fault: BackendFault) -> TurnedDown | Outage | None:
         lane, now = sent.lane, self._loop.time()
         detail = storable(str(fault))
-        self._attempts.append(Attempt(sent.call_id, fault.fault, detail))
+        self._attempts.append(Attempt(sent.call_id, fault.fault, detail, usage_of(fault)))
         self._terms.budget.failed(sent.cost, sent.item.call, fault.fault, fault.usage)
-        if fault.usage:
-            sent.paid = sent.paid.plus(fault.usage) if sent.paid else fault.usage
+        sent.n_failed += 1
         if fault.fault in FATAL:
+            lane.put_again(sent, now)
             return TurnedDown(f"backend '{lane.backend.name}': {detail.rstrip('.')}. Nothing that was answered is lost")
         if fault.fault in REJECTIONS:
             lane.pace.rejected(now, fault.retry_after)
         else:
             lane.pace.answered()
-        sent.n_failed += 1
         lane.asked_s = fault.retry_after or 0.0
         wait = wait_before_next(fault.fault, sent.n_failed, fault.retry_after, sent.item.key, age_s=now - sent.first_at)
         if wait.given_up is None and not sent.item.has_one_chance(fault.fault):
@@ -134,9 +134,8 @@ class Round:
         is_of_the_call = fault.fault in OF_THE_CALL
         lane.breaker.note(None if is_of_the_call else fault.fault)
         text = f"{detail} ({wait.given_up})" if wait.given_up else detail
-        usage = sent.paid or Usage(usd=None if POLICIES[fault.fault].may_be_paid else 0.0)
-        missing = (sent.item, Reply(text, usage=usage, fault=fault.fault, id=sent.call_id))
-        (self._done if is_of_the_call else lane.held).append(missing)
+        missing = Reply(text, usage=NOTHING, fault=fault.fault, id=sent.call_id)
+        (self._done if is_of_the_call else lane.held).append((sent.item, missing))
         if lane.breaker.is_open:
             self._is_over = True
             return lane.outage(text)
@@ -165,17 +164,16 @@ class Round:
         while self._unsent:
             self._send(self._unsent.pop(0))
         if (n_charged := settled.n_again + len(settled.claims)) < len(costs):
+            self._put_back(again[settled.n_again :], fresh[len(settled.claims) :])
             if not self._flying:
                 failures = self._terms.calls.failures([budget.name, self._terms.scope])
                 raise budget.reached(settled.spent, costs[n_charged], failures)
-            self._put_back(again[settled.n_again :], fresh[len(settled.claims) :])
 
     def _settlement(self, n_again: int, fresh: Sequence[Open], costs: Sequence[Cost]) -> Settlement:
         attempts, self._attempts = self._attempts, []
         terms, replies = self._terms, [reply for _, reply in self._done]
-        unsent = [sent.call_id for sent in self._unsent]
         bill = terms.budget.bill(costs, [sent.cost for sent in self._unsent])
-        return Settlement(replies, attempts, n_again, fresh, terms.scope, terms.owner.name, bill, unsent)
+        return Settlement(replies, attempts, n_again, fresh, terms.scope, terms.owner.name, bill)
 
     def _held(
         self, settled: Settled, again: list[Sent], fresh: list[tuple[Open, Lane]], costs: Sequence[Cost]
@@ -272,10 +270,8 @@ class Round:
             if not owner.is_alive(claim.owner):
                 del self._foreign[key]
                 if self._terms.calls.take_over(key, claim.owner, owner.name):
-                    now = self._loop.time()
-                    lane.put_again(
-                        Sent(item, lane, claim.id, self._terms.budget.cost(lane.backend, item.call), now), now
-                    )
+                    now, cost = self._loop.time(), self._terms.budget.cost(lane.backend, item.call)
+                    lane.put_again(Sent(item, lane, claim.id, cost, now), now)
                 else:
                     lane.fresh.append(item)
 
@@ -296,5 +292,9 @@ class Round:
             if not (self._is_over or self._grace_s):
                 # Who interrupts gives no attempt a second chance: what hangs is what is on its way then.
                 self._done += [each for lane in self._lanes for each in lane.had_their_chance]
-            if self._done or self._attempts or self._unsent:
-                self._terms.calls.settle(self._settlement(0, [], []))
+            idle = self._unsent + [sent for lane in self._lanes for _, _, sent in lane.again]
+            unsent = [sent.call_id for sent in idle if not sent.n_failed]
+            failed = [sent.call_id for sent in idle if sent.n_failed]
+            failed += [missing.id for lane in self._lanes for _, missing in lane.held]
+            if self._done or self._attempts or unsent or failed:
+                self._terms.calls.settle(self._settlement(0, [], [])._replace(unsent=unsent, failed=failed))

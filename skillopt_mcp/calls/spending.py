@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from skillopt_mcp.backends.base import Backend, worst_case
+from skillopt_mcp.backends.base import Backend, BackendFault, worst_case
 from skillopt_mcp.calls.retrying import MAX_PAUSE_S, POLICIES
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import CapReached, Outage
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
-from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
+from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage
 from skillopt_mcp.store.budgets import Bill
 from skillopt_mcp.store.calls import NO_FAILURES, Failures
 
@@ -40,6 +40,11 @@ def too_long(pause: Pause) -> Outage:
         f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Nothing that was answered "
         f"is lost: go on in {pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
     )
+
+
+def usage_of(fault: BackendFault) -> Usage:
+    """Return what a failed attempt used, its price unknown where it may have been paid, and nobody says."""
+    return fault.usage or (Usage() if POLICIES[fault.fault].may_be_paid else NOTHING)
 
 
 class Budget:
@@ -113,16 +118,16 @@ class Budget:
         """Return why a call of this cost cannot be sent, and how many of those that were sent came to nothing."""
         need = spent.plus(*cost)
         cap = self.caps.exceeded(need) or "its budget"
-        priced = spent.usd or self.caps.usd is not None
-        usd = f"{_dollars(spent.usd)}, " if priced else ""
-        sent = f"{counted(spent.calls, 'call')}, {counted(spent.tokens, 'token')}"
-        used = f"{sent}, {usd}{spent.seconds / 60:.1f} minutes"
+        usd = f", {_dollars(spent.usd)}" if spent.usd else ""
+        known = f"{counted(spent.tokens, 'token')}{usd}"
+        amounts = f"{told_most(spent)} charged" if self.caps.bound_each_call else known
+        used = f"{counted(spent.calls, 'call')}, {amounts}, {spent.seconds / 60:.1f} minutes used"
         asked = self._asked_for(spent, cost)
         nothing = f". {told_failures(failures)}. Nothing" if failures.n else ": nothing"
         is_silent = failures.n and failures.n >= spent.calls
         first = "not one send was answered, so mend what failed before you raise a cap: " if is_silent else ""
         return CapReached(
-            f"{first}the cap of {cap} is reached, with {used} used{asked}{nothing} that was answered is lost, and it "
+            f"{first}the cap of {cap} is reached, with {used}{asked}{nothing} that was answered is lost, and it "
             "goes on where it stopped under a higher cap",
             self.caps.raised_for(need).options,
         )
@@ -138,6 +143,12 @@ class Budget:
 
 def _dollars(usd: float) -> str:
     return f"${usd:.2f}" if usd >= _CENT or not usd else f"${usd:.2g}"
+
+
+def told_most(spent: Spent) -> str:
+    """Return what was charged in words: what is set aside for a call whose use is not known is no use of it."""
+    usd = f" and {_dollars(spent.usd)}" if spent.usd else ""
+    return f"up to {counted(spent.tokens, 'token')}{usd}"
 
 
 def told_failures(failures: Failures) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.capping import Capped, foreseen
+from skillopt_mcp.cli.capping import Capped, foreseen, told_uncounted
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.spending.forecasting import Forecast, forecast
+from skillopt_mcp.operations.spending.forecasting import Forecast, forecast, most_again
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Role
@@ -18,10 +18,14 @@ NOTHING_SPENT, NO_MORE_SPENT = "Nothing was spent.", "Nothing more was spent."
 
 
 class Planned(Forecast):
-    """What a command would ask of each role at most, and what that takes as far as it is known; nothing was asked."""
+    """What a command would ask of each role at most, and what that takes as far as it is known; nothing was asked.
+
+    Up to `n_again` calls more ask anew where a reply cannot be used.
+    """
 
     status: Literal["planned"] = "planned"
     calls: dict[Role, int]
+    n_again: int
     simulated: bool
     next_step: str = "the same command without --dry-run"
 
@@ -40,9 +44,12 @@ def ends_here(
     if not options.json:
         terminal.note(told)
         if real:
-            terminal.note(foreseen(expected))
+            terminal.note(f"{foreseen(expected)}{told_uncounted(most_again(calls))}")
     if options.dry_run:
-        return _planned(Planned(**expected.model_dump(), calls=dict(calls), simulated=not real), options)
+        n_again = most_again(calls)
+        return _planned(
+            Planned(**expected.model_dump(), calls=dict(calls), n_again=n_again, simulated=not real), options
+        )
     if not real or terminal.agreed(question, yes=options.yes, ask=not options.json):
         return None
     terminal.note(declined)

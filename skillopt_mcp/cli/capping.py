@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.spending.forecasting import Forecast
 from skillopt_mcp.records.budgets import Caps, Spent
 
@@ -27,11 +28,11 @@ class Capped(Invocation):
 
 
 def told_caps(caps: Caps, spent: Spent) -> str:
-    """Return how much of each cap is used, in a sentence; empty where there is none."""
+    """Return how much of each cap is used, or set aside for what is not known, in a sentence; empty without caps."""
     told = (
         f"{spent.calls:,} of {caps.calls:,} calls" if caps.calls is not None else "",
-        f"{spent.tokens:,} of {caps.tokens:,} tokens" if caps.tokens is not None else "",
-        f"${spent.usd:.2f} of ${caps.usd:.2f}" if caps.usd is not None else "",
+        f"up to {spent.tokens:,} of {caps.tokens:,} tokens" if caps.tokens is not None else "",
+        f"up to ${spent.usd:.2f} of ${caps.usd:.2f}" if caps.usd is not None else "",
         f"{spent.seconds / 60:.1f} of {caps.minutes:g} minutes" if caps.minutes is not None else "",
     )
     used = ", ".join(filter(None, told))
@@ -51,3 +52,9 @@ def foreseen(forecast: Forecast) -> str:
     if forecast.minutes is None:
         return f"{known}; each batch takes its vendor minutes, or up to a day."
     return f"{known}, {forecast.minutes:,.1f} minutes."
+
+
+def told_uncounted(n_again: int) -> str:
+    """Return what an estimate leaves out, in a line of its own: the calls that ask again, and what fails."""
+    calls = f"up to {counted(n_again, 'call')} that ask again for replies which cannot be used, and " if n_again else ""
+    return f"\nNot counted: {calls}repeats of sends that fail."

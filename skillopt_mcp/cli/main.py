@@ -67,8 +67,8 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         said = f"{quoted(error.object)} cannot be spelled in this locale ({error.encoding})"
         return _failed(f"{said}: set LC_ALL=C.UTF-8, or PYTHONUTF8=1", as_json=as_json)
-    except KeyboardInterrupt:
-        _failed("interrupted", as_json=as_json)
+    except KeyboardInterrupt as stop:
+        _failed("; ".join(["interrupted", *getattr(stop, "__notes__", [])]), as_json=as_json)
         return INTERRUPTED
     finally:
         with output():

@@ -10,7 +10,8 @@ from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs import policies
 from skillopt_mcp.operations.runs.concluding import TOPPED
 from skillopt_mcp.operations.runs.estimating import Estimate
-from skillopt_mcp.operations.spending.charging import account, told_price, told_sends
+from skillopt_mcp.operations.spending.accounting import told_aside
+from skillopt_mcp.operations.spending.charging import account, told_price
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import epoch_ends
@@ -45,9 +46,8 @@ def say_outcome(workspace: Workspace, result: Replayed, label: str, options: Cap
     """Print how a run came out, what it used, and what to do next."""
     told = account(workspace.store, result.run_id).told
     spent = told_price(told.usd_known, told.n_unpriced, result.n_calls, told.usd_at_most)
-    lost = f" ({told_sends(told)})" if told.n_unanswered or told.n_failed else ""
     terminal.say(
-        f"Run {result.run_id} finished: {_steps(result)}, {counted(result.n_calls, 'call')}{lost}, "
+        f"Run {result.run_id} finished: {_steps(result)}, {counted(result.n_calls, 'call')}{told_aside(told)}, "
         f"{counted(result.tokens_in + result.tokens_out, 'token')}, {spent}."
     )
     ended = workspace.store.runs.get_run(result.run_id).conclusion

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from skillopt_mcp.errors import Refused
 from skillopt_mcp.operations.speaking import BACKENDS, as_commands
 
 _DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+_TESTED = re.compile(r"evaluate_candidate (c-\w+)")
 _WIDE = 500
 _ADVICE = ("next_step", "conclude")
 # Set by the hosts in the shells that their models type into.
@@ -159,6 +161,10 @@ def advice_on(skill: str, text: str, options: Invocation) -> str:
     if text in ("record_trajectory", "propose_edits") or text.startswith("propose_edits with rollouts"):
         asked = text.removesuffix(", or record_trajectory")
         text = f"{asked} by your agent (no key needed), or skillopt-mcp replay {named} {BACKENDS}"
+    elif found := _TESTED.match(text):
+        candidate = found[1]
+        either = f"by your agent (no key needed), or skillopt-mcp evaluate {candidate} --target BACKEND:MODEL"
+        text = f"evaluate_candidate {candidate} {either}{text[found.end() :]}"
     return advice(text.replace("add_tasks", f"skillopt-mcp tasks add {named} FILE"), options)
 
 

@@ -225,32 +225,6 @@ class StepRow(BaseModel):
     candidate_soft: float | None = None
 
 
-class Accounted(BaseModel):
-    """What became of what a run sent to models, its part of the promotion test with it.
-
-    Of `n_sent` sends, `n_answered` were answered and `n_failed` failed; of `n_unanswered` nothing came back: they are
-    under way, or were lost with a process that ended, and may be paid for all the same. Up to `n_repeated` calls were
-    sent again for that: about `tokens_repeated` and `usd_repeated`, as the replies in their places. `usd_known` is the
-    price of what was answered, but for `n_unpriced` calls of unknown price. All that was sent took up to
-    `tokens_at_most` and `usd_at_most`, as far as the most that a call can take was asked for: under caps. `seconds` is
-    how long it was worked on, over all calls and processes that went on with it.
-    """
-
-    model_config = ConfigDict(frozen=True)
-    n_sent: int = 0
-    n_answered: int = 0
-    n_failed: int = 0
-    n_unanswered: int = 0
-    n_repeated: int = 0
-    tokens_repeated: int = 0
-    usd_repeated: float | None = 0.0
-    tokens_at_most: int = 0
-    usd_known: float = 0.0
-    usd_at_most: float = 0.0
-    n_unpriced: int = 0
-    seconds: float = 0.0
-
-
 class Replayed(Result):
     """The outcome of a run. `verdict` is the promotion gate's on the best version.
 

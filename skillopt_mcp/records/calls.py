@@ -154,6 +154,9 @@ class Usage(NamedTuple):
         )
 
 
+NOTHING = Usage(usd=0.0)
+
+
 class Reply(NamedTuple):
     """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong.
 

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple, cast
 from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
-from skillopt_mcp.store.calls import Attempt, insert_reply
+from skillopt_mcp.store.calls import insert_reply
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.failing import Attempt, insert_attempts
 from skillopt_mcp.store.pool import Pool, Row
 
 BatchState = Literal["opening", "running", "cancelling", "over", "dissolved"]
@@ -159,7 +160,7 @@ class Batches:
                 return False
             for reply in collected.replies:
                 insert_reply(connection, reply)
-            connection.executemany("insert into attempt(call_id, fault, detail) values (?, ?, ?)", collected.attempts)
+            insert_attempts(connection, collected.attempts)
             charge(connection, Bill(batch.budget, NO_CAPS, collected.change, []), [])
         return True
 

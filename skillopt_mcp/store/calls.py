@@ -12,6 +12,7 @@ from skillopt_mcp.records.budgets import Spent
 from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Usage, messages_json, parse_messages
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
 from skillopt_mcp.store.driver import Connection
+from skillopt_mcp.store.failing import Attempt, end_claims, insert_attempts
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.sums import LATER, is_summed, row_sum
 
@@ -36,14 +37,6 @@ class Claim(NamedTuple):
     owner: str
 
 
-class Attempt(NamedTuple):
-    """An attempt at a call that gave no reply."""
-
-    call_id: int
-    fault: Fault
-    detail: str
-
-
 class Failures(NamedTuple):
     """How many attempts gave no reply, and how the last of them ended."""
 
@@ -59,7 +52,8 @@ class Settlement(NamedTuple):
     """What came back, and what is to go out next: `n_again` calls that are claimed already, and `fresh` ones.
 
     The `id` of a reply is its call's. The costs of the bill are in this order, those of the calls to send again first.
-    `unsent` are calls that were claimed before, and not sent.
+    `unsent` are calls that were claimed before, and not sent; `failed` those that were, and of which nothing is under
+    way any more.
     """
 
     replies: Sequence[Reply]
@@ -70,6 +64,7 @@ class Settlement(NamedTuple):
     owner: str
     bill: Bill
     unsent: Sequence[int] = ()
+    failed: Sequence[int] = ()
 
 
 class Settled(NamedTuple):
@@ -106,9 +101,11 @@ class Calls:
             if work.replies:
                 _insert_replies(connection, work.replies)
             if work.attempts:
-                connection.executemany("insert into attempt(call_id, fault, detail) values (?, ?, ?)", work.attempts)
+                insert_attempts(connection, work.attempts)
             if work.unsent:
                 _let_go(connection, work.unsent, work.owner)
+            if work.failed:
+                end_claims(connection, work.failed)
             n = n_affordable(connection, bill)
             n_again = min(n, work.n_again)
             claims = _claim(connection, work.fresh[: n - n_again], work.scope, work.owner)
@@ -127,7 +124,9 @@ class Calls:
         What failed stays told by the attempts, and what it cost stays charged.
         """
         with self._pool.write() as connection:
-            connection.execute(_FORGET, [scope, json.dumps(list(call_ids)), json.dumps(list(draws))])
+            given = [scope, json.dumps(list(call_ids)), json.dumps(list(draws))]
+            forgotten = connection.execute(_FORGET, given).fetchall()
+            end_claims(connection, [call_id for [call_id] in forgotten])
 
     def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
         """Return how often calls were claimed again without an answer, of those that were: by their ids."""
@@ -157,14 +156,11 @@ delete from reply where call_id in (
             select 1 from json_each(?3) where c.draw = value or substr(c.draw, 1, length(value) + 1) = value || '/'
         )
     )
-)
+) returning call_id
 """
-_UNSENT = (
-    "id in (select value from json_each(?)) and owner = ?"
-    " and not exists (select 1 from attempt where call_id = call.id)"
-    " and not exists (select 1 from reply where call_id = call.id)"
-)
 _UNANSWERED = "not exists (select 1 from reply where call_id = call.id)"
+_UNTRIED = "not exists (select 1 from attempt where call_id = call.id)"
+_UNSENT = f"id in (select value from json_each(?)) and owner = ? and {_UNANSWERED}"
 
 
 def insert_reply(connection: Connection, reply: Reply) -> bool:
@@ -199,7 +195,7 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
 def _let_go(connection: Connection, call_ids: Sequence[int], owner: str) -> None:
     """Take back the claims of calls that were not sent: of one that nobody ever sent, nothing stays."""
     given = [json.dumps(call_ids), owner]
-    connection.execute(f"delete from call where {_UNSENT} and n_claims = 1", given)
+    connection.execute(f"delete from call where {_UNSENT} and n_claims = 1 and {_UNTRIED}", given)
     _claim_again(connection, owner, f"{_UNSENT} and n_claims > 1", given, -1)
 
 

@@ -9,7 +9,8 @@ from skillopt_mcp.records.calls import Role
 from skillopt_mcp.store.pool import Pool
 
 _LedgerValues = tuple[
-    str, str, int, int, int, int, int, float | None, float, int, int, int, float | None, float, int, int, int
+    str, str, int, int, int, int, int, float | None, float, int, int, int, float | None, float, int, int, int, int,
+    int, int,
 ]  # fmt: skip
 
 
@@ -25,11 +26,13 @@ class Usual(NamedTuple):
 class LedgerRow:
     """What one role and stage used within a scope.
 
-    `n_failed` counts sends that failed, `n_repeated` those that may have been lost when a process died. What these cost
-    nobody knows, and no other field holds it: `tokens_repeated` and `usd_repeated` are what the replies took that came
-    in their places, None without a price. `usd` is None where the price of one call is not known: `usd_known` is that
-    of the others, `n_unpriced` counts those without. `n_open` calls have no reply, and `n_again` were asked again in
-    place of a reply that could not be used.
+    `n_failed` counts sends that failed, whose tokens and price are counted with those of the answers; `n_repeated`
+    those that may have been lost when a process died. What these cost nobody knows, and no other field holds it:
+    `tokens_repeated` and `usd_repeated` are what the replies took that came in their places, None without a price.
+    `usd` is None where the price of one send is not known, failed or answered: `usd_known` is that of the others,
+    `n_unpriced` counts those without. `n_open` calls have no reply, of which `n_under_way` are sent or lost, and not
+    known to have failed; `n_again` were asked again in place of a reply that could not be used. A host's own are
+    `n_with_host` of those under way, taken or not, and `n_host_again` of those that may have been lost.
     """
 
     role: str
@@ -49,6 +52,9 @@ class LedgerRow:
     n_unpriced: int = 0
     n_open: int = 0
     n_again: int = 0
+    n_under_way: int = 0
+    n_with_host: int = 0
+    n_host_again: int = 0
 
 
 class Ledger:
@@ -59,23 +65,7 @@ class Ledger:
 
     def list_rows(self, scope: str, first: int = 0, end: int | None = None) -> list[LedgerRow]:
         """Return what a scope used, one row per role and stage; its pairs from `first` to `end`, if it is a test."""
-        rows = self._pool.rows(
-            "select c.role, c.stage, count(r.call_id), count(r.fault), sum(c.n_claims - 1),"
-            " coalesce(sum(r.tokens_in), 0), coalesce(sum(r.tokens_out), 0),"
-            " case when count(r.usd) = count(r.call_id) then total(r.usd) end, total(r.latency_ms),"
-            " coalesce(sum(r.tokens_cached), 0),"
-            " coalesce(sum((select count(*) from attempt a where a.call_id = c.id)), 0),"
-            " coalesce(sum((c.n_claims - 1) * (r.tokens_in + r.tokens_out)), 0),"
-            " case when not sum(c.n_claims > 1 and r.usd is null) then total((c.n_claims - 1) * r.usd) end,"
-            " total(r.usd), count(r.call_id) - count(r.usd), count(*) - count(r.call_id),"
-            " coalesce(sum(c.draw glob '*/again[0-9]'), 0)"
-            " from call c left join reply r on r.call_id = c.id where c.scope = ?1"
-            # The draws of a test begin with its name and the number of the pair.
-            " and (?2 = 0 and ?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) >= ?2"
-            " and (?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) < ?3))"
-            " group by c.role, c.stage order by c.role, c.stage",
-            [scope, first, end],
-        )
+        rows = self._pool.rows(_ROWS, [scope, first, end])
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
 
     def n_pairs_asked(self, test_id: str) -> int:
@@ -107,6 +97,37 @@ class Ledger:
         return Usual(tokens, usd if is_priced else None, latency_ms)
 
 
+# The draws of a test begin with its name and the number of the pair. A claim was lost unless it is the last one, or an
+# attempt that failed has ended it.
+_ROWS = """
+with failed as (
+    select a.call_id, count(*) as n, sum(a.tokens_in) as tokens_in, sum(a.tokens_out) as tokens_out,
+        sum(a.tokens_cached) as tokens_cached, total(a.usd) as usd, count(*) - count(a.usd) as n_unpriced,
+        count(case when a.claim < c.n_claims then 1 end) as n_ended, max(a.claim) as last_ended
+    from call c join attempt a on a.call_id = c.id where c.scope = ?1 group by a.call_id
+), asked as (
+    select c.role, c.stage, c.owner = 'host' as is_hosts, c.draw glob '*/again[0-9]' as is_again,
+        c.n_claims - 1 - coalesce(f.n_ended, 0) as n_lost,
+        r.call_id, r.fault, r.latency_ms, r.tokens_in, r.tokens_out, r.tokens_cached, r.usd,
+        r.call_id is not null and r.usd is null as is_unpriced, coalesce(f.n, 0) as n_failed,
+        coalesce(f.tokens_in, 0) as failed_in, coalesce(f.tokens_out, 0) as failed_out,
+        coalesce(f.tokens_cached, 0) as failed_cached, coalesce(f.usd, 0.0) as failed_usd,
+        coalesce(f.n_unpriced, 0) as failed_unpriced,
+        r.call_id is null and coalesce(f.last_ended, 0) < c.n_claims as is_under_way
+    from call c left join reply r on r.call_id = c.id left join failed f on f.call_id = c.id where c.scope = ?1
+    and (?2 = 0 and ?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) >= ?2
+        and (?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) < ?3))
+)
+select role, stage, count(call_id), count(fault), sum(n_lost),
+    coalesce(sum(tokens_in), 0) + sum(failed_in), coalesce(sum(tokens_out), 0) + sum(failed_out),
+    case when not sum(is_unpriced + failed_unpriced) then total(usd) + total(failed_usd) end, total(latency_ms),
+    coalesce(sum(tokens_cached), 0) + sum(failed_cached), sum(n_failed),
+    coalesce(sum(n_lost * (tokens_in + tokens_out)), 0),
+    case when not sum(n_lost > 0 and usd is null) then total(n_lost * usd) end,
+    total(usd) + total(failed_usd), sum(is_unpriced + failed_unpriced), count(*) - count(call_id), sum(is_again),
+    sum(is_under_way), sum(is_hosts and is_under_way), sum(case when is_hosts then n_lost else 0 end)
+from asked group by role, stage order by role, stage
+"""
 _USUAL = """
 select avg(r.tokens_in + r.tokens_out), avg(r.usd), count(*) = count(r.usd), avg(r.latency_ms), count(*)
 from call c join reply r on r.call_id = c.id

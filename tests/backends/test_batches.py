@@ -41,7 +41,7 @@ SHORT = CONFIG.model_copy(update={"epochs": 1})
 SOON = Patience(0.002, 1.5, 0.01)
 PRICES = "price_in=1000,price_out=2000,price_batch=0.5,max_tokens=100"
 RESPONSES, CHAT = f"openai:m,base_url={{url}}/v1,{PRICES}", f"openai:m,api=chat,base_url={{url}}/v1,{PRICES}"
-ANTHROPIC = f"anthropic:m,base_url={{url}},{PRICES}"
+ANTHROPIC = f"anthropic:m,base_url={{url}},{PRICES},price_cache_write=1000"
 
 
 @pytest.fixture(autouse=True)

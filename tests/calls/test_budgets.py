@@ -117,10 +117,12 @@ def test_a_failed_attempt_costs_what_it_says_or_else_the_most_where_it_may_be_pa
     assert store.budgets.get_spent("r-1")[:3] == spent
 
 
-def test_what_failed_attempts_cost_is_part_of_the_reply(store: Store) -> None:
+def test_what_failed_attempts_cost_is_told_with_what_the_reply_did(store: Store) -> None:
     outcomes: list[Answer] = [BackendFault("server", "cut", usage=USED), Reply("42", usage=USED)]
     [reply] = ask_under(store, Scripted(lambda _: outcomes.pop(0)), NO_CAPS, n=1)
-    assert replace_latency(reply.usage) == Usage(120, 80, 0.5)
+    assert replace_latency(reply.usage) == USED
+    [row] = store.ledger.list_rows("r-1")
+    assert (row.tokens_in, row.tokens_out, row.usd) == (120, 80, 0.5)
 
 
 def replace_latency(usage: Usage) -> Usage:
@@ -303,10 +305,12 @@ def test_caps_say_what_they_are_above() -> None:
 
 def test_a_stop_tells_what_the_next_call_may_use_where_that_is_why(store: Store) -> None:
     with pytest.raises(
-        CapReached, match=r"100 tokens, \$0.25, .* used, and the next call may use up to 200 tokens: noth"
+        CapReached, match=r"up to 100 tokens and \$0.25 charged, .* used, and the next call may use up to 200 tokens: n"
     ):
         ask_under(store, bounded(), Caps(tokens=250), n_slots=1)
-    with pytest.raises(CapReached, match=r"tokens, \$0.25, .* used, and the next call may cost up to \$0.50: nothing"):
+    with pytest.raises(
+        CapReached, match=r"and \$0.25 charged, .* used, and the next call may cost up to \$0.50: nothing"
+    ):
         ask_under(store, bounded(), Caps(usd=0.6), n_slots=1)
 
 

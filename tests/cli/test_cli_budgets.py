@@ -198,7 +198,12 @@ def test_a_dry_run_tells_what_would_be_asked_and_asks_and_begins_nothing(cli, ma
     told = cli("replay", "ledger-clerk", *backends, "--dry-run", store=place.store_path)
     assert told.stdout == ""
     assert f"At most {calls['target']} target calls" in told.stderr  # type: ignore[index, call-overload]
-    assert told.stderr.endswith("hard caps.\nA dry run: nothing was spent.\n")
+    n_again = plan["n_again"]
+    assert n_again == 2 * calls["optimizer"]  # type: ignore[index, call-overload]
+    assert told.stderr.endswith(
+        f"hard caps.\nNot counted: up to {n_again} calls that ask again for replies which cannot be used, and repeats "
+        "of sends that fail.\nA dry run: nothing was spent.\n"
+    )
     assert parsed(cli("runs", "--json", store=place.store_path))["runs"] == []
     cli("replay", "ledger-clerk", *backends, "--max-calls", "5", "--yes", store=place.store_path)
     before = only_run(place)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from changes import make_candidate
-from console import Cli
+from console import TARGET, Cli
 
+from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.commands import evaluate
+from skillopt_mcp.operations.candidates.proposing import propose_edits
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Rollout
@@ -42,3 +46,13 @@ def test_a_test_that_has_decided_tells_its_verdict_and_asks_nothing(
 
 def test_the_pairs_at_most_are_told_as_those_to_come(cli: Cli) -> None:
     assert "pause undecided after so many more pairs (default" in " ".join(cli("evaluate", "--help").stdout.split())
+
+
+def test_an_undecided_test_tells_once_how_many_pairs_it_may_yet_take(cli, make_place) -> None:
+    place = make_place()
+    with Workspace(place.store_path) as workspace:
+        lesson = {"op": "append", "content": f"- {TOPICS[0].lesson}"}
+        candidate = propose_edits(workspace, str(place.skill_path), [lesson]).candidate_id
+    told = cli("evaluate", str(candidate), "--target", TARGET, "--max-pairs", "25", store=place.store_path).stdout
+    assert "Verdict: UNDECIDED. " in told
+    assert len(re.findall(r"\bmore\b.*? expected", told)) == 1

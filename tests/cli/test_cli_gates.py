@@ -114,7 +114,7 @@ def test_a_rescue_is_asked_for_in_calls(make_place, monkeypatch: pytest.MonkeyPa
         (
             "race",
             {"candidates": ["{0}"], "laps": 5, "control": ["none", "rewrite"], "optimizer": "{1}"},
-            "20 target calls and 3 optimizer calls, and 60 of the judge",
+            "20 target calls and 1 optimizer call, and 60 of the judge",
         ),
         ("credit", {"candidate": "{0}", "pairs": 5}, "15 target calls, and 45 of the judge"),
         ("credit", {"candidate": "{0}", "rescue": True}, "32 target calls, and 24 of the judge (2 parts, both arms on"),

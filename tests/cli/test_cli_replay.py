@@ -159,6 +159,7 @@ def test_a_run_that_another_process_is_at_names_how_to_go_on_later(cli, make_pla
     who = "another process, or another thread of this one,"
     assert said.startswith(f"error: {who} is advancing run '{run.id}'; nothing that was answered is lost: ")
     assert said.endswith(f"go on with {place.program} replay ledger-clerk --resume")
+    assert "goes on." not in done.stderr
 
 
 def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, make_place) -> None:

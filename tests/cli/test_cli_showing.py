@@ -67,7 +67,7 @@ def test_the_next_step_is_a_command_wherever_json_tells_it(place: Place, capfd: 
     assert steps() == [f"propose_edits with rollouts 8 by your agent (no key needed), or {either}"] * 2
     candidate = make_candidate(place)
     evaluate = f"{place.program} evaluate {candidate} --target BACKEND:MODEL"
-    assert steps() == [evaluate] * 2
+    assert steps() == [f"evaluate_candidate {candidate} by your agent (no key needed), or {evaluate}"] * 2
     assert evaluate.removeprefix(place.program) in told(place, capfd, "show", candidate)["next_step"]
     evaluated = told(place, capfd, "evaluate", candidate, "--target", TARGET)
     promote = f"Evaluate with a real target, or insist: {place.program} promote {candidate} --simulated"

@@ -22,15 +22,8 @@ from skillopt_mcp.operations.looks.inspecting_runs import describe_run, steps_of
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import on_store
 from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.spending.charging import (
-    Account,
-    Part,
-    shares,
-    together,
-    told_price,
-    told_sends,
-    told_under_way,
-)
+from skillopt_mcp.operations.spending.accounting import Accounted, told_repeats, told_sends
+from skillopt_mcp.operations.spending.charging import Account, Part, shares, together, told_price, told_under_way
 from skillopt_mcp.operations.spending.listing_runs import RunRow, list_runs, told_own, way_on
 from skillopt_mcp.operations.testing.crediting import credit_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
@@ -174,7 +167,7 @@ def test_one_failed_attempt_of_unknown_price_leaves_the_others_told(workspace: W
     assert row.n_sent == row.n_answered + 1 == row.n_calls
     [(known,)] = workspace.store._pool.rows("select sum(usd) from reply")
     assert row.usd_known == known
-    assert f"; ${known:.2f} + 1 call of unknown price" in describe_run(workspace, result.run_id)
+    assert f"; ${known:.2f} + 1 send of unknown price" in describe_run(workspace, result.run_id)
 
 
 def test_what_caps_were_charged_tells_a_price_only_as_far_as_it_is_known(workspace: Workspace) -> None:
@@ -188,7 +181,7 @@ def test_what_caps_were_charged_tells_a_price_only_as_far_as_it_is_known(workspa
     use(workspace, unpriced)
     free = trained(workspace, seed=2)
     n_asked = unpriced.n_calls
-    assert f" tokens, $5.00 + {n_asked} calls of unknown price, " in describe_run(workspace, free.run_id)
+    assert f" tokens, $5.00 + {n_asked} sends of unknown price, " in describe_run(workspace, free.run_id)
     use(workspace, Scripted(lambda _: Reply(PATCH, usage=Usage(9, 9)), name="simulated:honest"), "optimizer")
     assert " tokens, price unknown, " in describe_run(workspace, trained(workspace, seed=3).run_id)
 
@@ -219,13 +212,28 @@ def test_what_was_sent_is_told_whole_while_nothing_came_back(place: Place, works
     assert told_under_way(workspace.store, run.id) == ""
 
 
+def test_of_sends_without_an_answer_those_of_a_host_are_billed_by_no_api() -> None:
+    told = Accounted(n_sent=9, n_answered=4, n_unanswered=5, n_with_host=2, n_repeated=3, n_host_again=1)
+    assert told_sends(told) == (
+        "9 sent: 4 answered, 5 without an answer (2 of them with a host, or never handed in: each may have taken an "
+        "agent run, and no API was billed for it; the others under way, or lost with a process that ended: they may be "
+        "paid for all the same)"
+    )
+    assert told_repeats(told) == (
+        "1 work item handed out again, as nobody had handed in an answer in time; up to 2 calls were lost with a "
+        "process that ended, and sent again; not in these sums: about 0 tokens, $0.00, if each took what the reply in "
+        "its place did"
+    )
+
+
 @pytest.mark.parametrize(
     ("known", "n_unpriced", "at_most", "told"),
     [
         (0.14, 0, 0.14, "$0.14"),
         (0.14, 0, 0.21, "$0.14, at most $0.21"),
-        (0.39, 65, 0.0, "$0.39 + 65 calls of unknown price"),
-        (0.39, 1, 0.5, "$0.39 + 1 call of unknown price, at most $0.50"),
+        (0.39, 65, 0.0, "$0.39 + 65 sends of unknown price"),
+        (0.39, 1, 0.5, "$0.39 + 1 send of unknown price, at most $0.50"),
+        (0.39, 130, 0.0, "$0.39 + 130 sends of unknown price"),
         (0.0, 100, 0.0, "price unknown"),
     ],
 )

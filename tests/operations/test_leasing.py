@@ -13,8 +13,10 @@ from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.results import Proposed, Receipt
 from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
 from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.spending.charging import account, charged_with, told_sends
-from skillopt_mcp.operations.spending.listing_runs import list_runs, used_by
+from skillopt_mcp.operations.spending.accounting import told_repeats, told_sends
+from skillopt_mcp.operations.spending.charging import account, charged_with
+from skillopt_mcp.operations.spending.listing_runs import list_runs
+from skillopt_mcp.operations.spending.using import used_by
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.store.leases import Lease
@@ -119,10 +121,15 @@ def test_what_was_handed_out_again_is_told_as_sent_again(place: Place, host: Wor
     job, late, _ = overtaken(place, host, clock)
     assert handed_in(host, late.id, reply="1.00")[0].status == "accepted"
     n_leases, told = len(host.store.leases.list_of(job)), charged_with(host.store, job, []).told
-    assert (told.n_sent, used_by(host, job).n_calls) == (n_leases, 1)
+    assert (told.n_sent, used_by(host.store, job).n_calls) == (n_leases, 1)
     own = host.store.ledger.list_rows(job)
     assert sum(row.n_calls + row.n_open + row.n_repeated for row in own) == n_leases
     assert f"{n_leases:,} sent:" in told_sends(told)
+    assert (told.n_with_host, told.n_host_again) == (told.n_unanswered, told.n_repeated)
+    n_again = sum(row.n_repeated for row in own)
+    again = f"{n_again} work items handed out again, as nobody had handed in an answer in time"
+    assert told_repeats(told) == told_repeats(used_by(host.store, job)) == again
+    assert "lost with a process" not in str(used_by(host.store, job))
 
 
 def test_what_was_handed_to_nobody_is_not_told_as_sent(place: Place, host: Workspace) -> None:
@@ -137,7 +144,10 @@ def test_what_was_handed_to_nobody_is_not_told_as_sent(place: Place, host: Works
     assert told_sends(account(host.store, job).told) == "0 sent: 0 answered"
     taken = submit_work(host, [], job, Room(items=1)).work
     told = told_sends(account(host.store, job).told)
-    assert told.startswith("1 sent: 0 answered, 1 without an answer (under way, or lost")
+    assert told == (
+        "1 sent: 0 answered, 1 without an answer (with a host, or never handed in: each may have taken an agent run, "
+        "and no API was billed for it)"
+    )
     assert host.store.leases.unanswered(range(1, 3)) == 2
     handed_in(host, taken[0].work_id, reply=EDITS)
     assert told_sends(account(host.store, job).told) == "1 sent: 1 answered"

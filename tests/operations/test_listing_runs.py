@@ -14,7 +14,8 @@ from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.results import Proposed
 from skillopt_mcp.operations.runs.replaying import replay, start_run
 from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.spending.charging import together, told_repeats
+from skillopt_mcp.operations.spending.accounting import told_repeats
+from skillopt_mcp.operations.spending.charging import together
 from skillopt_mcp.operations.spending.listing_runs import list_runs
 from skillopt_mcp.operations.testing.calibrating import calibrate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate

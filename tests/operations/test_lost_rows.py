@@ -31,7 +31,8 @@ from skillopt_mcp.records.runs import Conclusion
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.batches import NewBatch
 from skillopt_mcp.store.budgets import Bill
-from skillopt_mcp.store.calls import Attempt, Settlement
+from skillopt_mcp.store.calls import Settlement
+from skillopt_mcp.store.failing import Attempt
 from skillopt_mcp.store.leases import Offer, Term
 from skillopt_mcp.store.migrating import migration_files
 from skillopt_mcp.store.opening import Store

@@ -35,6 +35,7 @@ from skillopt_mcp import (
     train,
 )
 from skillopt_mcp.cli.main import main
+from skillopt_mcp.operations.spending.accounting import Accounted
 from skillopt_mcp.operations.tasks.retiring import retire_tasks
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, max_pairs=60, seed=3)
@@ -102,7 +103,7 @@ def test_what_a_run_cost_is_told_by_role_and_stage_wherever_a_program_reads(
     assert found.n_sent == found.n_answered == found.n_calls
     assert found.seconds >= 0.0
     assert all(row.seconds >= 0.0 for row in found.used)
-    told = {name: getattr(found, name) for name in skillopt_mcp.operations.results.Accounted.model_fields}  # type: ignore[attr-defined]
+    told = {name: getattr(found, name) for name in Accounted.model_fields}
     told |= {"used": [row.model_dump() for row in found.used], "n_tasks": {"train": 8, "val": 8, "test": 8}}
     assert main(["--store", str(store), "show", found.run_id, "--json"]) == 0
     for summary in (read(out, "summary.json"), json.loads(capfd.readouterr().out)["run"]):

@@ -12,8 +12,9 @@ from skillopt_mcp.records.calls import Call, Question, Reply, Usage
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.store.budgets import Bill
-from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settlement
+from skillopt_mcp.store.calls import Calls, Claim, Settlement
 from skillopt_mcp.store.completeness import Completeness
+from skillopt_mcp.store.failing import Attempt
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory

@@ -20,6 +20,7 @@ from skillopt_mcp.operations.runs.consolidating import accompanied
 from skillopt_mcp.operations.runs.estimating import estimate_test
 from skillopt_mcp.operations.runs.simulating import advised
 from skillopt_mcp.operations.spending.batching import told_of, waiting_for
+from skillopt_mcp.operations.spending.using import Used, flying_for, used_of_candidate
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.testing.opening_tests import check_said, most_pairs
 from skillopt_mcp.operations.testing.twinned import twins_in_test
@@ -89,25 +90,27 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     if options.json:
         terminal.emit(result)
     else:
-        _say(result)
+        _say(result, used_of_candidate(workspace.store, options.candidate))
     return 0
 
 
 def _broken_off(workspace: Workspace, options: Options, stopped: Stopped | None) -> int:
     """Return the exit code of a test that did not come to its end, told why and how to go on."""
     higher = stopped.higher if isinstance(stopped, CapReached) else ""
+    waiting = waiting_for(workspace, options.candidate)
+    flying = "" if stopped or waiting else flying_for(workspace.store, options.candidate)
+    under_way = f"; {flying}" if flying else ""
     if options.json:
         shown = {"candidate_id": options.candidate, "status": "stopped", "verdict": None}
-        why = str(stopped) if stopped else "interrupted; the pairs so far are kept"
+        why = str(stopped) if stopped else f"interrupted; the pairs so far are kept{under_way}"
         more = f", under a higher cap: {higher}" if higher else ""
         terminal.emit(shown | {"reason": why, "next_step": f"the same command goes on with the pairs so far{more}"})
     if stopped:
         reason = str(stopped).rstrip(".")
         terminal.note(f"error: {reason}. Go on with the pairs so far:\n  {_command(options, higher)}")
         return EXPECTED
-    waiting = waiting_for(workspace, options.candidate)
     vendor = f"; {told_of(waiting)}" if waiting else ""
-    terminal.note(f"Interrupted; the pairs so far are kept, and the same command goes on with them{vendor}.")
+    terminal.note(f"Interrupted; the pairs so far are kept, and the same command goes on with them{vendor}{under_way}.")
     return INTERRUPTED
 
 
@@ -131,17 +134,13 @@ def _command(options: Options, higher: str) -> str:
     return options.on_store(" ".join(words))
 
 
-def _say(result: Evaluated) -> None:
+def _say(result: Evaluated, used: Used) -> None:
     verdict = (result.verdict or result.status).upper()
-    more = (
-        f", about {result.pairs_expected} more expected"
-        if result.verdict == "undecided" and result.pairs_expected
-        else ""
-    )
     terminal.say(
         f"Verdict: {verdict}. Live {_mean(result.base)}, candidate {_mean(result.candidate)} "
-        f"after {counted(result.pairs_done, 'pair')}{more}, {result.claim}; {result.reason.rstrip('.')}."
+        f"after {counted(result.pairs_done, 'pair')}, {result.claim}; {result.reason.rstrip('.')}."
     )
+    terminal.say(f"Used in all: {used}.")
     terminal.say(f"Next: {result.next_step}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +13,10 @@ from pydantic import JsonValue
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.spending.charging import told_cell, told_price, told_repeats, told_sends
-from skillopt_mcp.operations.spending.listing_runs import RunRow, Used, list_runs
+from skillopt_mcp.operations.spending.accounting import told_repeats, told_sends
+from skillopt_mcp.operations.spending.charging import told_cell, told_price
+from skillopt_mcp.operations.spending.listing_runs import RunRow, list_runs
+from skillopt_mcp.operations.spending.using import Used, in_all
 from skillopt_mcp.operations.workspace import Workspace
 
 SHOWN = 20
@@ -79,13 +80,7 @@ def _told(beside: Sequence[Used]) -> str:
     names = (used.contest.partition("-")[0] for used in beside)
     kinds = Counter(name if name in _CONTESTS else "test" for name in names)
     named = ", ".join(counted(n, _NOUNS.get(kind, kind)) for kind, n in kinds.items())
-    n_calls, tokens = sum(used.n_calls for used in beside), sum(used.tokens for used in beside)
-    n_unpriced = sum(used.n_unpriced for used in beside)
-    price = told_price(math.fsum(used.usd_known for used in beside), n_unpriced, n_calls)
-    return (
-        f"Beside runs, this store has used {counted(n_calls, 'call')}, {counted(tokens, 'token')}, {price}: {named} "
-        "('--json' lists them)"
-    )
+    return f"Beside runs, this store has used {in_all(beside)}: {named} ('--json' lists them)"
 
 
 def _incomplete(row: RunRow) -> str:

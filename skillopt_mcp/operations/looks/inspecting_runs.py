@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from skillopt_mcp.calls.spending import told_failures
+from skillopt_mcp.calls.spending import told_failures, told_most
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.answering import tasks_of, told_changes
 from skillopt_mcp.operations.judging import shown_origin
@@ -15,17 +15,9 @@ from skillopt_mcp.operations.leasing import told_items, told_leases
 from skillopt_mcp.operations.looks.serving import served_in_run, told_names
 from skillopt_mcp.operations.results import Proposed, Replayed, SplitCounts, StepRow
 from skillopt_mcp.operations.runs.concluding import step_row
-from skillopt_mcp.operations.spending.charging import (
-    Account,
-    Part,
-    account,
-    together,
-    told_cell,
-    told_price,
-    told_repeats,
-    told_sends,
-)
-from skillopt_mcp.operations.spending.listing_runs import used_by
+from skillopt_mcp.operations.spending.accounting import told_repeats, told_sends
+from skillopt_mcp.operations.spending.charging import Account, Part, account, together, told_cell, told_price
+from skillopt_mcp.operations.spending.using import used_by
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import FREE_STAGE, NO_CAPS
@@ -151,7 +143,7 @@ def _used(workspace: Workspace, used: Account, width: int | None) -> list[str]:
     lines += [f"of tokens_in were cached: {'; '.join(cached)}"] if cached else []
     price = told_price(both.usd_known, both.n_unpriced, both.n_calls, used.told.usd_at_most)
     lines.append(f"{told_sends(used.told)}; {price}")
-    return [*lines, *filter(None, [_asked_again(used), told_repeats(both)])]
+    return [*lines, *filter(None, [_asked_again(used), told_repeats(used.told)])]
 
 
 def _test(workspace: Workspace, part: Part) -> str:
@@ -160,7 +152,7 @@ def _test(workspace: Workspace, part: Part) -> str:
     verdict = f" ({decision.verdict})" if decision else ""
     return (
         f"its promotion test, {part.test_id}{verdict}: charged here with {part}, which this run asked for; "
-        f"the whole test has used {used_by(workspace, part.test_id)}"
+        f"the whole test has used {used_by(workspace.store, part.test_id)}"
     )
 
 
@@ -188,23 +180,29 @@ def _amounts(label: str, row: LedgerRow) -> str:
 
 
 def _budget(workspace: Workspace, run: Run, used: Account) -> list[str]:
-    """Return a run's caps with what was charged to them, and how sends failed, where there is such."""
+    """Return a run's caps with what was charged to them and used, and how sends failed, where there is such."""
     scopes = [run.id, *(part.test_id for part, rows in used.tests if together(rows).n_failed)]
     failures = workspace.store.calls.failures(scopes)._replace(n=used.told.n_failed)
-    spent = used.charged
-    sends, tokens = counted(spent.calls, "send"), counted(spent.tokens, "token")
-    price = told_price(used.told.usd_known, used.told.n_unpriced, together(used.rows).n_calls, spent.usd)
-    charged = f"{sends}, {tokens}, {price}, {spent.seconds / 60:.1f} minutes"
-    lines = [f"caps: {run.caps.options}; used {charged}"] if run.caps != NO_CAPS else []
+    spent, both = used.charged, together(used.rows)
+    price = told_price(both.usd_known, both.n_unpriced, both.n_calls)
+    sends, tokens = counted(spent.calls, "send"), counted(both.tokens_in + both.tokens_out, "token")
+    told = f"used {sends}, {tokens}, {price}, {spent.seconds / 60:.1f} minutes"
+    told += f"; charged {told_most(spent)}" if run.caps.bound_each_call else ""
+    lines = [f"caps: {run.caps.options}; {told}"] if run.caps != NO_CAPS else []
     return [*lines, told_failures(failures)] if failures.n else lines
 
 
 def _start(run: Run, steps: Sequence[StepRecord]) -> list[str]:
     """Return in a line what the steps set out from, and which scores theirs are."""
     metric, start = Config.of_run(run.config).metric, steps[0].baseline if steps else None
-    if start is None:
+    hard, soft = (start.hard, start.soft) if start else (None, None)
+    if not steps and run.result:
+        # A search may end before its first step.
+        result = Replayed.model_validate_json(run.result)
+        hard, soft = result.baseline_hard, result.baseline_soft
+    if hard is None or soft is None:
         return []
-    return [f"scores on val are {metric}; the base version had hard {start.hard:.3f}, soft {start.soft:.3f}"]
+    return [f"scores on val are {metric}; the base version had hard {hard:.3f}, soft {soft:.3f}"]
 
 
 def _step(step: StepRecord) -> str:

@@ -21,9 +21,10 @@ from skillopt_mcp.operations.programs.hearing import Callback, OnRollout, StageN
 from skillopt_mcp.operations.programs.opening import Given
 from skillopt_mcp.operations.programs.stopping import Stop, carried_out
 from skillopt_mcp.operations.programs.warning import Caller
-from skillopt_mcp.operations.results import Accounted, Replayed, SplitCounts
+from skillopt_mcp.operations.results import Replayed, SplitCounts
 from skillopt_mcp.operations.runs.replaying import begin, check_able, new_run, replay
 from skillopt_mcp.operations.runs.unfinished import furthest, last_finished, left_behind, left_changed
+from skillopt_mcp.operations.spending.accounting import Accounted
 from skillopt_mcp.operations.spending.charging import UsedRow, account, told_under_way
 from skillopt_mcp.operations.stores.exporting import check_folder, export_run
 from skillopt_mcp.operations.tasks.adding import FromEnvironment, add_environment

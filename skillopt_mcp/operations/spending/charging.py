@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.calls.asking import HOST
 from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.results import Accounted, Replayed
+from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.operations.spending.accounting import DIGITS, Accounted, accounted
 from skillopt_mcp.records.budgets import FREE_STAGE, Spent
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Confirmation
@@ -20,8 +21,6 @@ from skillopt_mcp.store.ledger import LedgerRow
 from skillopt_mcp.store.opening import Store
 
 _HALF_A_CENT = 0.005
-# Of a dollar: what is left of a sum behind them is of the arithmetic, not of a price.
-_DIGITS = 9
 # More pairs than any test draws.
 _ENDLESS = 1 << 31
 
@@ -50,9 +49,9 @@ class UsedRow(BaseModel):
     """What one role used in one stage of a run: in its own work, or in its part of the promotion test named in `test`.
 
     Of `n_calls` that came to an end, `n_missing` were given up; `n_failed` sends failed, `n_repeated` were sent again,
-    `n_open` calls have no reply, and `n_again` were asked anew in place of a reply that could not be used. `usd_known`
-    is the price of all but `n_unpriced` calls, `usd` None where there are such. `seconds` is the sum of what answers
-    took, many of them at the same time.
+    `n_open` calls have no reply, and `n_again` were asked anew in place of a reply that could not be used. Tokens and
+    prices are those of failed sends too, as far as they are known: `usd_known` is the price of all but `n_unpriced`
+    sends, `usd` None where there are such. `seconds` is the sum of what answers took, many of them at the same time.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -99,24 +98,7 @@ class Account:
     @property
     def told(self) -> Accounted:
         """Return what became of what was sent."""
-        asked = together(self.rows)
-        n_answered = asked.n_calls - asked.n_missing
-        # Stores of old releases have no budgets.
-        n_sent = max(self.charged.calls - self.n_untaken, n_answered + asked.n_failed)
-        return Accounted(
-            n_sent=n_sent,
-            n_answered=n_answered,
-            n_failed=asked.n_failed,
-            n_unanswered=min(n_sent - n_answered - asked.n_failed, asked.n_open - self.n_untaken + asked.n_repeated),
-            n_repeated=asked.n_repeated,
-            tokens_repeated=asked.tokens_repeated,
-            usd_repeated=asked.usd_repeated,
-            tokens_at_most=max(self.charged.tokens, asked.tokens_in + asked.tokens_out),
-            usd_known=asked.usd_known,
-            usd_at_most=max(round(self.charged.usd, _DIGITS), asked.usd_known),
-            n_unpriced=asked.n_unpriced,
-            seconds=self.charged.seconds,
-        )
+        return accounted(together(self.rows), self.charged, self.n_untaken)
 
     @property
     def table(self) -> list[UsedRow]:
@@ -221,23 +203,26 @@ def together(rows: Sequence[LedgerRow]) -> LedgerRow:
         n_failed=sum(row.n_failed for row in rows),
         tokens_repeated=sum(row.tokens_repeated for row in rows),
         usd_repeated=_summed([row.usd_repeated for row in rows]),
-        usd_known=round(math.fsum(row.usd_known for row in rows), _DIGITS),
+        usd_known=round(math.fsum(row.usd_known for row in rows), DIGITS),
         n_unpriced=sum(row.n_unpriced for row in rows),
         n_open=sum(row.n_open for row in rows),
         n_again=sum(row.n_again for row in rows),
+        n_under_way=sum(row.n_under_way for row in rows),
+        n_with_host=sum(row.n_with_host for row in rows),
+        n_host_again=sum(row.n_host_again for row in rows),
     )
 
 
 def _summed(prices: Sequence[float | None]) -> float | None:
     known = [price for price in prices if price is not None]
-    return round(math.fsum(known), _DIGITS) if len(known) == len(prices) else None
+    return round(math.fsum(known), DIGITS) if len(known) == len(prices) else None
 
 
 def told_price(known: float, n_unpriced: int, n_calls: int, at_most: float = 0.0) -> str:
-    """Return what calls cost, in words: what is known, how many are of unknown price, and the most that it may be."""
-    if n_unpriced and n_unpriced >= n_calls:
+    """Return what calls cost, in words: what is known, how many sends are of unknown price, and the most it may be."""
+    if n_unpriced and n_unpriced >= n_calls and not known:
         return "price unknown"
-    unpriced = f" + {counted(n_unpriced, 'call')} of unknown price" if n_unpriced else ""
+    unpriced = f" + {counted(n_unpriced, 'send')} of unknown price" if n_unpriced else ""
     most = f", at most ${at_most:.2f}" if at_most - known >= _HALF_A_CENT else ""
     return f"${known:.2f}{unpriced}{most}"
 
@@ -252,7 +237,7 @@ class Priced(Protocol):
 
     @property
     def n_unpriced(self) -> int:
-        """Return how many calls are of unknown price."""
+        """Return how many sends are of unknown price."""
         ...
 
     @property
@@ -265,33 +250,17 @@ def told_cell(row: Priced) -> str:
     """Return what calls cost as the cell of a table: what is known, "+?" where there is more, "?" where nothing is."""
     if not row.n_unpriced:
         return f"{row.usd_known:.2f}"
-    return "?" if row.n_unpriced >= row.n_calls else f"{row.usd_known:.2f}+?"
-
-
-def told_sends(told: Accounted) -> str:
-    """Return what became of what was sent, in words."""
-    lost = "under way, or lost with a process that ended: they may be paid for all the same"
-    unanswered = f", {told.n_unanswered:,} without an answer ({lost})" if told.n_unanswered else ""
-    failed = f", {told.n_failed:,} failed" if told.n_failed else ""
-    return f"{told.n_sent:,} sent: {told.n_answered:,} answered{failed}{unanswered}"
+    return "?" if row.n_unpriced >= row.n_calls and not row.usd_known else f"{row.usd_known:.2f}+?"
 
 
 def told_under_way(store: Store, run_id: str) -> str:
-    """Return what an interruption may have paid for in vain, in words; empty where nothing was under way."""
-    n = together(account(store, run_id).rows).n_open
+    """Return what the interruption of a run may have paid for in vain, in words; empty where nothing was under way."""
+    return told_flying(together(account(store, run_id).rows).n_under_way)
+
+
+def told_flying(n: int) -> str:
+    """Return what the interruption of `n` calls may have paid for in vain, in words; empty where there are none."""
     if not n:
         return ""
     calls = "1 call was" if n == 1 else f"{n:,} calls were"
     return f"up to {calls} under way: what they cost may be paid again, as they are sent again when it goes on"
-
-
-def told_repeats(told: Accounted | LedgerRow) -> str:
-    """Return what is not in the sums, in words: what was lost with a process; empty where nothing was."""
-    if not told.n_repeated:
-        return ""
-    usd = "at a price that is not known" if told.usd_repeated is None else f"${told.usd_repeated:.2f}"
-    calls = "call was" if told.n_repeated == 1 else "calls were"
-    return (
-        f"up to {told.n_repeated:,} {calls} lost with a process that ended, and sent again; not in these sums: about "
-        f"{counted(told.tokens_repeated, 'token')}, {usd}, if each took what the reply in its place did"
-    )

@@ -10,12 +10,13 @@ from skillopt_mcp.backends.batches import Result
 from skillopt_mcp.backends.redacting import redacted
 from skillopt_mcp.calls.pacing import OF_THE_CALL, Breaker
 from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.calls.spending import usage_of
 from skillopt_mcp.errors import Outage, Stopped, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
-from skillopt_mcp.records.calls import Call, Reply, Rollout, Usage, served_name, storable, storable_messages
+from skillopt_mcp.records.calls import NOTHING, Call, Reply, Rollout, Usage, served_name, storable, storable_messages
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.store.batches import Batch, Collected
-from skillopt_mcp.store.calls import Attempt
+from skillopt_mcp.store.failing import Attempt
 
 _UNSAID = BackendFault("server", "the batch is over, and says nothing of this call")
 
@@ -81,17 +82,15 @@ def outcome_of(ended: Ended, calls: Mapping[int, Call], redactor: Redactor, brea
 
 
 def _fail(outcome: Outcome, ended: Ended, call_id: int, fault: BackendFault, redactor: Redactor) -> None:
-    policy, cost, usage = POLICIES[fault.fault], ended.charged[call_id], fault.usage
+    policy, cost, usage = POLICIES[fault.fault], ended.charged[call_id], usage_of(fault)
     text = redactor.text(storable(str(fault)))
-    outcome.attempts.append(Attempt(call_id, fault.fault, text))
-    if usage is None and not policy.may_be_paid:
-        usage = Usage(usd=0.0)
-    if usage is not None:
+    outcome.attempts.append(Attempt(call_id, fault.fault, text, usage))
+    if fault.usage is not None or not policy.may_be_paid:
         outcome.change = outcome.change.plus(*_correction(cost, usage))
     if fault.fault in FATAL:
         outcome.failure = TurnedDown(text)
     elif fault.fault not in RETRYABLE or ended.n_failed.get(call_id, 0) + 1 >= policy.attempts:
-        outcome.given_up.append(Reply(text, usage=usage or Usage(), fault=fault.fault, id=call_id))
+        outcome.given_up.append(Reply(text, usage=NOTHING, fault=fault.fault, id=call_id))
 
 
 def _correction(charged: Cost, usage: Usage) -> Cost:

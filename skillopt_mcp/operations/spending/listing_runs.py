@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.names import is_spec
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.environments.registry import environment_names
 from skillopt_mcp.operations.answering import told_changes
 from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.leasing import told_leases
-from skillopt_mcp.operations.results import Accounted, Replayed, Result
-from skillopt_mcp.operations.spending.charging import account, rows_of, shares, together, told_price
+from skillopt_mcp.operations.results import Replayed, Result
+from skillopt_mcp.operations.spending.accounting import Accounted
+from skillopt_mcp.operations.spending.charging import account, rows_of, shares, together
+from skillopt_mcp.operations.spending.using import Used, used_beside, used_by
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.runs import Run, RunKind
 from skillopt_mcp.records.skills import short
-from skillopt_mcp.store.ledger import LedgerRow
 from skillopt_mcp.store.opening import Store
 
 NONE_YET = "No run yet: skillopt-mcp replay SKILL"
@@ -66,26 +63,6 @@ class RunRow(Accounted):
     n_planned: int | None = None
 
 
-class Used(BaseModel):
-    """What a contest or a promotion test has used so far, in all; `usd` is None where the price of a call is not known.
-
-    `usd_known` is that of the others, `n_unpriced` counts those of unknown price.
-    """
-
-    model_config = ConfigDict(frozen=True)
-    contest: str
-    n_calls: int
-    tokens: int
-    usd: float | None
-    usd_known: float = 0.0
-    n_unpriced: int = 0
-
-    def __str__(self) -> str:
-        n_unpriced = self.n_calls if self.usd is None and not self.n_unpriced else self.n_unpriced
-        price = told_price(self.usd_known if self.usd is None else self.usd, n_unpriced, self.n_calls)
-        return f"{counted(self.n_calls, 'call')}, {counted(self.tokens, 'token')}, {price}"
-
-
 class RunList(Result):
     """Runs, the newest first; `beside` is what else the store has spent on, for any skill: contests, tests by hand.
 
@@ -112,40 +89,24 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
         for run, started_at in store.runs.list_started(each.id)
     ]
     started.sort(key=lambda row: row[0].started_at, reverse=True)
-    used = {name: used_by(workspace, name) for name in store.budgets.list_beside_runs()}
     tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
-    used |= {test_id: used_by(workspace, test_id) for test_id in tests}
-    of_runs = {name: _of_runs(store, name) for name in used}
-    beside = [_without(each, of_runs[name]) for name, each in used.items()]
-    shared = [used[name] for name in tests if all(part.n_calls < used[name].n_calls for part in of_runs[name])]
+    used = [used_beside(store, name) for name in dict.fromkeys([*store.budgets.list_beside_runs(), *tests])]
     on = next((run for _, run in started if way_on(workspace, run)), None)
     newest = f"skillopt-mcp show {started[0][0].id}" if started else NONE_YET
     return RunList(
         runs=[row for row, _ in started],
-        beside=[each for each in beside if each.n_calls > 0],
-        tests=shared,
+        beside=[each for each in used if each.n_sent],
+        tests=[used_by(store, name) for name in tests if _is_shared(store, name)],
         next_step=way_on(workspace, on) if on else newest,
         conclude=way_to_end(workspace, on) if on else None,
     )
 
 
-def _of_runs(store: Store, test_id: str) -> list[Used]:
-    """Return what each run that came to a promotion test used of it."""
-    return [_used(test_id, rows_of(store, part)) for part in shares(store, test_id).values()]
-
-
-def _without(whole: Used, parts: Sequence[Used]) -> Used:
-    """Return what is left of something without some parts."""
-    usd_known = max(0.0, whole.usd_known - math.fsum(part.usd_known for part in parts))
-    n_unpriced = whole.n_unpriced - sum(part.n_unpriced for part in parts)
-    return Used(
-        contest=whole.contest,
-        n_calls=whole.n_calls - sum(part.n_calls for part in parts),
-        tokens=whole.tokens - sum(part.tokens for part in parts),
-        usd=None if n_unpriced else usd_known,
-        usd_known=usd_known,
-        n_unpriced=n_unpriced,
-    )
+def _is_shared(store: Store, test_id: str) -> bool:
+    """Return whether no run asked for all of a promotion test."""
+    n_calls = together(store.ledger.list_rows(test_id)).n_calls
+    parts = shares(store, test_id).values()
+    return all(together(rows_of(store, part)).n_calls < n_calls for part in parts)
 
 
 def way_on(workspace: Workspace, run: Run) -> str:
@@ -184,8 +145,9 @@ def way_to_end(workspace: Workspace, run: Run) -> str | None:
 
 
 def _more(workspace: Workspace, run: Run) -> str:
-    """Return the options by which the next call of a run is within its caps."""
-    return run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
+    """Return the options by which the next call of a run is within its caps: as it told when it stopped there."""
+    higher = workspace.store.runs.get_higher(run.id)
+    return higher or run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
 
 
 def told_elsewhere(workspace: Workspace, name: str) -> str:
@@ -221,23 +183,6 @@ def tests_of(workspace: Workspace, run: Run) -> list[str]:
     return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
 
 
-def used_by(workspace: Workspace, name: str) -> Used:
-    """Return what the contest (or promotion test) of this name has used so far."""
-    return _used(name, workspace.store.ledger.list_rows(name))
-
-
-def _used(name: str, rows: Sequence[LedgerRow]) -> Used:
-    row = together(rows)
-    return Used(
-        contest=name,
-        n_calls=row.n_calls,
-        tokens=row.tokens_in + row.tokens_out,
-        usd=row.usd,
-        usd_known=row.usd_known,
-        n_unpriced=row.n_unpriced,
-    )
-
-
 def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
     store = workspace.store
     steps = store.runs.list_steps(run.id)
@@ -258,7 +203,7 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         config=unusual(run),
         base_version=short(run.base_version),
         best_version=short(last.best_version if last else run.base_version),
-        best=last.best if last else None,
+        best=last.best if last else (result.baseline if result else None),
         verdict=result.verdict if result else None,
         test_before=result.test_before if result else None,
         test_after=result.test_after if result else None,
