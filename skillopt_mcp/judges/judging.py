@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from skillopt_mcp.judges.checks import check_call, score_check
-from skillopt_mcp.judges.rubric import rubric_calls, score_rubric
+from skillopt_mcp.judges.rubric import is_settled, rubric_calls, score_rubric
 from skillopt_mcp.judges.scoring import folded, score_leaf
-from skillopt_mcp.prompts.asking import ask_parsed
-from skillopt_mcp.records.calls import Ask
+from skillopt_mcp.prompts.asking import Parsed, ask_parsed
+from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.evidence import Attempted
 from skillopt_mcp.records.judging import All, Command, JudgeSpec, Leaf, Rubric, Score, Unscored, Weighted
 from skillopt_mcp.records.replies import RubricReply
@@ -21,7 +21,8 @@ _SLOW = (Rubric, Command)
 def judge_all(ask: Ask, attempts: Sequence[Attempted]) -> list[Outcome]:
     """Return the score of each attempt under its task's judge, or why it has none.
 
-    All rubrics are asked in one batch and all commands in another. A judge that fails, a reply that stays missing or
+    All rubrics are asked in one batch, of several votes a majority, and the others in a second one where that is not of
+    one mind; all commands in another. A judge that fails, a reply that stays missing or
     unusable, and a score that is no number in [0, 1] leave the attempt without a score: never with a made-up one.
     """
     asked: list[list[tuple[Leaf, Outcome]]] = [[] for _ in attempts]
@@ -43,10 +44,20 @@ def _judged(attempted: Attempted, asked: list[tuple[Leaf, Outcome]]) -> Outcome:
 
 def _rubrics(ask: Ask, attempts: Sequence[Attempted], slow: Sequence[tuple[int, Leaf]]) -> Iterator[_Asked]:
     found = [(n, leaf) for n, leaf in slow if isinstance(leaf, Rubric)]
-    calls = [call for n, leaf in found for call in rubric_calls(leaf, attempts[n])]
-    votes = iter(ask_parsed(ask, calls, RubricReply) if calls else [])
-    for n, leaf in found:
-        yield n, leaf, score_rubric(leaf, [next(votes) for _ in range(leaf.votes)])
+    calls = [rubric_calls(leaf, attempts[n]) for n, leaf in found]
+    first = _votes(ask, [each[: len(each) // 2 + 1] for each in calls])
+    # What more than half of the votes agree on is the median, whatever the others say.
+    rest = _votes(
+        ask, [[] if is_settled(votes) else each[len(votes) :] for each, votes in zip(calls, first, strict=True)]
+    )
+    for (n, leaf), majority, others in zip(found, first, rest, strict=True):
+        yield n, leaf, score_rubric(leaf, [*majority, *others])
+
+
+def _votes(ask: Ask, calls: Sequence[Sequence[Call]]) -> list[list[Parsed[RubricReply]]]:
+    """Return the votes of each rubric's calls, all asked together."""
+    votes = iter(ask_parsed(ask, [call for each in calls for call in each], RubricReply))
+    return [[next(votes) for _ in each] for each in calls]
 
 
 def _commands(ask: Ask, attempts: Sequence[Attempted], slow: Sequence[tuple[int, Leaf]]) -> Iterator[_Asked]:

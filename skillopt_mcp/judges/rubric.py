@@ -37,6 +37,11 @@ def rubric_calls(spec: Rubric, attempted: Attempted) -> list[Call]:
     return [Call("judge", "judge", question, f"{attempted.draw}/vote{n}") for n in range(spec.votes)]
 
 
+def is_settled(majority: Sequence[Parsed[RubricReply]]) -> bool:
+    """Return whether more than half of the votes fix the median, which the others cannot move: all are alike."""
+    return len({vote.value and vote.value.grade for vote in majority}) == 1 and majority[0].value is not None
+
+
 def score_rubric(spec: Rubric, votes: Sequence[Parsed[RubricReply]]) -> Score | Unscored:
     """Return the median of the votes; without the replies of more than half of them there is no score."""
     grades = [vote.value.grade for vote in votes if vote.value]

@@ -84,8 +84,13 @@ def is_judged_by_host(evidence: str) -> bool:
 
 
 def n_votes(task: Task) -> int:
-    """Return how many questions the rubrics of a task ask of each answer to it."""
+    """Return how many questions the rubrics of a task ask of each answer to it at most."""
     return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+
+
+def fewest_votes(task: Task) -> int:
+    """Return how many of these are asked at least: more than half of each rubric's."""
+    return sum(leaf.votes // 2 + 1 for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
 
 
 def _is_of_host(origin: str) -> bool:

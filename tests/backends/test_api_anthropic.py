@@ -121,7 +121,7 @@ def test_cached_tokens_cost_less(tmp_path, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_an_answer_that_did_not_end_is_a_fault_with_what_it_cost(end: str, fault: str) -> None:
     with loopback(Said("4", end=end)) as server:
-        found = fault_of(anthropic_at(server.url, "price_in=1", "price_out=1"))
+        found = fault_of(anthropic_at(server.url, "price_in=1", "price_cache_write=1", "price_out=1"))
     assert found.fault == fault
     assert found.usage is not None
     assert found.usage.usd == pytest.approx((found.usage.tokens_in + found.usage.tokens_out) / 1e6)

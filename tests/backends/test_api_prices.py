@@ -49,17 +49,49 @@ def test_a_persons_table_goes_before_the_shipped_one_and_options_before_both(tmp
     path = tmp_path / "prices.toml"
     path.write_text('["api.openai.com"]\n"gpt-6.1-sol" = { input = 1.0, output = 2.0 }\n')
     mine = {"SKILLOPT_PRICES": str(path)}
-    assert price_of("gpt-6.1-sol", **mine) == Price(input=1.0, output=2.0)
+    assert price_of("gpt-6.1-sol", **mine) == Price(input=1.0, cache_write=1.25, output=2.0)
     assert price_of("gpt-6-luna", **mine) == price_of("gpt-6-luna")
     assert price_of("gpt-6.1-sol,price_in=3,price_cached=1,price_out=4", **mine) == Price(
-        input=3.0, cached=1.0, output=4.0
+        input=3.0, cached=1.0, cache_write=3.75, output=4.0
     )
+
+
+PRICED = "m,price_in=4,price_out=8"
+AT = "base_url=https://models.example"
+
+
+def written(price: Price | None) -> float | None:
+    """Return what a million tokens cost that were written to a cache."""
+    assert price is not None
+    return price.usd(Tokens(cache_write=1_000_000))
+
+
+def test_what_anthropic_writes_to_its_cache_is_a_quarter_dearer_wherever_its_price_comes_from(tmp_path: Path) -> None:
+    assert written(open_anthropic(PRICED, ENVIRON).price) == 5.0
+    assert written(open_anthropic(f"{PRICED},{AT}", ENVIRON).price) == 5.0
+    assert written(open_anthropic(f"{PRICED},price_cache_write=6", ENVIRON).price) == 6.0
+    assert written(open_anthropic(f"{PRICED},price_cache_write=0", ENVIRON).price) == 0.0
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        '["models.example"]\n"m" = { input = 4, output = 8 }\n"n" = { input = 4, cache_write = 7, output = 8 }'
+    )
+    mine = ENVIRON | {"SKILLOPT_PRICES": str(path)}
+    assert [written(open_anthropic(f"{model},{AT}", mine).price) for model in ("m", "n")] == [5.0, 7.0]
+
+
+def test_a_server_that_is_no_vendors_takes_for_a_cache_what_it_is_said_to_take() -> None:
+    assert written(price_of(PRICED)) == 5.0
+    assert written(price_of(f"{PRICED},base_url=https://mine.openai.azure.com/v1")) == 5.0
+    assert written(price_of(f"{PRICED},{AT}")) == 4.0
+    assert written(price_of(f"{PRICED},{AT},price_cache_write=5")) == 5.0
 
 
 def test_by_batch_every_kind_of_token_costs_its_share() -> None:
     price = Price(input=2.0, cached=0.1, output=10.0, batch=0.5)
     assert price.by_batch() == Price(input=1.0, cached=0.05, output=5.0, batch=0.5)
-    assert price_of("m,price_in=3,price_out=4,price_batch=0.25") == Price(input=3.0, output=4.0, batch=0.25)
+    assert price_of("m,price_in=3,price_out=4,price_batch=0.25") == Price(
+        input=3.0, cache_write=3.75, output=4.0, batch=0.25
+    )
     unknown = price_of("m,price_in=3,price_out=4")
     assert unknown is not None
     assert unknown.by_batch() == unknown

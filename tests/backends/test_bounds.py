@@ -1,9 +1,11 @@
 """Bounds: what one call can use at most, and how many go out at once, by backend."""
 
 import asyncio
+import json
 
 import pytest
-from api_calls import REFLECT, ROLLOUT, anthropic_at, openai_at
+from api_calls import REFLECT, ROLLOUT, anthropic_at, ask, openai_at
+from loopback import Sent, loopback
 
 from skillopt_mcp.backends.api.bounds import most_used
 from skillopt_mcp.backends.api.messages import Prompt
@@ -38,6 +40,22 @@ def test_api_backends_are_bounded_by_the_limit_of_their_answers(call: Call) -> N
         assert most
         assert (most.tokens_out, most.usd) == (70, None)
         assert most.tokens_in > 1000
+
+
+@pytest.mark.parametrize("call", [ROLLOUT, REFLECT])
+@pytest.mark.parametrize(("more", "dearer"), [((), 1.25), (("price_cache_write=2",), 2.0)])
+def test_an_answer_of_anthropic_that_wrote_all_of_its_prompt_to_the_cache_is_within_what_was_set_aside(
+    call: Call, more: tuple[str, ...], dearer: float
+) -> None:
+    backend = anthropic_at(AT, "max_tokens=70", "price_in=1", "price_out=2", *more)
+    most = worst_case(backend, call)
+    assert most
+    usage = {"input_tokens": 0, "cache_creation_input_tokens": most.tokens_in, "output_tokens": 70}
+    body = {"content": [{"type": "text", "text": "42"}], "stop_reason": "end_turn", "usage": usage, "model": "m"}
+    with loopback(Sent(body=json.dumps(body).encode(), headers={"content-type": "application/json"})) as server:
+        paid = ask(anthropic_at(server.url, "max_tokens=70", "price_in=1", "price_out=2", *more), call).usage.usd
+    assert paid == pytest.approx((most.tokens_in * dearer + 70 * 2) / 1e6)
+    assert paid == most.usd
 
 
 @pytest.mark.parametrize("call", [ROLLOUT, REFLECT])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_judge import ScriptedJudge, attempted, grade, question
 
 from skillopt_mcp.judges.judging import judge_all
@@ -39,8 +42,44 @@ def test_the_median_of_the_votes_decides() -> None:
     [found] = judge_all(ask, [attempted("x", judge(5))])
     assert isinstance(found, Score)
     assert found.soft == 0.75
-    assert len({call.draw for call in ask.batches[0]}) == 5
-    assert len({call.request.digest for call in ask.batches[0]}) == 1
+    asked = [call for batch in ask.batches for call in batch]
+    assert len({call.draw for call in asked}) == len(asked) == 5
+    assert len({call.request.digest for call in asked}) == 1
+
+
+# Of each vote: what it says, or None where no answer of its judge can be used.
+_VOTE = st.sampled_from([*GRADES, None])
+
+
+@given(st.lists(st.lists(_VOTE, min_size=1, max_size=9), min_size=1, max_size=4))
+def test_asking_a_majority_first_changes_no_score_and_asks_the_others_only_where_it_differs(
+    rubrics: list[list[str | None]],
+) -> None:
+    def answer(call: Call) -> str:
+        _, n, vote, *_ = call.draw.split("/")
+        said = rubrics[int(n)][int(vote.removeprefix("vote"))]
+        return grade(said) if said else "No idea."
+
+    ask = ScriptedJudge(answer)
+    found = judge_all(ask, [attempted("x", judge(len(votes)), n) for n, votes in enumerate(rubrics)])
+    asked = {call.draw for batch in ask.batches for call in batch if "/again" not in call.draw}
+    for n, votes in enumerate(rubrics):
+        usable = [GRADES[said] for said in votes if said]
+        expected = median(usable) if 2 * len(usable) > len(votes) else None
+        each = found[n]
+        assert (each.soft if isinstance(each, Score) else None) == expected
+        n_first = len(votes) // 2 + 1
+        is_settled = votes[0] is not None and len(set(votes[:n_first])) == 1
+        assert sum(draw.startswith(f"draw/{n}/") for draw in asked) == (n_first if is_settled else len(votes))
+
+
+def test_votes_that_are_still_open_are_asked_together() -> None:
+    ask = ScriptedJudge(lambda call: grade("all" if call.draw.endswith(("vote0", "vote3")) else "none"))
+    judge_all(ask, [attempted("x", judge(3), 1), attempted("y", judge(5), 2), attempted("z", judge(1), 3)])
+    assert [[call.draw for call in batch] for batch in ask.batches] == [
+        ["draw/1/vote0", "draw/1/vote1", "draw/2/vote0", "draw/2/vote1", "draw/2/vote2", "draw/3/vote0"],
+        ["draw/1/vote2", "draw/2/vote3", "draw/2/vote4"],
+    ]
 
 
 def test_the_question_holds_task_files_rubric_and_answer_and_is_cold() -> None:

@@ -1,11 +1,13 @@
 """Budgets of runs: refused when they cannot hold, a clean stop when they are reached, the same end when raised."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp.backends.api.openai import open_openai
+from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.simulated import open_simulated
 from skillopt_mcp.errors import BadInput, CapReached
@@ -177,6 +179,29 @@ def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, told:
     backend = open_openai(f"m,base_url=http://127.0.0.1:9{options}", {})
     with pytest.raises(BadInput, match=told):
         check_caps(caps, {"target": backend})
+
+
+@pytest.mark.parametrize(
+    ("spec", "entry"),
+    [
+        ("openai:m,base_url=http://127.0.0.1:9/v1,max_tokens=9", '["127.0.0.1:9"]'),
+        ("openai:m,base_url=https://LLM.example,max_tokens=9", '["llm.example"]'),
+        ("openai:m,max_tokens=9", '["api.openai.com"]'),
+        ("anthropic:m", '["api.anthropic.com"]'),
+    ],
+)
+def test_where_no_price_is_known_the_entry_is_named_that_a_table_needs(
+    spec: str, entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "sk-none")
+    with pytest.raises(BadInput) as refused:
+        check_caps(Caps(usd=1.0), {"target": open_backend(spec)})
+    assert f' in SKILLOPT_PRICES as "m" under {entry}, or use --max-tokens' in str(refused.value)
+    table = tmp_path / "prices.toml"
+    table.write_text(f'{entry}\n"m" = {{ input = 1, output = 2 }}\n')
+    monkeypatch.setenv("SKILLOPT_PRICES", str(table))
+    check_caps(Caps(usd=1.0), {"target": open_backend(spec)})
 
 
 @pytest.mark.parametrize(

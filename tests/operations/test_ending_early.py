@@ -14,8 +14,10 @@ from workshop import SIMULATION, Place
 
 from skillopt_mcp import CapReached, Caps, Config, Enough, Progress, StageName, Trained, train
 from skillopt_mcp.errors import StoreError
+from skillopt_mcp.operations.looks.inspecting import inspect
 from skillopt_mcp.operations.programs.hearing import Callback
 from skillopt_mcp.operations.runs import replaying
+from skillopt_mcp.operations.spending.listing_runs import list_runs
 from skillopt_mcp.operations.stores.taking_in import import_history
 from skillopt_mcp.operations.stores.transferring import export_history
 from skillopt_mcp.operations.stores.verifying import verify_store
@@ -123,6 +125,24 @@ def test_a_search_on_val_tasks_that_all_pass_asks_for_nothing_but_that(place: Pl
         "as the current version scores 1.00 on the val tasks, after which its gate accepts no candidate"
     )
     assert again.n_sent == again.n_tasks.val
+    assert (again.baseline, again.baseline_hard, again.baseline_soft) == (1.0, 1.0, 1.0)
+    workspace = place.open(store="a.db")
+    row = next(row for row in list_runs(workspace).runs if row.id == again.run_id)
+    assert row.best == 1.0
+    assert "the base version had hard 1.000, soft 1.000" in str(inspect(workspace, again.run_id).text)
+
+
+def test_a_search_that_ends_before_its_first_step_tells_what_was_measured_and_asks_nothing_for_that(
+    place: Place,
+) -> None:
+    measured = trained(place, "a.db", ended("rollout"))
+    assert (measured.concluded_after, measured.steps, measured.n_sent) == (0, [], measured.n_tasks.val)
+    whole = trained(place, "b.db")
+    told = [(each.baseline, each.baseline_hard, each.baseline_soft) for each in (measured, whole)]
+    assert told[0] == told[1]
+    assert 0.0 < (measured.baseline or 0.0) < 1.0
+    unmeasured = trained(place, "c.db", ended("baseline"))
+    assert (unmeasured.n_sent, unmeasured.baseline, unmeasured.baseline_hard) == (0, None, None)
 
 
 def test_a_gate_that_rolls_out_both_anew_searches_on(place: Place) -> None:

@@ -302,7 +302,7 @@ def test_a_test_whose_judge_never_answers_usably_ends_without_a_score(place: Pla
     assert "pairs so far: 4, 4 of them without a score;" in inspect(host, job).text
 
 
-@pytest.mark.parametrize(("votes", "expected"), [(1, "8 to 54"), (3, "24 to 160")])
+@pytest.mark.parametrize(("votes", "expected"), [(1, "8 to 54"), (3, "16 to 160")])
 def test_what_judging_takes_is_told_beforehand(place: Place, clock: Clock, votes: int, expected: str) -> None:
     host = with_rubrics(place, clock, 20, votes)
     told = evaluate_candidate(host, place.propose(host))

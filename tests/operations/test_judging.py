@@ -172,11 +172,11 @@ def test_a_run_is_frozen_with_its_judge_and_told_so(place: Place) -> None:
     use(workspace, judge, "judge")
     assert replay(workspace, run).status == "finished"
     rows = {(row.role, row.stage): row for row in workspace.store.ledger.list_rows(run.id)}
-    # Three votes on each answer; equal answers to one task on one draw are one question.
+    # Of three votes on each answer, the two that agree; equal answers to one task on one draw are one question.
     asked = "select distinct t.task_id, t.draw, r.text from trial t join reply r on r.call_id = t.call_id"
     answers = workspace.store._pool.rows(f"{asked} where t.scope = ?", [run.id])
     assert len(answers) > rows["target", "rollout"].n_calls / 2
-    assert rows["judge", "judge"].n_calls == 3 * len(answers)
+    assert rows["judge", "judge"].n_calls == 2 * len(answers)
     assert "judge scripted-judge" in inspect(workspace, run.id).text
 
 

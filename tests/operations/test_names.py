@@ -75,7 +75,10 @@ def test_what_is_given_for_a_candidate_is_told_with_its_candidate(place: Place, 
     told = {
         job: f"'{job}' is a promotion test; its candidate is {candidate_id}",
         run: f"'{run}' is a run; it has no candidate yet",
-        "ledger-clerk": "'ledger-clerk' is a skill, no candidate: inspect ledger-clerk lists its candidates",
+        "ledger-clerk": (
+            "'ledger-clerk' is a skill, no candidate: inspect ledger-clerk (skillopt-mcp show ledger-clerk) lists its "
+            "candidates"
+        ),
     }
     for id, message in told.items():
         with pytest.raises(NotFound) as error:
@@ -167,3 +170,20 @@ def test_of_several_skills_the_most_pressing_is_named(place: Place, workspace: W
     record_trajectory(workspace, "aaa", Recording(task="say it", answer="1"))
     place.propose(workspace)
     assert list_skills(workspace).next_step == 'Most pressing is the next step of "ledger-clerk".'
+
+
+def test_a_skill_with_a_step_of_its_own_is_named_where_nothing_is_to_go_on_with(place: Place) -> None:
+    workspace = place.open()
+    make_skills(place, "aaa", "bbb", "ccc")
+    assert list_skills(workspace).next_step.startswith("Record attempts with record_trajectory; ")
+    workspace.skill("bbb")
+    listed = list_skills(workspace)
+    assert [row.next_step for row in listed.skills if row.tracked] == ["add_tasks"]
+    assert listed.next_step == 'Most pressing is the next step of "bbb".'
+    place.add_tasks(workspace)
+    listed = list_skills(workspace)
+    assert {row.name: row.next_step for row in listed.skills if row.tracked} == {
+        "bbb": "add_tasks",
+        "ledger-clerk": "propose_edits with rollouts 8, or record_trajectory",
+    }
+    assert listed.next_step == 'Most pressing is the next step of "ledger-clerk".'

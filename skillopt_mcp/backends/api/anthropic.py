@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import ClassVar, Literal
 
 import anthropic
@@ -21,6 +22,7 @@ from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection
 from skillopt_mcp.backends.api.messages import LAYOUT, Prompt, prompt_of
 from skillopt_mcp.backends.api.options import PricedOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
+from skillopt_mcp.backends.api.scouting import Scouting
 from skillopt_mcp.backends.api.warming import Warming
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
@@ -40,11 +42,11 @@ class AnthropicOptions(PricedOptions):
 
 
 class _Connections(Crew[anthropic.AsyncAnthropic]):
-    """The clients of one event loop, and whose turn it is there to write a cache."""
+    """The clients of one event loop, and whose turn it is there to write a cache, or to find out how to ask."""
 
     def __init__(self, make: Callable[[], anthropic.AsyncAnthropic]) -> None:
         super().__init__(make)
-        self.warming = Warming()
+        self.warming, self.scouting = Warming(), Scouting()
 
 
 class AnthropicBackend:
@@ -59,14 +61,16 @@ class AnthropicBackend:
         self.options, self.endpoint, self.price = options, endpoint, price
         self.origin = Origin(options.model, endpoint)
         self._settings = Settings(options.model, options.max_tokens, options.thinking, options.effort)
-        self._structured = options.structured
+        # Whether replies are held to a schema, and whether the server is known to do that.
+        self._structured, self._holds = options.structured, endpoint.base_url == HOME
         self._connections = PerLoop(lambda: _Connections(self._client))
 
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
         prompt = prompt_of(call)
         connections = await self._connections.get()
-        async with connections.warming.turn(prompt.system + prompt.shared):
+        is_unknown = partial(self._is_unknown, prompt)
+        async with connections.warming.turn(prompt.system + prompt.shared), connections.scouting.turn(is_unknown):
             async with self.connected() as client:
                 response = await self._send(client, prompt)
             body = body_of(response, MessageBody, self.origin)
@@ -88,13 +92,18 @@ class AnthropicBackend:
         """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
         return most_used(prompt_of(call), self.options.max_tokens, self.price)
 
+    def _is_unknown(self, prompt: Prompt) -> bool:
+        return prompt.reply is not None and self._structured and not self._holds
+
     async def _send(self, client: anthropic.AsyncAnthropic, prompt: Prompt) -> httpx2.Response:
         """Return the response; a server that cannot hold replies to a schema is not asked to again."""
         while True:
             structured = self._structured
             body = request_body(prompt, self._settings, structured=structured)
             try:
-                return await client.post(PATH, body=body, cast_to=httpx2.Response)
+                response = await client.post(PATH, body=body, cast_to=httpx2.Response)
+                self._holds = self._holds or (structured and prompt.reply is not None)
+                return response
             except anthropic.APIStatusError as error:
                 text = _rejection(error).text.lower()
                 minds = error.status_code in (400, 422) and any(word in text for word in FORMAT_WORDS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import ClassVar, Literal
 
 import httpx2
@@ -29,11 +30,13 @@ from skillopt_mcp.backends.api.openai_wire import (
 )
 from skillopt_mcp.backends.api.options import PricedOptions, parse_options
 from skillopt_mcp.backends.api.prices import Price, find_price
+from skillopt_mcp.backends.api.scouting import Scouting
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import Unset
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 HOME = "https://api.openai.com/v1"
+_VENDOR = "api.openai.com"
 _MANNERS = 4
 
 
@@ -47,6 +50,14 @@ class OpenAIOptions(PricedOptions):
     max_tokens: int | None = Field(default=None, ge=1)
     azure: bool = False
     api_version: str | None = None
+
+
+class _Connections(Crew[openai.AsyncOpenAI]):
+    """The clients of one event loop, and whose turn it is there to find out how the server wants to be asked."""
+
+    def __init__(self, make: Callable[[], openai.AsyncOpenAI]) -> None:
+        super().__init__(make)
+        self.scouting = Scouting()
 
 
 class OpenAIBackend:
@@ -64,14 +75,16 @@ class OpenAIBackend:
         self.manner = Manner(
             api="chat" if options.api == "chat" else "responses",
             structured=options.structured,
-            limit="max_completion_tokens" if options.azure or endpoint.host == "api.openai.com" else "max_tokens",
+            limit="max_completion_tokens" if options.azure or endpoint.host == _VENDOR else "max_tokens",
         )
-        self._crews = PerLoop(lambda: Crew(self._client))
+        self._understood: set[tuple[Manner, bool]] = set()
+        self._crews = PerLoop(lambda: _Connections(self._client))
 
     async def complete(self, call: Call) -> Reply:
         """Return the answer to one attempt at `call`. Raises BackendFault when the attempt failed."""
         prompt = prompt_of(call)
-        async with self.connected() as client:
+        crew = await self._crews.get()
+        async with crew.scouting.turn(partial(self._is_unknown, prompt)), self.connected() as client:
             response, manner = await self._send(client, prompt)
         return self.reply_in(response.content, response.headers.get("content-type", ""), manner, prompt)
 
@@ -109,13 +122,23 @@ class OpenAIBackend:
         """Return the most that one attempt at `call` can use, None when nothing limits the answer."""
         return most_used(prompt_of(call), self.options.max_tokens, self.price)
 
+    def _is_unknown(self, prompt: Prompt) -> bool:
+        """Return whether the server may yet turn down the manner in which a prompt would be put."""
+        manner, has_schema = self.manner, prompt.reply is not None and self.manner.structured
+        is_tried = manner.api == "responses" and self.options.api == "auto"
+        is_tried = is_tried or has_schema or (manner.api == "chat" and self.options.max_tokens is not None)
+        understood = (manner, True) in self._understood or (manner, has_schema) in self._understood
+        return is_tried and not understood and self.endpoint.host != _VENDOR
+
     async def _send(self, client: openai.AsyncOpenAI, prompt: Prompt) -> tuple[httpx2.Response, Manner]:
         """Return the response, and the manner in which it was got: each that is rejected gives way to a plainer one."""
         for more in reversed(range(_MANNERS)):
             manner = self.manner
             body = request_body(prompt, self._settings, manner)
             try:
-                return await client.post(manner.path, body=body, cast_to=httpx2.Response), manner
+                response = await client.post(manner.path, body=body, cast_to=httpx2.Response)
+                self._understood.add((manner, prompt.reply is not None and manner.structured))
+                return response, manner
             except openai.APIStatusError as error:
                 may_chat, had_schema = self.options.api == "auto", prompt.reply is not None
                 found = plainer(manner, _rejection(error), may_chat=may_chat, had_schema=had_schema)

@@ -13,7 +13,7 @@ from skillopt_mcp.errors import BackendError
 # A number of tokens is no secret.
 _SECRET = re.compile(r"key|token(?!s)|secret|password|auth")
 
-PRICES = frozenset({"price_in", "price_out", "price_cached", "price_batch"})
+PRICES = frozenset({"price_in", "price_out", "price_cached", "price_cache_write", "price_batch"})
 
 
 class SpecOptions(BaseModel):
@@ -54,6 +54,7 @@ class PricedOptions(ApiOptions):
     unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | PRICES
     price_in: float | None = Field(default=None, ge=0)
     price_cached: float | None = Field(default=None, ge=0)
+    price_cache_write: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
     price_batch: float | None = Field(default=None, gt=0, le=1)
 

@@ -15,6 +15,9 @@ from skillopt_mcp.errors import BackendError
 TABLE_PATH = Path(__file__).parent.parent / "prices.toml"
 OVERRIDE = "SKILLOPT_PRICES"
 _SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
+# What vendors take for a token written to a cache, as a share of `input`, where they take more than that.
+_WRITTEN = 1.25
+_BILLS_WRITES = re.compile(r"\.(?:openai|anthropic|azure)\.com$")
 
 
 class Tokens(BaseModel):
@@ -49,6 +52,10 @@ class Price(BaseModel):
         given = {name: rate * self.batch for name in rates if (rate := getattr(self, name)) is not None}
         return self.model_copy(update=given)
 
+    def with_writes(self, share: float) -> Price:
+        """Return the price with a token written to the cache at this share of `input`, where none is given for it."""
+        return self if self.cache_write is not None else self.model_copy(update={"cache_write": self.input * share})
+
     def usd(self, tokens: Tokens) -> float | None:
         """Return what `tokens` cost in US dollars, None when they are more than the price holds for."""
         if self.up_to is not None and tokens.input > self.up_to:
@@ -65,22 +72,33 @@ _TABLE: TypeAdapter[dict[str, dict[str, Price]]] = TypeAdapter(dict[str, dict[st
 def find_price(options: PricedOptions, host: str, environ: Mapping[str, str]) -> Price | None:
     """Return the price of a model at a host, None when it is unknown.
 
-    Options go first, then the person's table, then ours; a dated snapshot of a model costs what the model costs.
-    Raises BackendError when a price cannot be read.
+    Options go first, then the person's table, then ours; a dated snapshot of a model costs what the model costs. Where
+    no price of cache writes is given, it is what the vendors take. Raises BackendError when a price cannot be read.
     """
+    price = _given(options) or _listed(options.model, host, environ)
+    bills_writes = options.provider == "anthropic" or _BILLS_WRITES.search(host)
+    return price.with_writes(_WRITTEN) if price and bills_writes else price
+
+
+def _given(options: PricedOptions) -> Price | None:
     if options.price_in is not None and options.price_out is not None:
         return Price(
             input=options.price_in,
             cached=options.price_cached,
+            cache_write=options.price_cache_write,
             output=options.price_out,
             batch=options.price_batch or 1,
         )
     if PRICES & options.model_fields_set:
         raise BackendError(f"'{options.provider}:{options.model}' has half a price: give both price_in= and price_out=")
+    return None
+
+
+def _listed(model: str, host: str, environ: Mapping[str, str]) -> Price | None:
     paths = [Path(environ[OVERRIDE])] if environ.get(OVERRIDE) else []
     for path in [*paths, TABLE_PATH]:
         models = _read(path).get(host, {})
-        price = models.get(options.model) or models.get(_SNAPSHOT.sub("", options.model))
+        price = models.get(model) or models.get(_SNAPSHOT.sub("", model))
         if price:
             return price
     return None

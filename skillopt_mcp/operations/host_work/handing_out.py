@@ -15,7 +15,7 @@ from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
-from skillopt_mcp.operations.judging import is_attempted_by_host, is_judged_by_host, n_votes
+from skillopt_mcp.operations.judging import fewest_votes, is_attempted_by_host, is_judged_by_host, n_votes
 from skillopt_mcp.operations.leasing import n_elsewhere, own_leases, told_wait
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
@@ -193,11 +193,11 @@ def expectation(test: Test, store: Store) -> str:
 
 def _to_judge(test: Test, attempts: tuple[int, int]) -> str:
     """Return how many more agent runs, or calls of a judge model, judge so many attempts; empty without a rubric."""
-    n = sum(map(n_votes, test.tasks))
-    if not n:
+    votes = [sum(map(n, test.tasks)) for n in (fewest_votes, n_votes)]
+    if not any(votes):
         return ""
     made = "agent runs" if is_judged_by_host(test.row.backend) else "calls of the judge (none by your agents)"
-    fewest, most = (math.ceil(each * n / len(test.tasks)) for each in attempts)
+    fewest, most = (math.ceil(each * n / len(test.tasks)) for each, n in zip(attempts, votes, strict=True))
     n_rubrics = sum(n_votes(task) > 0 for task in test.tasks)
     return (
         f"; besides, about {fewest} to {most} {made} judge their answers, as {n_rubrics} of "

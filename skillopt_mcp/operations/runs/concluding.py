@@ -13,6 +13,7 @@ from skillopt_mcp.operations.changes.advising import next_step
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.judging import evidence_of
 from skillopt_mcp.operations.results import Replayed, StepRow
+from skillopt_mcp.operations.runs.baselines import stored_baseline
 from skillopt_mcp.operations.runs.damaged import told_damaged
 from skillopt_mcp.operations.spending.charging import charged_with, finishing, leaving, together
 from skillopt_mcp.operations.testing.concluding import NAME_A_MODEL
@@ -61,7 +62,7 @@ def replayed(
     used = charged_with(store, run.id, [*left, *parts])
     ledger = together(used.rows)
     steps, config = workspace.store.runs.list_steps(run.id), Config.of_run(run.config)
-    start = steps[0].baseline if steps else None
+    start = steps[0].baseline if steps else stored_baseline(workspace, run)
     return Replayed(
         run_id=run.id,
         skill=skill.name,

@@ -25,7 +25,6 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.optimizer.plan import epoch_batches, steps
 from skillopt_mcp.optimizer.sampling import held_out
-from skillopt_mcp.prompts.asking import MAX_REASKS
 from skillopt_mcp.records.budgets import FREE_STAGE
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Run
@@ -238,7 +237,7 @@ def estimate_race(
     # Train rollouts that are stored are not paid again; those of another target are.
     read = evidence_for(workspace, entry.skill.id, entry.base).tasks
     calls = {"target": calls["target"] + len(read), "judge": calls["judge"] + sum(map(n_votes, read))}
-    return {**calls, "optimizer": 1 + MAX_REASKS}
+    return {**calls, "optimizer": 1}
 
 
 def estimate_credit(workspace: Workspace, candidate_id: str, rule: CreditRule) -> dict[Role, int]:

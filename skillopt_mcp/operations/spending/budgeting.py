@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from skillopt_mcp.backends.base import Backend, environment_name, worst_case
-from skillopt_mcp.backends.names import backend_name, is_spec
+from skillopt_mcp.backends.names import BESIDE, backend_name, is_spec
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.budgets import Caps, Spent, cost_of
 from skillopt_mcp.records.calls import Call, Question, Role, Rollout
@@ -23,6 +24,7 @@ _SAMPLES: dict[Role, Call] = {
 
 # What a store can count to.
 _MOST = 1 << 63
+_AT = re.compile(r",base_url=\w+://([^/,]+)")
 _NO_CAP = "no cap on tokens or money can hold: "
 _ADVICE = {
     "claude-code": "write max_usd=N in its spec for a cap on money, or cap the calls (--max-calls)",
@@ -40,9 +42,17 @@ def _price(backend: Backend) -> str:
     if _is_own(backend) or environment_name(backend):
         return "have its 'worst_case' give the usd of its Usage, too, or use --max-tokens"
     return (
-        "name it with price_in= and price_out= (dollars per million tokens) in its spec or in SKILLOPT_PRICES, or use "
-        "--max-tokens"
+        "name it with price_in= and price_out= (dollars per million tokens) in its spec, or in SKILLOPT_PRICES"
+        f"{_entry(backend)}, or use --max-tokens"
     )
+
+
+def _entry(backend: Backend) -> str:
+    """Return where a table of prices names the model of a backend over HTTP, whose host is in its spec."""
+    kind, _, spec = backend.name.partition(BESIDE)[0].partition(":")
+    at = _AT.search(spec)
+    host = at[1].lower() if at else f"api.{kind}.com"
+    return f' as "{spec.partition(",")[0]}" under ["{host}"]' if kind in ("openai", "anthropic") else ""
 
 
 def _advice(backend: Backend) -> str:

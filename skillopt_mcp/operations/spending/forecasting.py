@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from skillopt_mcp.backends.base import Backend, slots_of
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.prompts.asking import MAX_REASKS
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.store.ledger import Usual
 
@@ -49,6 +50,11 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], n_slots: int | Non
         return Forecast(unknown=tuple(unknown))
     minutes = None if by_batch else seconds / 60
     return Forecast(tokens=round(tokens), usd=usd if priced else None, minutes=minutes, by_batch=by_batch)
+
+
+def most_again(calls: Mapping[Role, int]) -> int:
+    """Return how many calls an estimate leaves out at most, which ask anew where a reply cannot be used."""
+    return MAX_REASKS * (calls.get("optimizer", 0) + calls.get("judge", 0))
 
 
 def _usual(workspace: Workspace, role: Role, backend: Backend) -> Usual | None:

@@ -1,0 +1,146 @@
+"""Scouting: of many calls at once, one finds out how a server wants to be asked, and no call waits long for that."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+
+import pytest
+from api_calls import REFLECT, ROLLOUT, Opener, anthropic_at, chat_at, openai_at
+from loopback import Act, Loopback, Request, Sent, loopback
+
+from skillopt_mcp.backends.api import scouting
+from skillopt_mcp.backends.base import Backend, BackendFault
+from skillopt_mcp.records.calls import Call, Reply
+
+N = 16
+EDITS = '{"edits": []}'
+NOT_FOUND = Sent(404, b'{"detail": "Not Found"}', {"content-type": "application/json"})
+
+
+def refused(what: str) -> Sent:
+    body = {"error": {"message": what, "type": "invalid_request_error"}}
+    return Sent(400, json.dumps(body).encode(), {"content-type": "application/json"})
+
+
+def is_held(request: Request) -> bool:
+    """Return whether a request asks for a reply by a schema."""
+    return any(name in request.body for name in ("text", "response_format", "output_config"))
+
+
+def at_once(backend: Backend, *calls: Call) -> list[Reply | BaseException]:
+    async def ask() -> list[Reply | BaseException]:
+        return await asyncio.gather(*map(backend.complete, calls), return_exceptions=True)
+
+    return asyncio.run(ask())
+
+
+def texts(replies: list[Reply | BaseException]) -> list[str]:
+    return [reply.text if isinstance(reply, Reply) else repr(reply) for reply in replies]
+
+
+def test_one_call_alone_is_turned_down_by_a_server_without_responses() -> None:
+    def act(n: int, request: Request) -> Act:
+        return NOT_FOUND if request.path.endswith("/responses") else "42"
+
+    with loopback(act, latency_s=0.02) as server:
+        assert texts(at_once(openai_at(server.url), *[ROLLOUT] * N)) == ["42"] * N
+        paths = Counter(request.path.rpartition("/")[2] for request in server.requests)
+    assert paths == {"responses": 1, "completions": N}
+
+
+@pytest.mark.parametrize("opener", [openai_at, chat_at, anthropic_at])
+def test_one_call_alone_is_turned_down_by_a_server_without_schemas(opener: Opener) -> None:
+    def act(n: int, request: Request) -> Act:
+        return refused("output_config: json_schema is not available") if is_held(request) else EDITS
+
+    with loopback(act, latency_s=0.02) as server:
+        assert texts(at_once(opener(server.url), *[REFLECT] * N)) == [EDITS] * N
+        assert sum(map(is_held, server.requests)) == 1
+        assert len(server.requests) == N + 1
+
+
+def test_all_that_a_server_does_not_understand_is_found_out_by_one_call_each() -> None:
+    def act(n: int, request: Request) -> Act:
+        if request.path.endswith("/responses"):
+            return NOT_FOUND
+        if is_held(request):
+            return refused("response_format: json_schema is not available")
+        return EDITS if "max_completion_tokens" in request.body else refused("Unsupported parameter: 'max_tokens'")
+
+    with loopback(act, latency_s=0.02) as server:
+        calls = [ROLLOUT, REFLECT] * (N // 2)
+        assert texts(at_once(openai_at(server.url, "max_tokens=9"), *calls)) == [EDITS] * N
+        assert len(server.requests) == N + 3
+
+
+@pytest.mark.parametrize("opener", [openai_at, chat_at, anthropic_at])
+def test_once_a_server_has_answered_all_calls_go_out_together(opener: Opener) -> None:
+    together = threading.Barrier(N)
+
+    def act(n: int, request: Request) -> Act:
+        return EDITS
+
+    with loopback(act) as server:
+        backend, answer = opener(server.url), Loopback.answer
+        assert texts(at_once(backend, REFLECT)) == [EDITS]
+
+        def joined(request: Request) -> Sent | str:
+            together.wait(10)
+            return answer(server, request)
+
+        server.answer = joined  # type: ignore[method-assign]
+        assert texts(at_once(backend, *[REFLECT] * N)) == [EDITS] * N
+
+
+def test_a_first_call_that_fails_holds_no_other_up() -> None:
+    together = threading.Barrier(N - 1)
+    with loopback("42") as server:
+        answer = Loopback.answer
+
+        def joined(request: Request) -> Sent | str:
+            if not server.requests:
+                server.requests.append(request)
+                return Sent(503, b"busy")
+            together.wait(10)
+            return answer(server, request)
+
+        server.answer = joined  # type: ignore[method-assign]
+        found = at_once(openai_at(server.url), *[ROLLOUT] * N)
+    assert isinstance(found[0], BackendFault)
+    assert texts(found[1:]) == ["42"] * (N - 1)
+
+
+def test_nobody_waits_for_long_for_a_first_call_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scouting, "PATIENCE_S", 0.02)
+    over = threading.Event()
+    with loopback("42") as server:
+        answer = Loopback.answer
+
+        def slow(request: Request) -> Sent | str:
+            is_first = not server.requests
+            found = answer(server, request)
+            if is_first:
+                assert over.wait(10)
+            elif len(server.requests) == N:
+                over.set()
+            return found
+
+        server.answer = slow  # type: ignore[method-assign]
+        assert texts(at_once(openai_at(server.url), *[ROLLOUT] * N)) == ["42"] * N
+    assert over.is_set()
+
+
+def test_a_call_that_is_given_up_while_it_waits_or_finds_out_leaves_the_turn_to_others() -> None:
+    async def given_up(backend: Backend) -> str:
+        first = asyncio.create_task(backend.complete(ROLLOUT))
+        await asyncio.to_thread(server.arrived.wait)
+        second = asyncio.create_task(backend.complete(ROLLOUT))
+        await asyncio.sleep(0)
+        for task in (second, first):
+            task.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        return (await backend.complete(ROLLOUT)).text
+
+    with loopback(lambda n, request: "hang" if n == 1 else "42") as server:
+        assert asyncio.run(given_up(openai_at(server.url))) == "42"
