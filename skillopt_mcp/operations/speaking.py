@@ -11,7 +11,7 @@ _SPOKEN = (
         r"to evaluate it (evaluate_candidate).",
     ),
     (
-        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)",
+        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)\b(?! by your agent)",
         r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
     ),
     (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from skillopt_mcp.documents.characters import without_hidden
-from skillopt_mcp.records.calls import TOOL_CALL, Message
+from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Message
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
 
@@ -114,8 +114,10 @@ def _outcome(trajectory: Trajectory) -> str:
 def _transcript(messages: Sequence[Message], limit: int) -> str:
     """Return messages, each below the line that says whose it is; no message can write such a line.
 
+    That no tool was called is left out: where a task asks for one, the judge says so.
     Where the middle is cut, the line is said again of the message that goes on behind the cut.
     """
+    messages = [message for message in messages if message != NO_TOOL_CALL]
     headers = [_header(message) for message in messages]
     shown = [
         header + _HEADER_WITHIN.sub("\n [", f"\n{without_hidden(message.content)}")

@@ -8,6 +8,8 @@ from typing import Literal
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
 
 Op = Literal["append", "insert_after", "replace", "delete", "set_description"]
+UNSHOWN = "unshown:"
+"""How a citation begins that is of no attempt which its author was shown; the number that it gave follows."""
 UnmatchedReason = Literal["not_found", "ambiguous", "protected", "overlap", "no_change", "invalid"]
 
 
@@ -17,6 +19,7 @@ class Edit:
 
     `sources` names the trajectories that the edit came from; `support` counts them (recomputed, never a model's claim).
     `cited` are those of them that whoever proposed it says it rests on: a claim, which only ever holds an edit back.
+    A number that it gave and no attempt has stands there behind UNSHOWN.
     """
 
     op: Op

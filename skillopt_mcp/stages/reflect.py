@@ -15,12 +15,14 @@ from skillopt_mcp.prompts.asking import Parsed, ask_parsed
 from skillopt_mcp.prompts.forms import Brief, Group
 from skillopt_mcp.prompts.rendering import TRAJECTORY_LIMIT, render_contrasts, render_trajectories
 from skillopt_mcp.records.calls import Ask, Call
-from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.records.edits import UNSHOWN, Edit, Patch
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.replies import AwareReply, EditReply, ProposalReply
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
 
 MOST_PATTERNS = 8
+MOST_STRANGE = 8
+MOST_DIGITS = 12
 NotesFrom = Literal["both", "failure_only"]
 
 
@@ -163,9 +165,11 @@ def _notes(reply: AwareReply, sources: tuple[str, ...]) -> tuple[Edit, ...]:
 
 
 def _cited(reply: EditReply, minibatch: _Minibatch, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what an edit names of the attempts, and the first numbers that it gives and none of them has."""
     shown = [each.id for each in minibatch.attempts]
     named = {shown[number - 1] for number in reply.evidence if 1 <= number <= len(shown)}
-    return tuple(id for id in ids if id in named)
+    strange = dict.fromkeys(str(number)[:MOST_DIGITS] for number in reply.evidence if not 1 <= number <= len(shown))
+    return (*(id for id in ids if id in named), *(f"{UNSHOWN}{each}" for each in list(strange)[:MOST_STRANGE]))
 
 
 def _edit(reply: EditReply, sources: tuple[str, ...], cited: tuple[str, ...], *, from_failure: bool) -> Edit:

@@ -53,7 +53,7 @@ class Candidates:
                 its = " and ".join(str(row[0]) for row in made if row[0])
                 return f"'{id}' is {what}; {f'its candidate is {its}' if its else 'it has no candidate yet'}"
         if self._pool.row("select 1 from skill where name = ? or path = ?", [id, id]):
-            return f"'{id}' is a skill, no candidate: inspect {id} lists its candidates"
+            return f"'{id}' is a skill, no candidate: inspect {id} (skillopt-mcp show {id}) lists its candidates"
         return f"the store has no candidate '{id}': make one with propose_edits, or by skillopt-mcp replay"
 
     def list_candidates(self, skill_id: int, *, steps: bool = False) -> list[Candidate]:
@@ -77,7 +77,7 @@ class Candidates:
     def list_edits(self, candidate_id: str) -> list[tuple[Edit, EditReport]]:
         """Return the edits of a candidate with what became of each."""
         rows = self._pool.rows(
-            "select n, op, path, target, content, status, reason, detail, sources from edit"
+            "select n, op, path, target, content, status, reason, detail, sources, cited from edit"
             " where candidate_id = ? order by n",
             [candidate_id],
         )
@@ -104,11 +104,11 @@ def insert_candidate(connection: Connection, new: NewCandidate, *, made_here: bo
             )
         return False
     connection.executemany(
-        "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources,"
+        " cited) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (made.id, report.index, edit.op, edit.path, edit.target, edit.content, report.status, report.reason,
-             report.detail, json.dumps(edit.sources))
+             report.detail, json.dumps(edit.sources), json.dumps(edit.cited))
             for edit, report in new.edits
         ],
     )  # fmt: skip
@@ -145,10 +145,11 @@ def _candidate(row: Row) -> Candidate:
 
 
 def _edit(row: Row) -> tuple[Edit, EditReport]:
-    n, op, path, target, content, status, reason, detail, sources = row
+    n, op, path, target, content, status, reason, detail, sources, cited = row
     edit = Edit(
-        cast(Op, op), cast(str | None, target), cast(str | None, content), str(path), tuple(json.loads(str(sources)))
-    )
+        cast(Op, op), cast(str | None, target), cast(str | None, content), str(path), tuple(json.loads(str(sources))),
+        cited=tuple(json.loads(str(cited))),
+    )  # fmt: skip
     report = EditReport(
         cast(int, n), cast(Op, op), str(path), "applied" if status == "applied" else "unmatched",
         cast(UnmatchedReason | None, reason), str(detail),

@@ -83,8 +83,8 @@ _CANDIDATE = (
     " base_version, version_id, origin, reasoning, findings from candidate where id = ?3"
 )
 _EDITS = (
-    "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources) select ?1, n, op,"
-    " path, target, content, status, reason, detail, sources from edit where candidate_id = ?2"
+    "insert into edit(candidate_id, n, op, path, target, content, status, reason, detail, sources, cited) select ?1,"
+    " n, op, path, target, content, status, reason, detail, sources, cited from edit where candidate_id = ?2"
 )
 _PLACED = (
     "select session_id, position from trajectory where skill_id = ? and session_id is not null and position is not null"

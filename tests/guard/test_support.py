@@ -41,7 +41,9 @@ def found(edit: Edit, evidence: tuple[Trajectory, ...] = ALL, status: str = "app
     [
         ((), "does not name the attempts that it rests on"),
         (("trajectory:9",), "does not name the attempts that it rests on"),
+        (("unshown:1", "unshown:2"), "does not name the attempts that it rests on"),
         (("trajectory:1",), "rests on one session alone"),
+        (("trajectory:1", "unshown:9"), "rests on one session alone"),
         (("trajectory:2", "trajectory:3"), "rests on one session alone"),
         (("trajectory:4", "trajectory:5"), "rests on one session alone"),
         (("trajectory:1", "trajectory:2"), ""),

@@ -214,8 +214,9 @@ class Interrupting:
         self.n += 1
         if self.n == 25:
             os.kill(os.getpid(), signal.SIGINT)
-        # The next one takes long, so that it is under way at the reply that ends the training.
-        await asyncio.sleep(0.5 if self.n == 26 else 0.001)
+        # It takes longer than the one before it, and the next one longer still: one is under way at the reply that ends
+        # the training.
+        await asyncio.sleep({25: 0.3, 26: 1.0}.get(self.n, 0.001))
         return Reply("0", usage=Usage(1, 1, 0.0))
 
 

@@ -101,5 +101,8 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
                 read += texts
             answer = "no idea" if is_task else json.dumps({"reasoning": "so", "edits": []})
             Path(item.folder, "answer.md").write_text(answer)
+            if is_task:
+                Path(item.folder, "tool_calls.jsonl").write_text("")
         standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])
     assert_only_train_is_told("\n".join(read))
+    assert "no tool was called" not in "\n".join(read)

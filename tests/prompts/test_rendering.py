@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.prompts.rendering import cut_middle, fence, render_edits, render_evidence, render_trajectories
-from skillopt_mcp.records.calls import Message
+from skillopt_mcp.records.calls import NO_TOOL_CALL, Message
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
 
@@ -51,6 +51,14 @@ def test_a_trajectory_shows_outcome_and_parts_but_not_its_id() -> None:
         "```answer\n12.00\n```\n"
         "What the judge says:\n```reason\nanother number was expected\n```"
     )
+
+
+def test_that_no_tool_was_called_takes_no_room_in_a_transcript() -> None:
+    said = Message("user", "Cents, too.")
+    assert "transcript" not in render_trajectories([trajectory(messages=(NO_TOOL_CALL,))])
+    shown = render_trajectories([trajectory(messages=(said, NO_TOOL_CALL))])
+    assert shown == render_trajectories([trajectory(messages=(said,))])
+    assert "```transcript\n[person]\nCents, too.\n```\n" in shown
 
 
 def test_outcomes_are_named_by_the_hard_score() -> None:

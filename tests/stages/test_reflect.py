@@ -316,11 +316,27 @@ def test_what_is_remembered_stands_between_the_skill_and_the_evidence() -> None:
 def test_an_edit_cites_the_attempts_that_it_names_and_no_others() -> None:
     evidence = [attempt(n, False) for n in range(3)]
     edit = {"op": "append", "content": "more"}
-    ask = MemoryAsk(lambda call: json.dumps({"edits": [{**edit, "evidence": [2, 9, 0, -1]}, {**edit, "content": "x"}]}))
+    ask = MemoryAsk(lambda call: json.dumps({"edits": [{**edit, "evidence": [2]}, {**edit, "content": "x"}]}))
     [patch] = reflect(ask, SKILL, evidence, BRIEF, SETTINGS).patches
     second = f"trial:{shown(ask.sent[0])[1]}"
     assert [each.cited for each in patch.edits] == [(second,), ()]
     assert all(len(each.sources) == 3 for each in patch.edits)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kept"),
+    [
+        ([2, 9, 0, -1, 9], ("unshown:9", "unshown:0", "unshown:-1")),
+        ([2, 10**40], ("unshown:100000000000",)),
+        ([2, *range(100, 1000)], tuple(f"unshown:{n}" for n in range(100, 108))),
+    ],
+)
+def test_a_number_that_no_attempt_has_is_kept_as_such(numbers: list[int], kept: tuple[str, ...]) -> None:
+    edit = {"op": "append", "content": "more", "evidence": numbers}
+    ask = MemoryAsk(lambda call: json.dumps({"edits": [edit]}))
+    [patch] = reflect(ask, SKILL, [attempt(n, False) for n in range(3)], BRIEF, SETTINGS).patches
+    second = f"trial:{shown(ask.sent[0])[1]}"
+    assert patch.edits[0].cited == (second, *kept)
 
 
 def test_a_whole_text_rests_on_all_that_its_author_saw() -> None:

@@ -60,5 +60,5 @@ def uncovered(workspace: Workspace, test: ConfirmationRow, *, simulated: bool) -
     if abs(redraws.candidate - redraws.base) > PAIRS_AT_ONCE:
         return f"in its test, {redraws}: more than one interruption explains, which a person should see"
     if inputs and not simulated and answers_alike(test, store.decisions.list_pairs(test.id)[: inputs.n_pairs]):
-        return "its target answers alike each time, so that its test speaks of a few answers: a person should see them"
+        return "its target answers alike each time, so that its verdict rests on few answers: a person should see them"
     return ""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from skillopt_mcp import limits
 from skillopt_mcp.documents.characters import quoted, shown
-from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.errors import NotFound
@@ -33,6 +32,7 @@ from skillopt_mcp.operations.looks.details import Detail, Inspected, json_bytes,
 from skillopt_mcp.operations.looks.inspecting_runs import describe_run
 from skillopt_mcp.operations.looks.inspecting_tests import described_test, promotion_test, tested_candidate
 from skillopt_mcp.operations.looks.listing import skill_row
+from skillopt_mcp.operations.looks.sourcing import told_sources
 from skillopt_mcp.operations.looks.standing import step_of_attempt, step_of_version, told_candidates
 from skillopt_mcp.operations.names import id_meant, is_version, known, version_named
 from skillopt_mcp.operations.paging import ANSWER_BYTES, LEAST_BYTES, page_end, page_start
@@ -178,19 +178,11 @@ def _candidate(workspace: Workspace, id: str) -> str:
     ]
     for edit, report in store.candidates.list_edits(id):
         what = report.status if report.status == "applied" else f"{report.status}: {report.reason}: {report.detail}"
-        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {_sources(edit.sources)}")
+        lines.append(f"edit {report.index}: {edit.op} {edit.path}: {what}; from {told_sources(edit)}")
     base = store.skills.get_files(skill.id, candidate.base_version)
     new = store.skills.get_files(skill.id, candidate.version_id)
     lines += [f"lint, new with it: {problem}" for problem in introduced(base, new, skill.name)]
     return "\n".join([*lines, "", unified_diff(base, new, skill.name)])
-
-
-def _sources(ids: Sequence[str]) -> str:
-    """Return how many attempts an edit rests on, and those that can be inspected by their ids."""
-    recorded = sorted(n for id in ids if id.startswith("trajectory:") and (n := _number(id)) is not None)
-    more = f" and {len(recorded) - SHOWN:,} more" if len(recorded) > SHOWN else ""
-    named = f" ({', '.join(f'trajectory:{n}' for n in recorded[:SHOWN])}{more})" if recorded else ""
-    return counted(len(ids), "trajectory", "trajectories") + named
 
 
 def _trajectory(workspace: Workspace, id: str) -> str:

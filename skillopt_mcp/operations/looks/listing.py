@@ -38,7 +38,7 @@ TO_TRACK = "record_trajectory tracks it"
 class Kind(Enum):
     """What a next step is about, the most pressing first."""
 
-    PROMOTE, UNDER_WAY, EVALUATE, BROKEN, LEARN, ANY = range(6)
+    PROMOTE, UNDER_WAY, EVALUATE, BROKEN, LEARN, TRY, GATHER, ANY = range(8)
 
 
 # What the store tells of all skills at once; the other kinds take a look at each of them.
@@ -235,8 +235,8 @@ def _advice(undecided: list[Candidate], again: Mapping[str, str], gathered: _Gat
         many = "1 attempt has" if unscored == 1 else f"{or_more(unscored, MOST_UNSCORED)} attempts have"
         return Kind.LEARN, f"{many} no score: inspect {gathered.name} lists them, record_trajectory says how each ended"
     if gathered.n_train:
-        return Kind.ANY, f"{proposing_first(gathered.n_train)}, or record_trajectory"
-    return Kind.ANY, "record_trajectory" if gathered.n_tasks else "add_tasks"
+        return Kind.TRY, f"{proposing_first(gathered.n_train)}, or record_trajectory"
+    return Kind.GATHER, "record_trajectory" if gathered.n_tasks else "add_tasks"
 
 
 def _next_of(candidates: list[Candidate], again: Mapping[str, str]) -> Candidate:
