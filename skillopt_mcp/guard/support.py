@@ -68,7 +68,7 @@ def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
     if any(source.startswith(_OWN) for source in cited):
         return ""
     sessions = {_session(by_id[source]) for source in cited if source in by_id}
-    return "" if len(sessions) >= FEWEST_SESSIONS else "rests on one session alone"
+    return "" if len(sessions) >= FEWEST_SESSIONS else "rests on one recorded session alone"
 
 
 def _told(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str]]) -> str:

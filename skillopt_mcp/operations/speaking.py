@@ -11,6 +11,10 @@ _SPOKEN = (
         r"to evaluate it (evaluate_candidate).",
     ),
     (
+        r"\bevaluate_candidate (c-\w+) goes on with it",
+        r"ask your agent to go on with it (evaluate_candidate)",
+    ),
+    (
         r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)\b(?! by your agent)",
         r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
     ),

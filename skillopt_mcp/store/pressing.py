@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+import json
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 from skillopt_mcp.store.decisions import IS_SIMULATED
 from skillopt_mcp.store.leases import WAITED_FOR
@@ -26,6 +28,22 @@ _PROPOSING = (
 )
 
 
+_BEGUN = (
+    "select version_id, id, backend, (select count(*) from pair where confirmation_id = c.id) from confirmation c"
+    " where skill_id = ? and base_version = ? and version_id in (select value from json_each(?)) and coalesce((select"
+    " verdict from decision where scope = c.id order by id desc limit 1), 'undecided') = 'undecided' order by j"
+)
+
+
+class Begun(NamedTuple):
+    """A promotion test that has not decided: of which version, its id, who answers in it, and how many pairs it has."""
+
+    version_id: str
+    id: str
+    backend: str
+    n_pairs: int
+
+
 class Pressing:
     """Of all listed skills: what is made from the version that is live, or is being made."""
 
@@ -35,6 +53,11 @@ class Pressing:
     def list_open(self, gate: str) -> list[tuple[int, str, bool]]:
         """Return (skill id, a gate's verdict, whether work of its test is out) of each candidate of a live version."""
         return [(cast(int, skill), str(verdict), bool(out)) for skill, verdict, out in self._pool.rows(_OPEN, [gate])]
+
+    def list_begun(self, skill_id: int, base_version: str, versions: Sequence[str]) -> list[Begun]:
+        """Return the promotion tests of versions against a base that have not decided, in their order."""
+        values = [skill_id, base_version, json.dumps(versions)]
+        return [Begun(*row) for row in self._pool.rows(_BEGUN, values)]  # type: ignore[arg-type]
 
     def list_proposing(self) -> set[int]:
         """Return the ids of the skills for which a proposal has not come to an end."""

@@ -6,9 +6,13 @@ from hostwork import Clock, begun
 from workshop import PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.operations.host_work.going_on import host_tests
 from skillopt_mcp.operations.host_work.handing_out import Room
+from skillopt_mcp.operations.looks.listing import list_skills
+from skillopt_mcp.operations.looks.standing import told_candidates
 from skillopt_mcp.operations.results import Evaluated, Submitted
 from skillopt_mcp.operations.runs.submitting import submit_work
+from skillopt_mcp.operations.speaking import as_commands
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 
@@ -109,3 +113,25 @@ def test_an_agent_is_not_told_the_price_in_place_of_whoever_drives_it(place: Pla
     answer = submit_work(host, [{"work_id": last.work_id}], room=Room(items=0))
     assert [each.status for each in answer.receipts] == ["duplicate"]
     assert submit_work(host, [], standing.job_id).status == "done"
+
+
+def test_a_test_that_paused_is_under_way_wherever_its_skill_is_looked_at(place: Place, host: Workspace) -> None:
+    done = paused(place, host, Agent(SEED))
+    [test] = host.store.decisions.list_tests(host.skill(str(place.skill)).id)
+    told = f"the test of {done.candidate_id} by a host ({test.id}) is under way, 40 pairs done"
+    [row] = list_skills(host).skills
+    assert row.next_step == f"{told}: evaluate_candidate {done.candidate_id} goes on with it"
+    assert as_commands(row.next_step) == f"{told}: ask your agent to go on with it (evaluate_candidate)"
+    skill, candidate = host.skill(str(place.skill)), host.store.candidates.get_candidate(done.candidate_id)
+    assert host_tests(host, [candidate]) == {candidate.version_id: told}
+    assert told_candidates(host, skill, 5) == [f"candidate {candidate.id}: undecided"]
+
+
+def test_a_test_that_has_not_paused_yet_is_no_lack_of_one(place: Place, host: Workspace) -> None:
+    agent, standing = Agent(SEED), begun(host, place.propose(host, PLACEBO))
+    while not host.store.decisions.list_pairs(standing.job_id):
+        for item in standing.work:
+            agent.do(item.folder)
+        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work], standing.job_id, Room(8))
+    [told] = told_candidates(host, host.skill(str(place.skill)), 5)
+    assert told.endswith(": under test")

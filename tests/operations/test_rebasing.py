@@ -71,14 +71,14 @@ def test_a_candidate_that_keeps_no_edits_is_rebased_by_what_differs(place: Place
     best = apply_patch(base, Patch((Edit("append", content=LESSONS),))).files
     made = Candidate(
         candidate_id(tracked.id, base.digest, best.digest), tracked.id, base.digest, best.digest, "host", "best",
-        ("edit 0 rests on one session alone",),
+        ("edit 0 rests on one recorded session alone",),
     )  # fmt: skip
     workspace.store.candidates.add_candidate(NewCandidate(made, best))
     theirs = place.main.read_text()
     place.main.write_text(theirs.replace("---\n\n", f"---\n\n{NOTE}\n", 1))
     assert place.main.read_text() != theirs
     result = rebase_candidate(workspace, made.id)
-    assert (result.status, result.findings) == ("held", ["edit 0 rests on one session alone"])
+    assert (result.status, result.findings) == ("held", ["edit 0 rests on one recorded session alone"])
     assert [edit.status for edit in result.edits] == ["applied"]
 
 

@@ -15,6 +15,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput, CapReached, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.operations.changes.advising import by_a_person
+from skillopt_mcp.operations.host_work.going_on import host_tests
 from skillopt_mcp.operations.results import Arm, Evaluated
 from skillopt_mcp.operations.runs.consolidating import accompanied
 from skillopt_mcp.operations.runs.estimating import estimate_test
@@ -74,6 +75,8 @@ def _evaluate(workspace: Workspace, options: Options, rule: ConfirmRule) -> int:
     candidate = workspace.store.candidates.get_candidate(options.candidate)
     if locked := workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)):
         terminal.note(f"warning: {locked}.")
+    if begun := host_tests(workspace, [candidate]).get(candidate.version_id):
+        terminal.note(f"warning: {begun}: this is another test, with a share of the error rate of its own.")
     if twins := twins_in_test(workspace, options.candidate, rule.claim):
         terminal.note(options.on_store(f"warning: {twins}."))
     if (code := unwilling(workspace, calls, options, options.slots)) is not None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.operations.judging import is_host_run
 from skillopt_mcp.operations.leasing import told_leases
 from skillopt_mcp.operations.spending.listing_runs import way_on
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate, candidate_id
 from skillopt_mcp.records.skills import Skill, Version
+from skillopt_mcp.store.pressing import Pressing
 
 
 def open_work(workspace: Workspace, skill: Skill, undecided: Sequence[Candidate]) -> str:
@@ -22,8 +25,26 @@ def open_work(workspace: Workspace, skill: Skill, undecided: Sequence[Candidate]
     for each in reversed(undecided):
         if (test_id := tests.get(each.version_id)) and (work := told_leases(workspace, test_id)):
             return f"the test of {each.id} is under way: submit_work with job_id {test_id}; {work}"
+    begun = host_tests(workspace, undecided)
+    for each in reversed(undecided):
+        if told := begun.get(each.version_id):
+            return f"{told}: evaluate_candidate {each.id} goes on with it"
     proposals = store.runs.list_proposals_under_way(skill.id)
     return next(filter(None, (way_on(workspace, run) for run in reversed(proposals))), "")
+
+
+def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Return, by version, that a host's test of a candidate is begun and undecided; all are made from one version."""
+    if not candidates:
+        return {}
+    first, names = candidates[0], {each.version_id: each.id for each in candidates}
+    found = workspace.store.room(Pressing).list_begun(first.skill_id, first.base_version, list(names))
+    return {
+        each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
+        f"{counted(each.n_pairs, 'pair')} done"
+        for each in found
+        if each.n_pairs and is_host_run(each.backend)
+    }
 
 
 def left_behind(workspace: Workspace, skill: Skill, candidates: Sequence[Candidate]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from skillopt_mcp.operations.changes.advising import next_step, told_was_live
 from skillopt_mcp.operations.changes.consenting import Consent
+from skillopt_mcp.operations.host_work.going_on import host_tests
 from skillopt_mcp.operations.looks.details import CandidateRow, CandidateStanding
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
@@ -36,10 +37,18 @@ def told_candidates(workspace: Workspace, skill: Skill, n: int) -> list[str]:
     """Return a line for each of the newest candidates of a skill: its verdict, and whether it still can be promoted."""
     was_promoted = bool(workspace.store.promotions.list_promotions(skill.id))
     told = _TOLD | {"live": "promoted and live" if was_promoted else "live"}
+    rows = candidate_rows(workspace, skill, n)[::-1]
+    candidates = [workspace.store.candidates.get_candidate(row.id) for row in rows if row.standing == "open"]
+    tests = host_tests(workspace, candidates)
+    begun = {each.id for each in candidates if each.version_id in tests}
     return [
-        f"candidate {row.id}: {', '.join(filter(None, (row.verdict or 'not evaluated', told.get(row.standing))))}"
-        for row in candidate_rows(workspace, skill, n)[::-1]
+        f"candidate {row.id}: {', '.join(filter(None, (_tested(row, begun), told.get(row.standing))))}" for row in rows
     ]
+
+
+def _tested(row: CandidateRow, begun: set[str]) -> str:
+    """Return what the promotion gate says of a candidate, or how far its test is."""
+    return row.verdict or ("under test" if row.id in begun else "not evaluated")
 
 
 def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> str:

@@ -27,7 +27,12 @@ def told_redraws(store: Store, test: Test) -> str:
 
 
 def promote_it(candidate: Candidate) -> str:
-    """Return that an accepted candidate is to be promoted."""
+    """Return that an accepted candidate is to be promoted, or looked at by a person where the guard holds it."""
+    if candidate.findings:
+        return (
+            f"The guard holds it: a person looks at it at a terminal (skillopt-mcp promote {candidate.id}, or "
+            f"skillopt-mcp approve {candidate.id} and then promote_skill)."
+        )
     return f"Call promote_skill with candidate_id {candidate.id}."
 
 
