@@ -60,17 +60,14 @@ def render_trajectories(trajectories: Sequence[Trajectory], limit: int = TRAJECT
     """Return numbered trajectories, the data of each cut to `limit` characters; their ids are not shown."""
     if not trajectories:
         return "There are no trajectories."
-    sessions = _sessions(trajectories)
-    told = zip(trajectories, sessions, strict=True)
-    return "\n\n".join(_trajectory(number, each, limit, said) for number, (each, said) in enumerate(told, start=1))
+    return "\n\n".join(_trajectory(number, each, limit) for number, each in enumerate(trajectories, start=1))
 
 
 def render_contrasts(pairs: Sequence[tuple[Trajectory, Trajectory]], limit: int = TRAJECTORY_LIMIT) -> str:
     """Return pairs of attempts at one task, the failed one before the one that succeeded, numbered through."""
-    sessions, parts = _sessions([each for pair in pairs for each in pair]), []
+    parts = []
     for n, (failed, succeeded) in enumerate(pairs):
-        said = sessions[2 * n : 2 * n + 2]
-        attempts = (_trajectory(2 * n + 1, failed, limit, said[0]), _trajectory(2 * n + 2, succeeded, limit, said[1]))
+        attempts = (_trajectory(2 * n + 1, failed, limit), _trajectory(2 * n + 2, succeeded, limit))
         parts.append("\n\n".join((f"## Task {n + 1}, attempted twice", *attempts)))
     return "\n\n".join(parts)
 
@@ -95,20 +92,12 @@ def render_rewrites(rewrites: Sequence[Edit]) -> str:
     )
 
 
-def _sessions(trajectories: Sequence[Trajectory]) -> list[str]:
-    """Return of each attempt of which recorded session it is, by numbers of our own; empty for a rollout."""
-    names = dict.fromkeys(each.session for each in trajectories if each.source == "session")
-    numbers = {name: f"recorded session {n}" for n, name in enumerate(names, start=1)}
-    return [numbers[each.session] if each.source == "session" else "" for each in trajectories]
-
-
-def _trajectory(number: int, trajectory: Trajectory, limit: int, session: str) -> str:
+def _trajectory(number: int, trajectory: Trajectory, limit: int) -> str:
     prompt = cut_middle(without_hidden(trajectory.prompt), limit // 4)
     answer = cut_middle(without_hidden(trajectory.answer), limit // 4)
     reason = cut_middle(without_hidden(trajectory.reason), limit // 8)
     transcript = _transcript(trajectory.messages, limit - len(prompt) - len(answer) - len(reason))
-    told = "; ".join(filter(None, (_outcome(trajectory), session)))
-    parts = [f"### Trajectory {number} ({told})", fence(prompt, "task")]
+    parts = [f"### Trajectory {number} ({_outcome(trajectory)})", fence(prompt, "task")]
     parts += [fence(text, label) for label, text in (("transcript", transcript), ("answer", answer)) if text]
     if reason:
         parts.append("What the judge says:\n" + fence(reason, "reason"))

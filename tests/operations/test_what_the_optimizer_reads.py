@@ -106,16 +106,3 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
         standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])
     assert_only_train_is_told("\n".join(read))
     assert "no tool was called" not in "\n".join(read)
-
-
-def test_a_host_that_reflects_reads_which_attempts_are_of_a_session(place: Place, clock: Clock) -> None:
-    host = server(place, clock, place.folder / "work")
-    for n in range(4):
-        told = Recording(task=f"{n}: book it", hard=False, answer="?", reason="no", session_id=f"mine-{n % 2}")
-        record_trajectory(host, str(place.skill), told)
-    [item] = begun_proposal(host, str(place.skill)).work
-    evidence = Path(item.folder, "EVIDENCE.md").read_text()
-    heads = [line.rpartition("; ")[2] for line in evidence.splitlines() if line.startswith("### Trajectory ")]
-    assert sorted(heads) == ["recorded session 1)"] * 2 + ["recorded session 2)"] * 2
-    assert heads[0] == "recorded session 1)"
-    assert "mine-" not in evidence

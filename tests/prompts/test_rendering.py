@@ -6,14 +6,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.prompts.rendering import (
-    cut_middle,
-    fence,
-    render_contrasts,
-    render_edits,
-    render_evidence,
-    render_trajectories,
-)
+from skillopt_mcp.prompts.rendering import cut_middle, fence, render_edits, render_evidence, render_trajectories
 from skillopt_mcp.records.calls import NO_TOOL_CALL, Message
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
@@ -66,24 +59,6 @@ def test_that_no_tool_was_called_takes_no_room_in_a_transcript() -> None:
     shown = render_trajectories([trajectory(messages=(said, NO_TOOL_CALL))])
     assert shown == render_trajectories([trajectory(messages=(said,))])
     assert "```transcript\n[person]\nCents, too.\n```\n" in shown
-
-
-def test_each_attempt_of_a_session_says_so_and_those_of_one_session_the_same() -> None:
-    sessions = [trajectory(source="session", session=name) for name in ("b", "] a\n### ", "b", "", "")]
-    shown = render_trajectories([trajectory(), *sessions])
-    told = "failed, soft score 0.25"
-    assert re.findall(r"^### (.*)$", shown, re.MULTILINE) == [
-        f"Trajectory 1 ({told})",
-        f"Trajectory 2 ({told}; recorded session 1)",
-        f"Trajectory 3 ({told}; recorded session 2)",
-        f"Trajectory 4 ({told}; recorded session 1)",
-        f"Trajectory 5 ({told}; recorded session 3)",
-        f"Trajectory 6 ({told}; recorded session 3)",
-    ]
-    assert re.findall(r"^### (.*)$", render_contrasts([(sessions[0], trajectory(hard=True))]), re.MULTILINE) == [
-        f"Trajectory 1 ({told}; recorded session 1)",
-        "Trajectory 2 (succeeded, soft score 0.25)",
-    ]
 
 
 def test_outcomes_are_named_by_the_hard_score() -> None:
