@@ -106,7 +106,7 @@ def _summed(values: Row) -> Row:
 def ours_us(n_steps: int, seed: int) -> float:
     """Return the CPU microseconds of a rollout in `replay`, with all that surrounds it."""
     with tempfile.TemporaryDirectory() as folder:
-        return rollouts.measure(n_steps, seed, Path(folder))[0] / n_steps / ROLLOUTS_PER_STEP * 1e6
+        return rollouts.measure(n_steps, seed, Path(folder))[0] / ROLLOUTS_PER_STEP * 1e6
 
 
 def main() -> int:
