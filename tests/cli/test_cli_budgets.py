@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,50 +12,16 @@ from console import BACKENDS, SCRIPT, TARGET, Place, parsed
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.runs import Run
+from tests.vendors import Vendor, vending
 
 SMALL = ("--epochs", "2", "--batch", "5", "--max-pairs", "8")
-
-
-class Vendor(ThreadingHTTPServer):
-    """A model that is paid for, and never right."""
-
-    n_asked = 0
-
-    @property
-    def spec(self) -> str:
-        return f"openai:m,base_url=http://127.0.0.1:{self.server_port}/v1,api=chat"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Vendor
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.server.n_asked += 1
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "no"}}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
-        content = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 @pytest.fixture
 def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    with Vendor(("127.0.0.1", 0), _Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with vending() as lent:
+        yield lent
 
 
 def only_run(place: Place) -> Run:
@@ -99,38 +63,38 @@ def test_a_run_stops_at_its_cap_and_is_resumed_under_a_higher_one(cli, make_plac
 
 def test_a_run_that_is_paid_for_keeps_its_cap_and_asks_before_it_goes_on(cli, make_place, vendor) -> None:
     place = make_place()
-    backends = ("--target", vendor.spec, "--optimizer", TARGET, *SMALL)
+    backends = ("--target", vendor.spec(), "--optimizer", TARGET, *SMALL)
     done = cli("replay", "ledger-clerk", *backends, "--max-calls", "5", "--yes", store=place.store_path)
-    assert (done.returncode, vendor.n_asked) == (1, 5)
+    assert (done.returncode, len(vendor.asked)) == (1, 5)
     command = told_command(done.stderr)
     assert command[2:-2] == ["--resume", "--max-calls", "10", "--yes"]
     # At its cap nothing can be spent, so nobody is asked.
     same = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
-    assert (same.returncode, vendor.n_asked) == (1, 5)
+    assert (same.returncode, len(vendor.asked)) == (1, 5)
     assert "the cap of 5 calls (--max-calls) is reached, with 5 calls, 550 tokens" in same.stderr
     assert "left of run" not in same.stderr
     assert told_command(same.stderr) == command
     unasked = cli("replay", "ledger-clerk", "--resume", "--max-calls", "8", store=place.store_path)
-    assert (unasked.returncode, vendor.n_asked) == (1, 5)
+    assert (unasked.returncode, len(vendor.asked)) == (1, 5)
     assert unasked.stderr.startswith("Sent so far: 5 calls. What is left of run r-")
     assert "Of its caps are used: 5 of 8 calls.\nNo call of the optimizer is stored yet" in unasked.stderr
     assert unasked.stderr.splitlines()[-1].startswith("error: there is no terminal to ask at")
     again = cli(*command)
-    assert (again.returncode, vendor.n_asked) == (1, 10)
+    assert (again.returncode, len(vendor.asked)) == (1, 10)
     assert "the cap of 10 calls (--max-calls) is reached" in again.stderr
 
 
 def test_at_a_terminal_a_person_is_asked_for_what_is_left(cli, make_place, vendor) -> None:
     place = make_place()
-    backends = ("--target", vendor.spec, "--optimizer", TARGET, *SMALL)
+    backends = ("--target", vendor.spec(), "--optimizer", TARGET, *SMALL)
     cli("replay", "ledger-clerk", *backends, "--max-calls", "5", "--yes", store=place.store_path)
     resume = ("replay", "ledger-clerk", "--resume", "--max-calls", "12")
     code, screen = at_a_terminal(place, *resume, answer="n")
-    assert (code, vendor.n_asked) == (1, 5)
+    assert (code, len(vendor.asked)) == (1, 5)
     assert "Spend that much? [y/N]" in screen
     assert "Nothing more was spent." in screen
     code, screen = at_a_terminal(place, *resume, answer="y")
-    assert (code, vendor.n_asked) == (1, 12)
+    assert (code, len(vendor.asked)) == (1, 12)
     # What a person was asked for, a person is asked for again.
     assert "--resume --max-calls 24 --store" in " ".join(screen.split())
 
@@ -191,7 +155,7 @@ def test_the_doctor_asks_each_backend_that_is_named(cli, home) -> None:
 
 def test_a_dry_run_tells_what_would_be_asked_and_asks_and_begins_nothing(cli, make_place, vendor) -> None:
     place = make_place()
-    backends = ("--target", vendor.spec, "--optimizer", TARGET, *SMALL)
+    backends = ("--target", vendor.spec(), "--optimizer", TARGET, *SMALL)
     plan = parsed(cli("replay", "ledger-clerk", *backends, "--dry-run", "--json", store=place.store_path))
     calls = plan["calls"]
     assert (plan["status"], plan["simulated"], plan["usd"]) == ("planned", False, None)
@@ -213,7 +177,7 @@ def test_a_dry_run_tells_what_would_be_asked_and_asks_and_begins_nothing(cli, ma
         )
         assert 0 <= rest["calls"]["target"] < calls["target"]  # type: ignore[index, call-overload]
     assert only_run(place) == before
-    assert vendor.n_asked == 5
+    assert len(vendor.asked) == 5
 
 
 def test_a_dry_run_of_what_cannot_be_run_says_so(cli, make_place) -> None:

@@ -25,7 +25,7 @@ from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.judging import ByHost, Exact, Rubric
+from skillopt_mcp.records.judging import ByHost, Exact, JudgeSpec, Rubric
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
 
@@ -160,38 +160,25 @@ def test_after_lost_tasks_were_retired_it_covers_no_other_candidate(place: Place
     assert "2 tasks that earlier candidates lost were retired" in asked(permitted, candidate).reason
 
 
-def test_what_the_host_itself_judges_is_covered_where_a_person_allowed_that(place: Place, workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("judge", "why"),
+    [
+        (ByHost(kind="host", criteria="It is right."), "the host itself judged its test"),
+        (Rubric(kind="rubric", rubric="It is right."), "the host's own agents judged its test"),
+    ],
+)
+def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place, judge: JudgeSpec, why: str) -> None:
     with place.open(store="judged.db") as own:
         tracked = own.skill(str(place.skill))
         own.store.permissions.add_root(str(place.root))
         tasks = [NewTask(f"task {n} {n * n}: do", Exact(kind="exact", expected="x"), split="test") for n in range(20)]
-        by_host = NewTask("judged by the host: do", ByHost(kind="host", criteria="It is right."), split="test")
-        own.store.tasks.add_tasks(tracked.id, [*tasks, by_host], EQUAL_SHARES)
+        own.store.tasks.add_tasks(tracked.id, [*tasks, NewTask("judged: do", judge, split="test")], EQUAL_SHARES)
         use(own, Scripted(lambda call: "x" if is_new(rollout_of(call)) else "no", name=REAL))
+        use(own, Scripted(lambda _: graded("half"), name="host"), "judge")
         permit(own, "ledger-clerk", simulated=False)
         candidate = place.accepted(own)
         result = promote_skill(own, candidate, Consent.STANDING)
-        assert (result.status, result.reason) == ("needs_approval", "the host itself judged its test")
-        assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
-        permit(own, "ledger-clerk", simulated=False, host_run=True)
-        assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
-
-
-def test_what_the_hosts_own_agents_judge_by_a_rubric_is_covered_where_a_person_allowed_that(place: Place) -> None:
-    with place.open(store="judged.db") as own:
-        tracked = own.skill(str(place.skill))
-        own.store.permissions.add_root(str(place.root))
-        rubric = Rubric(kind="rubric", rubric="It is an apology.")
-        tasks = [NewTask(f"task {n} {n * n}: apologize", rubric, split="test") for n in range(20)]
-        own.store.tasks.add_tasks(tracked.id, tasks, EQUAL_SHARES)
-        use(own, Scripted(lambda call: "Sorry." if is_new(rollout_of(call)) else "no", name=REAL))
-        use(
-            own, Scripted(lambda call: graded("all" if "Sorry." in str(call.request) else "none"), name="host"), "judge"
-        )
-        permit(own, "ledger-clerk", simulated=False)
-        candidate = place.accepted(own)
-        result = promote_skill(own, candidate, Consent.STANDING)
-        assert (result.status, result.reason) == ("needs_approval", "the host's own agents judged its test")
+        assert (result.status, result.reason) == ("needs_approval", why)
         assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
         permit(own, "ledger-clerk", simulated=False, host_run=True)
         assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
