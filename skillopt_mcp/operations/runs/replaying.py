@@ -152,7 +152,7 @@ def replay(
     check_batch(workspace, backends)
     lock = lock_of(workspace, run)
     status: RunStatus = "stopped"
-    higher = store.runs.get_higher(run.id)
+    higher = store.runs.get_higher(run.id) if run.status == "stopped" else ""
     try:
         run = store.runs.get_run(run.id)
         if run.result:

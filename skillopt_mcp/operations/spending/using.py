@@ -53,29 +53,16 @@ def used_of_candidate(store: Store, candidate_id: str) -> Used:
 
 def in_all(each: Sequence[Used]) -> Used:
     """Return the sum of what several have used."""
-    known = [used.usd for used in each if used.usd is not None]
-    repeated = [used.usd_repeated for used in each if used.usd_repeated is not None]
-    return Used(
-        contest="",
-        n_calls=sum(used.n_calls for used in each),
-        tokens=sum(used.tokens for used in each),
-        usd=_dollars(known) if len(known) == len(each) else None,
-        n_sent=sum(used.n_sent for used in each),
-        n_answered=sum(used.n_answered for used in each),
-        n_failed=sum(used.n_failed for used in each),
-        n_unanswered=sum(used.n_unanswered for used in each),
-        n_with_host=sum(used.n_with_host for used in each),
-        n_again=sum(used.n_again for used in each),
-        n_repeated=sum(used.n_repeated for used in each),
-        n_host_again=sum(used.n_host_again for used in each),
-        tokens_repeated=sum(used.tokens_repeated for used in each),
-        usd_repeated=_dollars(repeated) if len(repeated) == len(each) else None,
-        tokens_at_most=sum(used.tokens_at_most for used in each),
-        usd_known=_dollars([used.usd_known for used in each]),
-        usd_at_most=_dollars([used.usd_at_most for used in each]),
-        n_unpriced=sum(used.n_unpriced for used in each),
-        seconds=math.fsum(used.seconds for used in each),
-    )
+    sums = {name: _sum([getattr(used, name) for used in each], name) for name in Used.model_fields if name != "contest"}
+    return Used.model_validate({"contest": "", **sums})
+
+
+def _sum(values: Sequence[float | None], name: str) -> float | None:
+    """Return what a field comes to; a price is known where all of them are."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return round(math.fsum(known), DIGITS) if name.startswith("usd") else sum(known)
 
 
 def flying_in(store: Store, names: Sequence[str]) -> str:
@@ -116,7 +103,3 @@ def _used(store: Store, name: str, rows: Sequence[LedgerRow], charged: Spent | N
         tokens=row.tokens_in + row.tokens_out,
         usd=row.usd,
     )
-
-
-def _dollars(prices: Sequence[float]) -> float:
-    return round(math.fsum(prices), DIGITS)
