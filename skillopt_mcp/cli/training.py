@@ -145,7 +145,9 @@ def _race(parser: argparse.ArgumentParser) -> None:
         "candidates", metavar="CANDIDATE", nargs="+", help="candidates of one skill, c-...; or one skill, with controls"
     )
     backends(parser, "target", "optimizer", "judge")
-    parser.add_argument("--laps", type=int, metavar="N", default=60, help="shared tasks at most (default 60)")
+    parser.add_argument(
+        "--laps", type=int, metavar="N", default=60, help="shared draws of val tasks at most (default 60)"
+    )
     parser.add_argument(
         "--control", action="append", choices=("none", "rewrite"), default=[],
         help="race beside them: no skill at all; or the skill rewritten once, from what was recorded and "
@@ -215,6 +217,7 @@ def _judges(parser: argparse.ArgumentParser) -> None:
     yes(add)
     remove = actions.add_parser("remove", help="forget a program: tasks that name it cannot be judged any more")
     remove.add_argument("name", metavar="NAME")
+    yes(remove)
     for action in (listing, add, remove):
         common(action)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.judges import Judges
+from skillopt_mcp.errors import BackendError
 from skillopt_mcp.judges.checks import unregistered
 from skillopt_mcp.judges.command import NO_COMMANDS, CommandRunner
 from skillopt_mcp.judges.judging import leaves
@@ -16,6 +17,7 @@ from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.opening import Store
 
 _JUDGED_BY = " judged by "
+_SIMULATED = "simulated:"
 
 
 def judges_for(
@@ -24,18 +26,23 @@ def judges_for(
     """Return who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
 
     `open_model` is called for rubrics only; `clean` takes secrets out of what commands print. Raises what `open_model`
-    raises, and BackendError when a command that a task names is not registered, or its program is no longer the
-    registered one.
+    raises, and BackendError when that is a simulation, when a command that a task names is not registered, or its
+    program is no longer the registered one.
     """
     needed = [leaf for task in tasks for leaf in leaves(task.judge)]
     names = sorted({leaf.name for leaf in needed if isinstance(leaf, Command)})
     has_rubric = any(isinstance(leaf, Rubric) for leaf in needed)
     if not names and not has_rubric:
         return None
+    model = open_model() if has_rubric else None
+    if model and model.fingerprint.startswith(_SIMULATED):
+        raise BackendError(
+            f"'{model.name}' is a simulation, which judges by no rubric: name a model with --judge BACKEND:MODEL"
+        )
     commands = CommandRunner(store.commands.named(names), clean=clean)
     for name in names:
         commands.command(name)
-    return Judges(open_model() if has_rubric else None, commands)
+    return Judges(model, commands)
 
 
 def without_command(store: Store, judges: Sequence[JudgeSpec]) -> dict[int, str]:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.store.leases import Lease
+from skillopt_mcp.store.opening import Store
 
 
 def told_leases(workspace: Workspace, scope: str) -> str:
@@ -48,6 +50,14 @@ def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
     out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
     # Of what came back to the session that had it before, the last lease.
     return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
+
+
+def told_answered(store: Store, scope: str) -> str:
+    """Return how many answers of a host are handed in, and how many judgements; empty without any."""
+    n = store.leases.count_answered(scope)
+    n_judged = n.get("judge", 0)
+    told = [(sum(n.values()) - n_judged, "answer"), (n_judged, "judgement")]
+    return " and ".join(counted(each, one) for each, one in told if each)
 
 
 def told_wait(workspace: Workspace, job_id: str) -> str:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed
 from skillopt_mcp.gates.redraws import Anew, Redraws, redraws_of
 from skillopt_mcp.gates.repeats import Alike, alike
@@ -40,8 +41,10 @@ def _told_retired(store: Store, row: ConfirmationRow) -> str:
     said = ""
     if before:
         drawn = f", {n_drawn} of them after promotion tests had drawn them" if n_drawn else ""
-        said = f"; {len(before)} held-out tasks were retired since {before[0].at[:10]}, before this test began{drawn}"
-    return f"{said}; {n_kept} of its tasks were retired since it began, and stay in it" if n_kept else said
+        many = counted(len(before), "held-out task was", "held-out tasks were")
+        said = f"; {many} retired since {before[0].at[:10]}, before this test began{drawn}"
+    were, stay = ("was", "stays") if n_kept == 1 else ("were", "stay")
+    return f"{said}; {n_kept} of its tasks {were} retired since it began, and {stay} in it" if n_kept else said
 
 
 def retired_losses(store: Store, row: ConfirmationRow) -> int:

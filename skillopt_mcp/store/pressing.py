@@ -35,6 +35,14 @@ _BEGUN = (
 )
 
 
+# Where the newest run of a skill is a replay that has not finished, and began from what is live.
+_STOPPED = (
+    "select skill.id, run.id from skill join run on run.rowid = (select max(rowid) from run where skill_id = skill.id)"
+    " where run.kind = 'replay' and run.status <> 'finished' and run.base_version = skill.live_version"
+    " and skill.id not in (select skill_id from forgotten)"
+)
+
+
 class Begun(NamedTuple):
     """A promotion test that has not decided: of which version, its id, who answers in it, and how many pairs it has."""
 
@@ -58,6 +66,15 @@ class Pressing:
         """Return the promotion tests of versions against a base that have not decided, in their order."""
         values = [skill_id, base_version, json.dumps(versions)]
         return [Begun(*row) for row in self._pool.rows(_BEGUN, values)]  # type: ignore[arg-type]
+
+    def list_stopped(self) -> set[int]:
+        """Return the ids of the skills whose newest run is a replay that has not finished."""
+        return {cast(int, row[0]) for row in self._pool.rows(_STOPPED)}
+
+    def find_stopped(self, skill_id: int) -> str | None:
+        """Return the id of the newest run of a skill where it is a replay that has not finished, else None."""
+        row = self._pool.row(f"{_STOPPED} and skill.id = ?", [skill_id])
+        return str(row[1]) if row else None
 
     def list_proposing(self) -> set[int]:
         """Return the ids of the skills for which a proposal has not come to an end."""

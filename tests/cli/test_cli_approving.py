@@ -76,6 +76,17 @@ def test_a_person_is_told_that_what_they_rolled_back_comes_again(typed: Typed, m
         )
 
 
+def test_a_person_who_promotes_what_was_rolled_back_is_told_so(typed: Typed, make_place) -> None:
+    place = make_place()
+    undone = make_accepted(place)
+    told = "REPEATED: it was live, and a person rolled it back\n"
+    code, screen = typed(place, "promote", undone, "--simulated", answer="y")
+    assert (code, told in screen) == (0, False)
+    assert typed(place, "rollback", "ledger-clerk", answer="y")[0] == 0
+    code, screen = typed(place, "promote", undone, "--simulated", answer="n")
+    assert (code, told in screen) == (1, True)
+
+
 def test_no_approval_without_a_terminal(typed: Typed, make_place) -> None:
     place = make_place()
     candidate = make_accepted(place)
@@ -299,7 +310,10 @@ def test_a_standing_permission_needs_a_yes_and_tells_who_gave_it(typed: Typed, m
     assert (code, "agree beforehand with --yes" in screen, permission_of(place)) == (1, True, None)
     assert typed(place, "skills", "permit", "ledger-clerk", answer="y")[0] == 0
     assert permission_of(place) == Permission(f"a person at a terminal ({login()})", simulated=False)
+    shown = typed(place, "show", "ledger-clerk")[1]
+    assert f"standing permission: given by a person at a terminal ({login()})\n" in shown
     assert typed(place, "skills", "permit", "ledger-clerk", "--simulated", "--yes")[0] == 0
+    assert " with --simulated\n" in typed(place, "show", "ledger-clerk")[1]
     assert permission_of(place) == Permission(f"a command with --yes, no terminal ({login()})", simulated=True)
 
 

@@ -19,6 +19,8 @@ def test_the_demo_promotes_and_keeps_everything_in_its_folder(cli, tmp_path: Pat
     assert 0 < outcome["wall_s"] < 10
     assert skill.read_bytes() != make_skill(0).main
     assert list(home.iterdir()) == []
+    told = parsed(cli("history", "ledger-clerk", "--json", store=folder / "skillopt.db"))
+    assert [row["by"].partition(" (")[0] for row in told["rows"]] == ["the demo itself, on evidence from a simulation"]
 
 
 def test_every_part_of_the_demo_says_that_it_is_a_simulation(cli, tmp_path: Path) -> None:

@@ -126,11 +126,23 @@ def test_a_command_that_was_removed_is_missed_before_anything_is_asked(cli: Cli,
     register(place, "says-right", GREP, "-q", "right", "answer.txt")
     tasks = tasks_with(place, {"kind": "command", "name": "says-right"})
     candidate = candidate_of(place, tasks)
-    assert cli("judges", "remove", "says-right", store=place.store_path).stdout == "'says-right' judges no more.\n"
+    unasked = cli("judges", "remove", "says-right", store=place.store_path)
+    assert (unasked.returncode, unasked.stdout) == (
+        1, f"{N_TASKS} tasks name 'says-right', and can be judged no more without it.\n"
+    )  # fmt: skip
+    assert "there is no terminal to ask at" in unasked.stderr
+    removed = parsed(cli("judges", "remove", "says-right", "--yes", "--json", store=place.store_path))
+    assert removed == {"name": "says-right", "removed": True, "n_tasks": N_TASKS}
     done = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
     assert (done.returncode, "no command 'says-right' is registered" in done.stderr) == (1, True)
     assert stored(place, "select count(*) from call") == [(0,)]
     assert cli("judges", "remove", "says-right", store=place.store_path).returncode == 1
+
+
+def test_a_command_that_no_task_names_is_removed_without_a_question(cli: Cli, place: Place) -> None:
+    register(place, "says-right", GREP, "-q", "right", "answer.txt")
+    done = cli("judges", "remove", "says-right", store=place.store_path)
+    assert (done.returncode, done.stdout) == (0, "'says-right' judges no more.\n")
 
 
 def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_said(cli: Cli, place: Place) -> None:
@@ -158,7 +170,16 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     without = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
     assert without.returncode == 1
     assert without.stderr == ("error: no backend is set for the role 'judge': start with --judge BACKEND:MODEL\n")
+    simulated = cli(
+        "evaluate", candidate, "--target", target(place), "--judge", "simulated:honest", store=place.store_path
+    )
+    assert (simulated.returncode, simulated.stderr) == (
+        1,
+        "error: 'simulated:honest' is a simulation, which judges by no rubric: name a model with --judge "
+        "BACKEND:MODEL\n",
+    )
     assert stored(place, "select count(*) from call") == [(0,)]
+    assert stored(place, "select count(*) from confirmation") == [(0,)]
     grades = [{"match": "the right word", "reply": '{"reasoning": "so", "grade": "all"}'}, '{"grade": "none"}']
     judge = script(place, "judge", {"judge": grades})
     result = parsed(

@@ -28,7 +28,7 @@ def test_a_task_is_retired_with_a_warning_and_shown_where_it_is_asked_for(cli: C
     assert "never what a candidate failed: that would cheat its test" in told.stderr
     shown = cli("tasks", "list", "ledger-clerk", store=place.store_path)
     assert task not in shown.stdout
-    assert "1 more are retired: see them with --all" in shown.stderr
+    assert "1 more is retired: see them with --all" in shown.stderr
     every = cli("tasks", "list", "ledger-clerk", "--all", store=place.store_path)
     assert f"{task}  test, retired" in every.stdout
     found = parsed(cli("tasks", "list", "ledger-clerk", "--all", "--json", store=place.store_path))

@@ -140,6 +140,9 @@ def test_a_history_goes_from_one_store_to_another(cli, make_place, tmp_path) -> 
     assert (got["status"], got["tasks"], got["candidates"]) == ("imported", 60, 1)
     told = cli("history", "ledger-clerk", store=other).stdout
     assert "imported (of another store, nothing here rests on it)" in told
+    times = [line.rpartition("it): ")[2].split()[0] for line in told.splitlines() if line.startswith("imported ")]
+    assert len(times) > 1
+    assert times == sorted(times, reverse=True)
     again = cli("import", file, store=place.store_path).stdout
     assert again.startswith("ledger-clerk: nothing of the file was taken in.\n")
     assert "was here already" in again

@@ -19,6 +19,7 @@ from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.permitting import permit
 from skillopt_mcp.operations.changes.promoting import promote_skill
 from skillopt_mcp.operations.changes.reviewing import review_candidate
+from skillopt_mcp.operations.looks.inspecting_tests import described_test
 from skillopt_mcp.operations.results import Promoted
 from skillopt_mcp.operations.tasks.retiring import retire_tasks
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
@@ -198,6 +199,8 @@ def test_what_was_begun_anew_by_one_interruption_is_told_beside_the_verdict_and_
     assert told is not None
     assert result.verdict == "accept"
     assert told[0] in review_candidate(permitted, candidate).evidence
+    [test] = permitted.store.decisions.list_tests(1)
+    assert f"{told[0]}\n" in described_test(permitted, test.id)
     decision = permitted.store.decisions.latest(1, "confirm", *arms_of(permitted, candidate))
     assert decision is not None
     assert "begun anew" not in decision.reason

@@ -242,9 +242,20 @@ def test_answers_that_no_pair_is_made_of_yet_are_told_as_handed_in(place: Place,
     told = submit_work(host, [], job, Room(items=0)).reason
     assert told.startswith("0 pairs are done (1 answer is handed in); a verdict takes 6 more at the very least")
     assert "from 11 to 79 more agent runs" in told
-    assert "\nanswers handed in: 1; a pair takes one of each version, judged, and pairs count in order\n" in (
+    assert "\nhanded in: 1 answer; a pair takes an answer of each version, judged, and pairs count in order\n" in (
         inspect(host, first.id).text
     )
+
+
+def test_a_judgement_that_is_handed_in_is_not_told_as_an_answer_of_a_pair(place: Place, clock: Clock) -> None:
+    host = with_rubrics(place, clock, 20)
+    job = evaluate_candidate(host, place.propose(host)).job_id
+    work_id = first_question(host, job)
+    n_answers = host.store.leases.count_answered(job or "")["target"]
+    handed_in(host, work_id, reply=GRADE)
+    told = submit_work(host, [], job, Room(items=0)).reason
+    assert f" ({n_answers} answers and 1 judgement are handed in); " in told
+    assert f"\nhanded in: {n_answers} answers and 1 judgement; a pair takes" in inspect(host, job or "").text
 
 
 def test_one_item_is_told_as_one(host: Workspace, proposal: Proposed) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from hostwork import begun
-from workshop import PLACEBO, SEED, Place
+from workshop import PLACEBO, SEED, Place, as_if_real, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.errors import NotFound
@@ -81,3 +81,21 @@ def test_a_test_that_a_host_works_on_tells_how_far_it_is_and_no_mean(place: Plac
 def test_a_test_that_is_not_there_is_not_found(workspace: Workspace, id: str) -> None:
     with pytest.raises(NotFound, match=f'"{id}"'):
         inspect(workspace, id)
+
+
+def test_the_tests_with_a_simulation_and_with_real_models_have_error_rates_apart(
+    place: Place, workspace: Workspace
+) -> None:
+    shown = list[str]()
+    for n, backend in enumerate((workspace.backend("target"), as_if_real(), workspace.backend("target"))):
+        use(workspace, backend)
+        candidate = place.propose(workspace, f"{PLACEBO}{n}")
+        alpha = evaluate_candidate(workspace, candidate, rule=ConfirmRule(max_pairs=2)).alpha
+        text = inspect(workspace, named(workspace, candidate)).text
+        shown += [line.replace(f"{alpha:g}", "...") for line in text.splitlines() if " in the skill's life" in line]
+    told = "test {} in the skill's life{}, at an error rate (alpha) of ..."
+    assert shown == [
+        told.format(1, ""),
+        told.format(2, " (1 before it with a simulation, at error rates apart)"),
+        told.format(3, " (1 before it with real models, at error rates apart)"),
+    ]

@@ -298,7 +298,7 @@ def test_a_retirement_is_before_or_after_a_test_whatever_was_tested_in_other_fol
     retire_tasks(unlucky, str(copy), [held[0].name, "late"])
     again = evaluate_candidate(unlucky, first.candidate_id, rule=TWO_PAIRS)
     assert "before this test began" not in again.reason
-    assert "; 1 of its tasks were retired since it began, and stay in it" in again.reason
+    assert "; 1 of its tasks was retired since it began, and stays in it" in again.reason
     assert "2 held-out tasks were retired" in verdict_on(unlucky, copy, "5").reason
 
 

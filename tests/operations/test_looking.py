@@ -255,7 +255,7 @@ def test_a_promotion_of_a_huge_change_in_a_deep_folder_fits_one_answer(place: Pl
 
 def test_history_and_diff_of_a_skill_that_never_changed(place: Place, workspace: Workspace) -> None:
     assert history(workspace, "ledger-clerk").rows == []
-    assert history(workspace, "ledger-clerk").next_step == "The live file never changed."
+    assert history(workspace, "ledger-clerk").next_step == "The live file never changed from this store."
     assert diff_versions(workspace, "ledger-clerk") == ""
 
 

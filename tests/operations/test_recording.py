@@ -337,3 +337,19 @@ def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Works
     assert captured.trajectory_id not in inspect(workspace, "ledger-clerk").text
     with pytest.raises(NotFound, match="has no trajectory:99"):
         record_trajectory(workspace, skill, Recording(task="trajectory:99", hard=True))
+
+
+def test_scoring_one_of_several_attempts_tells_that_the_others_teach_nothing_yet(
+    place: Place, workspace: Workspace
+) -> None:
+    skill = str(place.skill)
+    ids = [record_trajectory(workspace, skill, Recording(task=f"Close page {n}")).trajectory_id for n in range(4)]
+    told = [record_trajectory(workspace, skill, Recording(task=each, hard=False)).next_step for each in ids]
+    others = "and the others teach nothing yet: score the next one (inspect the skill lists them)."
+    enough = "4 attempts are new: call propose_edits with edits against the mistakes they share."
+    assert told == [
+        f"Of 4 new attempts 1 has a score, {others}",
+        f"Of 4 new attempts 2 have a score, {others}",
+        enough,
+        enough,
+    ]

@@ -20,6 +20,7 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.operations.changes.consenting import Consent
 from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
 from skillopt_mcp.operations.looks.inspecting_runs import describe_run
+from skillopt_mcp.operations.looks.listing import list_skills
 from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run, unfinished_run
 from skillopt_mcp.operations.runs.unfinished import furthest, others_left, told_others_left
 from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
@@ -224,9 +225,36 @@ def test_an_interrupted_run_is_stopped_and_can_be_resumed(place: Place, workspac
         replay(workspace, run, on_reply=interrupt)
     assert workspace.store.runs.get_run(run.id).status == "stopped"
     assert unfinished_run(workspace, "ledger-clerk").id == run.id
+    command = "skillopt-mcp replay ledger-clerk"
+    [row] = list_skills(workspace).skills
+    assert row.next_step == (
+        f"{run.id} has stopped: {command} --resume goes on with it, {command} --conclude ends its search"
+    )
     assert replay(workspace, run).status == "finished"
-    with pytest.raises(NotFound, match="no run of 'ledger-clerk' is unfinished: start one with"):
+    [row] = list_skills(workspace).skills
+    assert run.id not in row.next_step
+    with pytest.raises(NotFound, match=f"no run of 'ledger-clerk' is unfinished: start one with '{command} --target"):
         unfinished_run(workspace, "ledger-clerk")
+
+
+def test_a_run_that_somebody_advances_is_told_as_under_way(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    workspace.store.runs.set_status(run.id, "running")
+    lock = lock_run(workspace.store.locks_path, run.id)
+    assert lock
+    [row] = list_skills(place.open()).skills
+    assert row.next_step == f"{run.id} is under way: inspect {run.id} tells how far it is"
+    lock.release()
+    [row] = list_skills(place.open()).skills
+    assert row.next_step.startswith(f"{run.id} has stopped: skillopt-mcp replay ledger-clerk --resume goes on with it")
+
+
+def test_what_a_host_proposes_is_not_kept_waiting_for_a_run_that_stopped(place: Place, workspace: Workspace) -> None:
+    run = start_run(workspace, "ledger-clerk", CONFIG)
+    workspace.store.runs.set_status(run.id, "stopped")
+    assert run.id in list_skills(workspace).skills[0].next_step
+    candidate = place.propose(workspace)
+    assert list_skills(workspace).skills[0].next_step == f"evaluate_candidate {candidate}"
 
 
 def test_a_run_is_resumed_with_its_own_backends_only(place: Place, workspace: Workspace) -> None:

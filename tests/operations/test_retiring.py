@@ -124,7 +124,8 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
 def test_a_test_is_not_begun_anew_where_only_retired_tasks_asked_a_judge(place: Place, workspace: Workspace) -> None:
     rubric = {"kind": "rubric", "rubric": "Is it kind?"}
     add_tasks(workspace, SKILL, [{"id": "asks", "prompt": "Greet me.", "judge": rubric, "split": "test"}])
-    use(workspace, undecided(), "target", "judge")
+    use(workspace, undecided(), "target")
+    use(workspace, Scripted(lambda call: "no", name="scripted:none"), "judge")
     rule = ConfirmRule(max_pairs=8)
     first = evaluate_candidate(workspace, place.propose(workspace), rule=rule)
     assert "judged by" in first.backend

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.command import has_changed, register_command, told_barred
 from skillopt_mcp.judges.confinement import best_level, name_of, unprivileged_user
@@ -51,10 +52,8 @@ def run(options: Options) -> int:
         if options.action == "add":
             return _add(workspace, options)
         if options.action == "remove":
-            remove_command(workspace, options.name)
-            _done({"name": options.name, "removed": True}, f"'{options.name}' judges no more.", options)
-        else:
-            _list(workspace.store.commands.list_commands() if workspace.is_made else [], options)
+            return _remove(workspace, options)
+        _list(workspace.store.commands.list_commands() if workspace.is_made else [], options)
     return 0
 
 
@@ -85,6 +84,25 @@ def _add(workspace: Workspace, options: Options) -> int:
     text = f"On an empty answer it {told}.\n{'Registered anew' if replaced else 'Registered'}; a task's judge: {task}"
     _done(value, text, options)
     return 0
+
+
+def _remove(workspace: Workspace, options: Options) -> int:
+    """Return 0 when a command is forgotten, 1 when the person did not want it: tasks that name it lose their judge."""
+    n_tasks = n_judged_by(workspace, options.name) if find_command(workspace, options.name) else 0
+    if n_tasks:
+        if not options.json:
+            terminal.say(f"{_naming(n_tasks)} '{options.name}', and can be judged no more without it.")
+        if not terminal.agreed("Forget it?", yes=options.yes, ask=not options.json):
+            terminal.note("Nothing was removed.")
+            return 1
+    remove_command(workspace, options.name)
+    value: dict[str, object] = {"name": options.name, "removed": True, "n_tasks": n_tasks}
+    _done(value, f"'{options.name}' judges no more.", options)
+    return 0
+
+
+def _naming(n_tasks: int) -> str:
+    return counted(n_tasks, "task names", "tasks name")
 
 
 def _command(options: Options) -> RegisteredCommand:
@@ -125,8 +143,7 @@ def _show_replaced(before: RegisteredCommand | None, n_tasks: int) -> None:
     """Tell what a new command takes the place of, and for how many tasks."""
     if before is None:
         return
-    named = f"{n_tasks:,} tasks name it" if n_tasks != 1 else "1 task names it"
-    terminal.say(f"'{before.name}' is registered already, and {named}. The program in its place so far:")
+    terminal.say(f"'{before.name}' is registered already, and {_naming(n_tasks)} it. The program in its place so far:")
     terminal.say_command(shlex.join(before.argv))
 
 

@@ -9,6 +9,7 @@ from skillopt_mcp.cli import terminal
 from skillopt_mcp.cli.agreeing import unwilling
 from skillopt_mcp.cli.capping import Capped
 from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.gates.racing import RaceRule
 from skillopt_mcp.operations.runs.estimating import estimate_race
 from skillopt_mcp.operations.runs.simulating import advised
@@ -51,10 +52,10 @@ def run(options: Options) -> int:
         terminal.emit(result.model_copy(update={"next_step": step}))
         return 0
     terminal.say_table(
-        ("arm", "gain", "tasks", ""), [(row.arm, f"{row.gain:+.3f}", str(row.n), row.dropped) for row in result.rows]
+        ("arm", "gain", "draws", ""), [(row.arm, f"{row.gain:+.3f}", str(row.n), row.dropped) for row in result.rows]
     )
     if result.rewrite_id:
         terminal.say(f"The one-shot rewrite is kept as {result.rewrite_id}.")
     terminal.say(f"Used in all: {result.used}.")
-    terminal.say(f"{result.laps} laps. Next: {step}")
+    terminal.say(f"{counted(result.laps, 'lap')}, each a val task drawn anew. Next: {step}")
     return 0

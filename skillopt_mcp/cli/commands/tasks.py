@@ -167,7 +167,8 @@ def _list(skill: Skill, tasks: Sequence[Task], retired: Mapping[int, Retirement]
     shares = ", ".join(f"{splits[split]} {split}" for split in SPLITS)
     terminal.note(f"{counted(len(in_use), 'task')} of {skill.name}: {shares}; judges: {judged}; it is at {skill.path}.")
     if retired:
-        terminal.note(f"{len(retired)} more are retired{'' if len(tasks) > len(in_use) else ': see them with --all'}.")
+        way = "" if len(tasks) > len(in_use) else ": see them with --all"
+        terminal.note(f"{counted(len(retired), 'more is', 'more are')} retired{way}.")
 
 
 def _mark(retirement: Retirement | None) -> dict[str, object]:

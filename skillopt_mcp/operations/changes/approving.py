@@ -27,6 +27,7 @@ BY_THE_HOST = "a person, asked through the host"
 # and cut the rest without a sign. So the first rows say all that matters, and a change that would overflow a common
 # window has to be looked at in a terminal.
 FIRST_ROWS, DIALOG_ROWS, COLUMNS = 3, 40, 72
+_UNDONE = "a person rolled this back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _mind(store: Store, candidate_id: str, review: Review) -> list[str]:
     """Return what a person should see of a promotion before all."""
     candidate = store.candidates.get_candidate(candidate_id)
     if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
-        found = ["a person rolled this back"]
+        found = [_UNDONE]
     else:
         earlier = repeated(store, candidate)
         found = [f"repeats {earlier.earlier}, rolled back"] if earlier else []
@@ -105,7 +106,7 @@ def _question(
         told = f"{review.verdict.upper()}{' (SIMULATION)' if review.simulated else ''}"
         rows += [f"Verdict: {told}. Evidence: {review.evidence}."]
         rest += ["", f"The gate: {escaped(review.reason)}."]
-    if review.repeats:
+    if review.repeats and _UNDONE not in mind:
         rest += [f"Mind that {review.repeats}."]
     seen_first = [*minded(workspace, approval), *mind]
     rows += [f"MIND: {'; '.join(seen_first)}"] if seen_first else []

@@ -30,11 +30,12 @@ class Consent(Enum):
     PERSON_UNPROVEN = "a person at a terminal, without proof of a gain"
     COMMAND = "a command with --yes, no terminal"
     COMMAND_SIMULATED = "a command with --yes, no terminal, on evidence from a simulation"
+    DEMO = "the demo itself, on evidence from a simulation"
     PERSON_OVER_EDIT = "a person at a terminal, over an edit that somebody made since"
 
 
 BY_A_TOOL = (Consent.APPROVED, Consent.STANDING)
-_SIMULATED = (Consent.PERSON_SIMULATED, Consent.COMMAND_SIMULATED)
+_SIMULATED = (Consent.PERSON_SIMULATED, Consent.COMMAND_SIMULATED, Consent.DEMO)
 
 
 @dataclass(frozen=True, slots=True)

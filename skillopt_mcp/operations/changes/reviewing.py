@@ -19,7 +19,7 @@ from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.optimizer.reservations import answers_alike, begun_anew, drawn_pairs
-from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.records.candidates import Candidate, Decision, rolled_back
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 
@@ -75,7 +75,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
         findings=candidate.findings,
         simulated=test is not None and is_simulated(test.backend),
         broken=introduced(base, new, skill.name),
-        repeats=told_repeated(store, candidate),
+        repeats=_told_again(store, candidate),
         alike=decision is not None and test is not None and _is_alike(store, decision, test),
     )
 
@@ -96,6 +96,13 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
         diff=unified_diff(live, old, tracked.name),
         over_edit=is_edited(workspace, tracked),
     )
+
+
+def _told_again(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate, or an edit that it makes, was rolled back by a person; else ""."""
+    if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        return "it was live, and a person rolled it back"
+    return told_repeated(store, candidate)
 
 
 def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:

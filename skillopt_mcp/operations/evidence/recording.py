@@ -96,7 +96,21 @@ def _scored(workspace: Workspace, skill: str, recording: Recording) -> Recorded:
         version=short(tracked.live_version),
         n_new=n_new,
         duplicate=done not in ("scored", "corrected"),
-        next_step=_next_step(n_new, added=True) if done == "scored" else _TOLD[done].format(recording.task),
+        next_step=_after_score(workspace, tracked.id, n_new)
+        if done == "scored"
+        else _TOLD[done].format(recording.task),
+    )
+
+
+def _after_score(workspace: Workspace, skill_id: int, n_new: int) -> str:
+    """Return what to do once an attempt was scored: others may have no score yet, and teach nothing."""
+    n_scored = workspace.store.trajectories.count_new_scored(skill_id, ENOUGH_TO_PROPOSE)
+    if n_scored >= min(n_new, ENOUGH_TO_PROPOSE):
+        return _next_step(n_new, added=True)
+    have = "has" if n_scored == 1 else "have"
+    return (
+        f"Of {or_more(n_new, MOST_COUNTED)} new attempts {n_scored} {have} a score, and the others teach nothing yet: "
+        "score the next one (inspect the skill lists them)."
     )
 
 

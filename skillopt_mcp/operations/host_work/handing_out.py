@@ -16,7 +16,7 @@ from skillopt_mcp.documents.counts import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.operations.judging import fewest_votes, is_attempted_by_host, is_judged_by_host, n_votes
-from skillopt_mcp.operations.leasing import n_elsewhere, own_leases, told_wait
+from skillopt_mcp.operations.leasing import n_elsewhere, own_leases, told_answered, told_wait
 from skillopt_mcp.operations.results import WorkItem
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import Test, paused_at
@@ -181,8 +181,9 @@ def expectation(test: Test, store: Store) -> str:
     # Those that no pair is made of yet need not be made again.
     to_make = [max(0, 2 - replies.get(n, 0)) for n in range(n_done, n_done + left)]
     attempts = (max(1, sum(to_make[:fewest])), max(1, sum(to_make)))
-    n_in = sum(store.leases.count_answered(test.row.id).values())
-    handed_in = f" ({n_in} {'answer is' if n_in == 1 else 'answers are'} handed in)" if n_in else ""
+    told = told_answered(store, test.row.id)
+    is_one = sum(store.leases.count_answered(test.row.id).values()) == 1
+    handed_in = f" ({told} {'is' if is_one else 'are'} handed in)" if told else ""
     made = "agent runs" if by_host else "target calls (none by your agents)"
     return (
         f"{counted(n_done, 'pair is', 'pairs are')} done{handed_in}; a verdict takes {fewest} more at the very least, "
@@ -196,12 +197,15 @@ def _to_judge(test: Test, attempts: tuple[int, int]) -> str:
     votes = [sum(map(n, test.tasks)) for n in (fewest_votes, n_votes)]
     if not any(votes):
         return ""
-    made = "agent runs" if is_judged_by_host(test.row.backend) else "calls of the judge (none by your agents)"
+    by_host = is_judged_by_host(test.row.backend)
     fewest, most = (math.ceil(each * n / len(test.tasks)) for each, n in zip(attempts, votes, strict=True))
     n_rubrics = sum(n_votes(task) > 0 for task in test.tasks)
+    one, judge = ("", "judges") if most == 1 else ("s", "judge")
+    made = f"agent run{one}" if by_host else f"call{one} of the judge (none by your agents)"
+    many = f"{fewest} to {most}" if fewest < most else f"{most}"
     return (
-        f"; besides, about {fewest} to {most} {made} judge their answers, as {n_rubrics} of "
-        f"{len(test.tasks)} held-out tasks are judged by a rubric"
+        f"; besides, about {many} {made} {judge} their answers, as {n_rubrics} of "
+        f"{counted(len(test.tasks), 'held-out task')} {'is' if n_rubrics == 1 else 'are'} judged by a rubric"
     )
 
 

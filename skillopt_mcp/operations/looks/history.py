@@ -18,6 +18,8 @@ from skillopt_mcp.records.skills import short
 from skillopt_mcp.store.histories import Histories
 from skillopt_mcp.store.retirements import Retirement
 
+_NEVER = "The live file never changed from this store."
+
 
 def history(workspace: Workspace, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
@@ -35,7 +37,7 @@ def history(workspace: Workspace, skill: str) -> History:
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
     name = called(workspace.store, tracked)
-    undo = f"Undo the last change with: {_undo(name, rows[0])}" if rows else "The live file never changed."
+    undo = f"Undo the last change with: {_undo(name, rows[0])}" if rows else _NEVER
     if rows and rows[0].previous_version == short(tracked.live_version):
         undo = f"The files are as they were before the last change. {_once_more(name, rows[0])}"
     elif rows and rows[0].version != short(tracked.live_version):
@@ -52,9 +54,11 @@ def history(workspace: Workspace, skill: str) -> History:
             f"can be read and written. {undo}"
         )
     imported = [_imported(told) for told in workspace.store.room(Histories).list_archived(tracked.id)]
+    # Each line begins with its time.
+    imported = sorted(filter(None, imported), reverse=True)
     retired = [_retired(each) for each in workspace.store.retirements.list_retired(tracked.id).values()]
     return History(
-        skill=tracked.name, rows=rows, imported=[each for each in imported if each], retired=retired[::-1],
+        skill=tracked.name, rows=rows, imported=imported, retired=retired[::-1],
         declined=declined_changes(workspace, tracked.id),
         next_step=undo,
     )  # fmt: skip

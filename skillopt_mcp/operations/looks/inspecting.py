@@ -42,6 +42,7 @@ from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill, Version, short
 from skillopt_mcp.store.erasing import Erasing, Tombstone
+from skillopt_mcp.store.permissions import Permission
 
 SHOWN = 20
 MANY_PAGES = 20
@@ -249,7 +250,14 @@ def _unproven(workspace: Workspace, skill_id: int, version: str) -> str:
 
 def _retired(workspace: Workspace, skill_id: int) -> str:
     n = len(workspace.store.retirements.list_retired(skill_id))
-    return f"; {n} more are retired" if n else ""
+    return f"; {n:,} more {'is' if n == 1 else 'are'} retired" if n else ""
+
+
+def _permitted(permission: Permission | None) -> str:
+    if permission is None:
+        return "none"
+    given = (("--simulated", permission.simulated), ("--host-run", permission.host_run))
+    return f"given by {' with '.join([permission.granted_by, *(flag for flag, has in given if has)])}"
 
 
 def _skill(workspace: Workspace, name: str) -> str:
@@ -265,7 +273,7 @@ def _skill(workspace: Workspace, name: str) -> str:
         f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
         f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
-        f"standing permission: {f'given by {permission.granted_by}' if permission else 'none'}",
+        f"standing permission: {_permitted(permission)}",
         *told_unused(workspace, skill.id),
     ]
     before = [each for each in store.skills.list_live(skill.id, 1 + VERSIONS_SHOWN) if each != skill.live_version]

@@ -10,13 +10,14 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.operations.judging import is_host_run, shown_origin
-from skillopt_mcp.operations.leasing import told_items, told_leases
+from skillopt_mcp.operations.leasing import told_answered, told_items, told_leases
 from skillopt_mcp.operations.looks.details import PromotionTest
 from skillopt_mcp.operations.looks.serving import served_in_test, told_names
 from skillopt_mcp.operations.results import Arm
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.testing.opening_tests import evidence_so_far
 from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.optimizer.reservations import begun_anew
 from skillopt_mcp.optimizer.sampling import described
 from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Pair
@@ -68,7 +69,7 @@ def described_test(workspace: Workspace, id: str) -> str:
     test = promotion_test(workspace, id)
     missing = f", {test.pairs_missing} of them without a score" if test.pairs_missing else ""
     simulated = " (a SIMULATION: it says nothing about a real model)" if test.simulated else ""
-    verdict = f"{test.verdict}: {test.reason}" if test.verdict else "none yet"
+    verdict = f"{test.verdict}: {test.reason}{_begun_anew(workspace, id)}" if test.verdict else "none yet"
     return "\n".join(
         [
             f"promotion test {test.id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
@@ -86,16 +87,29 @@ def described_test(workspace: Workspace, id: str) -> str:
 
 
 def _elsewhere(workspace: Workspace, id: str) -> str:
-    """Return how many of the tests before one were those of other folders of the skill, empty without any."""
+    """Return how many of the tests before one were of other folders of the skill, or of its other life; "" for none."""
     row = _row(workspace, id)
-    n = row.j - 1 - sum(each.j < row.j for each in workspace.store.decisions.list_tests(row.skill_id))
-    return f" ({n} before it in other folders that have held one version with it)" if n else ""
+    before = [each for each in workspace.store.decisions.list_tests(row.skill_id) if each.j < row.j]
+    n = row.j - 1 - len(before)
+    told = [f"{n} before it in other folders that have held one version with it"] if n else []
+    simulated = is_simulated(row.backend)
+    n_others = sum(is_simulated(each.backend) is not simulated for each in before)
+    if n_others:
+        told += [f"{n_others} before it with {'real models' if simulated else 'a simulation'}, at error rates apart"]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _handed_in(workspace: Workspace, test: PromotionTest) -> str:
     """Return how many answers of a host are in, which no pair may be made of yet; empty without any."""
-    n = sum(workspace.store.leases.count_answered(test.id).values())
-    return f"answers handed in: {n}; a pair takes one of each version, judged, and pairs count in order" if n else ""
+    told = told_answered(workspace.store, test.id)
+    return (
+        f"handed in: {told}; a pair takes an answer of each version, judged, and pairs count in order" if told else ""
+    )
+
+
+def _begun_anew(workspace: Workspace, id: str) -> str:
+    redraws = begun_anew(workspace.store, _row(workspace, id))
+    return f"; {redraws}" if str(redraws) and not redraws.n_charged else ""
 
 
 def _row(workspace: Workspace, id: str) -> ConfirmationRow:

@@ -21,6 +21,7 @@ from skillopt_mcp.operations.results import SkillList, SkillRow, SplitCounts
 from skillopt_mcp.operations.skills.resembling import resembled, told_resembled
 from skillopt_mcp.operations.skills.unread import told_unread
 from skillopt_mcp.operations.speaking import proposing_first
+from skillopt_mcp.operations.spending.listing_runs import stopped_run
 from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.confirmation import GATE
 from skillopt_mcp.records.candidates import Candidate
@@ -134,7 +135,7 @@ def _expected(workspace: Workspace, here: Sequence[Skill | Path]) -> list[tuple[
     if not workspace.is_made:
         return []
     pressing = workspace.store.room(Pressing)
-    kinds = dict.fromkeys(pressing.list_proposing(), Kind.UNDER_WAY.value)
+    kinds = dict.fromkeys(pressing.list_proposing() | pressing.list_stopped(), Kind.UNDER_WAY.value)
     for skill_id, verdict, is_out in pressing.list_open(GATE):
         kind = Kind.PROMOTE if verdict == "accept" else Kind.UNDER_WAY if is_out else Kind.EVALUATE
         if verdict in ("accept", "undecided"):
@@ -199,6 +200,8 @@ def _tracked(workspace: Workspace, skill: Skill, around: _Around) -> _Row:
             f"promote_skill {agreed[-1].id}" if agreed else _promotion_of(undeclined(workspace, accepted), again),
         ),
         (Kind.UNDER_WAY, open_work(workspace, skill, undecided)),
+        # What a host has proposed since is not kept waiting for a run.
+        (Kind.UNDER_WAY, "" if any(each.origin == "host" for each in undecided) else stopped_run(workspace, skill)),
         (Kind.BROKEN, "" if current else left_behind(workspace, skill, candidates)),
         _advice(undecided, again, _Gathered(skill.name, n_scored, n_unscored, sum(counts.values()), counts["train"])),
     )

@@ -109,7 +109,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         outcome = _decided(workspace, replayed, notify)
         promoted, diff = False, ""
         if outcome.candidate_id:
-            change = promote_skill(workspace, outcome.candidate_id, Consent.PERSON_SIMULATED)
+            change = promote_skill(workspace, outcome.candidate_id, Consent.DEMO)
             promoted, diff = change.status == "promoted", change.diff
         splits = SplitCounts(**workspace.store.tasks.count_tasks(skill.id))
     return Demonstrated(

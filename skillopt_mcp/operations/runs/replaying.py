@@ -20,12 +20,14 @@ from skillopt_mcp.operations.answering import (
     note_answering,
     run_backends,
 )
+from skillopt_mcp.operations.finding import called
 from skillopt_mcp.operations.judging import evidence_of, judge_named
 from skillopt_mcp.operations.paging import shortened
 from skillopt_mcp.operations.results import Replayed
 from skillopt_mcp.operations.runs.concluding import TOPPED
 from skillopt_mcp.operations.runs.finishing import Best, answered, finish
 from skillopt_mcp.operations.skills.merging import check_merged
+from skillopt_mcp.operations.speaking import BACKENDS
 from skillopt_mcp.operations.spending.batching import Way, abandon, check_batch, waiting_batches
 from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.operations.testing.choosing import chosen_tasks
@@ -128,7 +130,8 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
     tracked = workspace.recorded(skill)
     if found := workspace.store.runs.find_unfinished(tracked.id):
         return found
-    raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with 'skillopt-mcp replay {tracked.name}'")
+    new = f"skillopt-mcp replay {called(workspace.store, tracked)} {BACKENDS}"
+    raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with '{new}'")
 
 
 def replay(

@@ -19,8 +19,9 @@ from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.runs import Run, RunKind
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.store.pressing import Pressing
 
 NONE_YET = "No run yet: skillopt-mcp replay SKILL"
 
@@ -142,6 +143,24 @@ def way_to_end(workspace: Workspace, run: Run) -> str | None:
     more = _more(workspace, run) if steps and steps[-1].best_version != run.base_version else ""
     named = called(workspace.store, workspace.store.skills.get_skill(run.skill_id))
     return f"skillopt-mcp replay {named} --conclude {more}".rstrip()
+
+
+def stopped_run(workspace: Workspace, skill: Skill) -> str:
+    """Return how to go on with the newest run of a skill, where it stopped and what it began from is live; else ""."""
+    run_id = workspace.store.room(Pressing).find_stopped(skill.id)
+    if run_id is None:
+        return ""
+    run = workspace.store.runs.get_run(run_id)
+    # One that was killed has no time to say that it stopped.
+    if run.status == "running":
+        lock = lock_run(workspace.store.locks_path, run_id)
+        if lock is None:
+            return f"{run_id} is under way: inspect {run_id} tells how far it is"
+        lock.release()
+    if own := told_own(run):
+        return own
+    end = way_to_end(workspace, run)
+    return f"{run_id} has stopped: {way_on(workspace, run)} goes on with it{f', {end} ends its search' if end else ''}"
 
 
 def _more(workspace: Workspace, run: Run) -> str:

@@ -183,7 +183,8 @@ def _remarks_on_file(added: _Added, store: Store | None) -> Iterator[str]:
     commands = {leaf.name for task in added.tasks for leaf in leaves(task.judge) if isinstance(leaf, Command)}
     if store is None and commands:
         shown = ", ".join(f"'{name}'" for name in sorted(commands))
-        yield f"the commands {shown} were not tried: there is no store here in which a person registered them"
+        these = f"command {shown} was" if len(commands) == 1 else f"commands {shown} were"
+        yield f"the {these} not tried: there is no store here in which a person registered them"
 
 
 def _remarks(tasks: Sequence[Task]) -> list[str]:
