@@ -14,10 +14,10 @@ from skillopt_mcp.operations.leasing import told_answered, told_items, told_leas
 from skillopt_mcp.operations.looks.details import PromotionTest
 from skillopt_mcp.operations.looks.serving import served_in_test, told_names
 from skillopt_mcp.operations.results import Arm
+from skillopt_mcp.operations.testing.concluding import told_redraws
 from skillopt_mcp.operations.testing.evaluating import is_simulated
 from skillopt_mcp.operations.testing.opening_tests import evidence_so_far
 from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.reservations import begun_anew
 from skillopt_mcp.optimizer.sampling import described
 from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Pair
@@ -69,7 +69,11 @@ def described_test(workspace: Workspace, id: str) -> str:
     test = promotion_test(workspace, id)
     missing = f", {test.pairs_missing} of them without a score" if test.pairs_missing else ""
     simulated = " (a SIMULATION: it says nothing about a real model)" if test.simulated else ""
-    verdict = f"{test.verdict}: {test.reason}{_begun_anew(workspace, id)}" if test.verdict else "none yet"
+    verdict = (
+        f"{test.verdict}: {test.reason}{told_redraws(workspace.store, _row(workspace, id))}"
+        if test.verdict
+        else "none yet"
+    )
     return "\n".join(
         [
             f"promotion test {test.id} of skill '{test.skill}', candidate {test.candidate_id or '-'}",
@@ -105,11 +109,6 @@ def _handed_in(workspace: Workspace, test: PromotionTest) -> str:
     return (
         f"handed in: {told}; a pair takes an answer of each version, judged, and pairs count in order" if told else ""
     )
-
-
-def _begun_anew(workspace: Workspace, id: str) -> str:
-    redraws = begun_anew(workspace.store, _row(workspace, id))
-    return f"; {redraws}" if str(redraws) and not redraws.n_charged else ""
 
 
 def _row(workspace: Workspace, id: str) -> ConfirmationRow:

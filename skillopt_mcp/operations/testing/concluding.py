@@ -10,6 +10,7 @@ from skillopt_mcp.optimizer.confirmation import Test
 from skillopt_mcp.optimizer.reservations import begun_anew
 from skillopt_mcp.records.candidates import Candidate, Decision
 from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 
 NO_GAIN = "This candidate brings no useful gain. Propose other edits."
@@ -20,9 +21,9 @@ NAME_A_MODEL = (
 )
 
 
-def told_redraws(store: Store, test: Test) -> str:
+def told_redraws(store: Store, row: ConfirmationRow) -> str:
     """Return how often attempts of a test were begun anew, where its verdict does not say so by itself."""
-    redraws = begun_anew(store, test.row)
+    redraws = begun_anew(store, row)
     return f"; {redraws}" if str(redraws) and not redraws.n_charged else ""
 
 

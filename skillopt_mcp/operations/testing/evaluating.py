@@ -141,7 +141,7 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
     if evidence:
         withdraw(workspace, test.row.id)
     result = _evaluated(candidate, test, verdict)
-    said = f"{result.reason}{told_redraws(workspace.store, test)}"
+    said = f"{result.reason}{told_redraws(workspace.store, test.row)}"
     result = result.model_copy(update={"evidence": evidence, "reason": said})
     counts = workspace.store.decisions.latest(candidate.skill_id, GATE, candidate.base_version, candidate.version_id)
     if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
