@@ -4,8 +4,8 @@
 
 A seventh of the attempts meet 429 (with and without Retry-After), 500, 529, a reset in mid-body, a hang, truncated JSON
 or a page of HTML; a few calls never get an answer; and after 60 % of the requests the key is refused until the run is
-resumed. The ideal is the same schedule without any work of ours: every slot always busy, no waits but those that the
-server asks for.
+resumed. They are the train tasks of one step of `replay`. The ideal is the same schedule without any work of ours:
+every slot always busy, no waits but those that the server asks for.
 """
 
 from __future__ import annotations
@@ -13,29 +13,20 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import os
 import random
+import subprocess
 import tempfile
-import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from benchmarks.doors import CONCURRENCY, add_tasks, command, rows
 from benchmarks.openai_server import Act, Plan, Server, serving
-from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.records.evidence import Trial
-from skillopt_mcp.records.judging import Exact
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.rollout import Attempt, rollout
-from skillopt_mcp.store.opening import Store
 
 LATENCY_S = 0.2
 TIMEOUT_S = 2.0
-SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\nAnswer with the number of the call.\n"),))
+SKILL = "---\nname: numbers\ndescription: Numbers.\n---\n\nAnswer with the number.\n"
 FAULTS: tuple[tuple[Act, int], ...] = (
     (Act("status", 0.01, 429, 1.0), 3),
     (Act("status", 0.01, 429), 3),
@@ -47,14 +38,6 @@ FAULTS: tuple[tuple[Act, int], ...] = (
     (Act("html", 0.01), 2),
 )
 N_LOST_CAUSES = 50
-
-
-class Outcome(NamedTuple):
-    """The trials of a run, its wall seconds, and whether the refused key stopped it, as it should."""
-
-    trials: Sequence[Trial]
-    wall_s: float
-    was_refused: bool
 
 
 def make_schedule(n_calls: int, seed: int = 1) -> list[list[Act]]:
@@ -95,47 +78,59 @@ def ideal_s(schedule: Sequence[Sequence[Act]], n_slots: int) -> float:
     return end
 
 
-def run(server: Server, folder: Path, n_calls: int, n_slots: int) -> Outcome:
-    """Return what becomes of the calls, on a key that is refused on the way and made good when the run has stopped."""
-    tasks = [
-        Task(n, 1, f"t{n}", f"call {n}", Exact(kind="exact", expected=f"answer {n}"), "train", f"{n:064x}")
+def run(server: Server, folder: Path, n_calls: int, n_slots: int) -> tuple[dict[int, int | None], bool]:
+    """Return the score of each call (None: missing), and whether the refused key stopped the run, as it should."""
+    store, skill = folder / "skillopt.db", folder / "skills" / "numbers"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(SKILL)
+    (folder / "script.json").write_text(json.dumps({"reflect": ['{"edits": []}']}))
+    # The val task is always failed: at a score of 1 the search would end before its first step.
+    tasks: list[dict[str, object]] = [
+        {"prompt": f"call {n}", "judge": {"kind": "exact", "expected": f"answer {n}"}, "split": "train"}
         for n in range(n_calls)
     ]
-    backend = open_backend(f"openai:m,api=chat,timeout={TIMEOUT_S},base_url={server.url}")
-    started = time.perf_counter()
-    was_refused = False
-    with Store(folder / "kept" / "skillopt.db") as store:
-        try:
-            trials = _rolled(store, backend, tasks, n_slots)
-        except BackendError:
-            was_refused = True
-            server.accept_key()
-            trials = _rolled(store, backend, tasks, n_slots)
-    return Outcome(trials, time.perf_counter() - started, was_refused)
+    for n, split in ((n_calls, "val"), (n_calls + 1, "test")):
+        tasks.append({"prompt": f"call {n}", "judge": {"kind": "exact", "expected": "?"}, "split": split})
+    add_tasks(store, skill, tasks)
+    target = f"openai:m,api=chat,timeout={TIMEOUT_S},base_url={server.url}"
+    backends = ["--target", target, "--optimizer", f"scripted:{folder / 'script.json'}", CONCURRENCY, str(n_slots)]
+    settings = ["--epochs", "1", "--batch", str(n_calls), "--max-pairs", "1"]
+    was_refused = _replay(store, skill, [*backends, *settings])
+    if was_refused:
+        server.accept_key()
+        if _replay(store, skill, [*backends, "--resume"]):
+            raise SystemExit("the run stopped once more")
+    scored = rows(store, "select t.prompt, r.hard from trial r join task t on t.id = r.task_id where t.split = 'train'")
+    return {int(prompt.split()[1]): hard for prompt, hard in scored}, was_refused
 
 
-def _rolled(store: Store, backend: Backend, tasks: Sequence[Task], n_slots: int) -> list[Trial]:
-    with Asker(store, {"target": backend}, "run", n_slots=n_slots) as ask:
-        return rollout(ask, [Attempt(SKILL, task, "run/1") for task in tasks])
+def _replay(store: Path, skill: Path, options: list[str]) -> bool:
+    """Return whether the run stopped before its end."""
+    done = subprocess.run(
+        command(store, "replay", str(skill), *options, "--yes", "--json"), capture_output=True, text=True, check=False,
+        env={**os.environ, "OPENAI_API_KEY": "none"}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stderr)
+    return done.returncode == 1
 
 
 def measure(n_calls: int, n_slots: int) -> dict[str, object]:
     """Return the figures of one run."""
     schedule = make_schedule(n_calls)
     with serving(Plan(schedule, refuse_after=n_calls * 6 // 10)) as server, tempfile.TemporaryDirectory() as folder:
-        outcome = run(server, Path(folder), n_calls, n_slots)
-        answered = server.answered()
-    answers = [acts[-1].kind == "ok" for acts in schedule]
-    pairs = list(zip(answers, outcome.trials, strict=True))
+        scores, was_refused = run(server, Path(folder).resolve(), n_calls, n_slots)
+        seen = server.seen()
+    is_answered = [acts[-1].kind == "ok" for acts in schedule]
     return {
         "calls": n_calls,
-        "lost": sum(is_answer and trial.hard is not True for is_answer, trial in pairs),
-        "paid_twice": sum(n - 1 for n in answered.values()),
-        "scored_faults": sum(not is_answer and not trial.missing for is_answer, trial in pairs),
-        "wall_vs_ideal": round(outcome.wall_s / ideal_s(schedule, n_slots), 2),
-        "wall_s": round(outcome.wall_s, 1),
-        "missing": sum(trial.missing for trial in outcome.trials),
-        "stopped_at_refused_key": outcome.was_refused,
+        "lost": sum(is_answer and scores.get(n) != 1 for n, is_answer in enumerate(is_answered)),
+        "paid_twice": sum(times - 1 for call, times in seen.answered.items() if call in range(n_calls)),
+        "scored_faults": sum(not is_answer and scores.get(n) is not None for n, is_answer in enumerate(is_answered)),
+        "wall_vs_ideal": round(seen.busy_s / ideal_s(schedule, n_slots), 2),
+        "wall_s": round(seen.busy_s, 1),
+        "missing": sum(scores.get(n) is None for n in range(n_calls)),
+        "stopped_at_refused_key": was_refused,
     }
 
 

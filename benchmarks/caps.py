@@ -1,93 +1,38 @@
-"""Caps: random hard caps on calls, tokens and money, 64 workers, and whether one call was ever sent past a cap.
+"""Caps: random hard caps on calls, tokens and money, 64 calls at once, and whether one was ever sent past a cap.
 
     python benchmarks/caps.py [--runs N] [--short] [--json]
 
-A run has 64 slots in one process, or shared out to four threads, or (one run in ten) to four processes that advance
-one budget in one store. A tenth of the attempts fail, some of them paid. What was sent is counted by the model.
+Each run is a `replay` that may want 400 calls, and its resumption under the same caps. A tenth of the attempts fail,
+some of them paid. What was sent is counted by the server that plays the model.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import multiprocessing
 import os
 import random
+import subprocess
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import CapReached
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.calls import Call, Question, Reply, Usage
-from skillopt_mcp.store.opening import Store
+from benchmarks.doors import CONCURRENCY, add_tasks, command
+from benchmarks.openai_server import Act, Plan, serving
 
 WORKERS = 64
 CALLS = 400
-MOST = Usage(900, 300, 0.01)
+MOST_OUT, PRICE_IN, PRICE_OUT = 300, 10.0, 30.0
+SKILL = "---\nname: numbers\ndescription: Numbers.\n---\n\nAnswer with the number.\n"
 
 
-class Work(NamedTuple):
-    """One worker group of a run: where, under which caps, how many slots, and which calls of the run are its own."""
+class Caps(NamedTuple):
+    """What a run may use."""
 
-    folder: Path
-    caps: Caps
-    n_slots: int
-    part: int
-    n_parts: int
-
-
-class Metered:
-    """A model that notes what each call uses in a file as it is sent, whatever becomes of it."""
-
-    name = fingerprint = "metered"
-    deferred = False
-
-    def __init__(self, path: Path, seed: int) -> None:
-        self._path, self._chance = path, random.Random(seed)
-
-    def worst_case(self, call: Call) -> Usage:
-        """Return the most that a call can use."""
-        return MOST
-
-    async def complete(self, call: Call) -> Reply:
-        """Return an answer after a moment, or fail."""
-        chance = self._chance
-        used = Usage(chance.randint(1, 900), chance.randint(1, 300), chance.uniform(0, 0.01))
-        fault = chance.choice(["rate_limit", "server", "truncated"]) if chance.random() < 0.1 else None
-        paid = used if fault in (None, "truncated") else Usage(usd=0.0)
-        line = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(line, f"{paid.tokens_in + paid.tokens_out} {paid.usd!r}\n".encode())
-        os.close(line)
-        await asyncio.sleep(chance.uniform(0, 0.002))
-        if fault == "truncated":
-            raise BackendFault("truncated", "cut off", usage=used)
-        if fault:
-            raise BackendFault("server", "failed", usage=paid)
-        return Reply("an answer", usage=used)
-
-
-def advance(work: Work) -> None:
-    """Ask a group's share of the calls until they are answered, or the cap is reached."""
-    calls = [
-        Call("target", "reflect", Question("any", str(n), "patch"), "run/1")
-        for n in range(work.part, CALLS, work.n_parts)
-    ]
-    backend = Metered(work.folder / "sent", work.part)
-    with (
-        Store(work.folder / "store" / "skillopt.db") as store,
-        Asker(store, {"target": backend}, "run", n_slots=work.n_slots, budget=Budget("run", work.caps)) as ask,
-    ):
-        try:
-            ask(calls)
-        except CapReached:
-            return
+    calls: int | None
+    tokens: int | None
+    usd: float | None
 
 
 def random_caps(chance: random.Random) -> Caps:
@@ -96,17 +41,29 @@ def random_caps(chance: random.Random) -> Caps:
     share = chance.uniform(0.0, 0.9)
     return Caps(
         calls=1 + round(share * CALLS) if "calls" in kinds else None,
-        tokens=1200 + round(share * CALLS * 600) if "tokens" in kinds else None,
-        usd=0.01 + share * CALLS * 0.005 if "usd" in kinds else None,
+        tokens=2000 + round(share * CALLS * 200) if "tokens" in kinds else None,
+        usd=round(0.03 + share * CALLS * 0.005, 4) if "usd" in kinds else None,
     )
 
 
-def past_cap(caps: Caps, sent: Sequence[str]) -> int:
+def random_acts(chance: random.Random) -> list[Act]:
+    """Return what becomes of one call: it may fail once or twice before it is answered."""
+
+    def act() -> Act:
+        kind = "ok" if chance.random() > 0.1 else chance.choice(["status", "status", "truncated"])
+        status = chance.choice([429, 500]) if kind == "status" else 200
+        used = (chance.randint(1, 50), chance.randint(1, MOST_OUT)) if kind != "status" else (0, 0)
+        return Act(kind, chance.uniform(0, 0.002), status, None, *used)  # type: ignore[arg-type]
+
+    return [act(), act(), Act("ok", 0.0, tokens_in=20, tokens_out=MOST_OUT)]
+
+
+def past_cap(caps: Caps, sent: Sequence[Act]) -> int:
     """Return how many of the calls, in the order they were sent, went out above a cap."""
     n_past, tokens, usd = 0, 0, 0.0
-    for n, line in enumerate(sent, 1):
-        used, _, price = line.partition(" ")
-        tokens, usd = tokens + int(used), usd + float(price)
+    for n, act in enumerate(sent, 1):
+        tokens += act.tokens_in + act.tokens_out
+        usd += (act.tokens_in * PRICE_IN + act.tokens_out * PRICE_OUT) / 1e6
         over = (caps.calls is not None and n > caps.calls) or (caps.tokens is not None and tokens > caps.tokens)
         n_past += over or (caps.usd is not None and usd > caps.usd + 1e-9)
     return n_past
@@ -116,16 +73,31 @@ def measure(n: int) -> tuple[int, int]:
     """Return how many calls the n-th run sent, and how many of them past its cap."""
     chance = random.Random(n)
     caps = random_caps(chance)
-    n_parts = 4 if n % 10 == 0 else chance.choice([1, 4])
-    with tempfile.TemporaryDirectory() as folder:
-        parts = [Work(Path(folder), caps, WORKERS // n_parts, part, n_parts) for part in range(n_parts)]
-        start = multiprocessing.get_context("spawn").Process if n % 10 == 0 else threading.Thread
-        children = [start(target=advance, args=[part]) for part in parts]
-        for child in children:
-            child.start()
-        for child in children:
-            child.join()
-        sent = (Path(folder) / "sent").read_text().splitlines()
+    plan = Plan([random_acts(chance) for _ in range(CALLS)])
+    with tempfile.TemporaryDirectory() as name, serving(plan) as server:
+        folder = Path(name).resolve()
+        store, skill = folder / "skillopt.db", folder / "skills" / "numbers"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text(SKILL)
+        (folder / "script.json").write_text(json.dumps({"reflect": ['{"edits": []}']}))
+        add_tasks(store, skill, [
+            {"prompt": f"call {at}", "judge": {"kind": "exact", "expected": "?"},
+             "split": "train" if at < CALLS - 2 else "val" if at == CALLS - 2 else "test"}
+            for at in range(CALLS)
+        ])  # fmt: skip
+        model = f"openai:m,api=chat,max_tokens={MOST_OUT},price_in={PRICE_IN},price_out={PRICE_OUT}"
+        backends = ["--target", f"{model},base_url={server.url}", "--optimizer", f"scripted:{folder / 'script.json'}"]
+        settings = ["--epochs", "1", "--batch", str(CALLS), "--max-pairs", "1"]
+        settings += [part for name, cap in caps._asdict().items() if cap for part in (f"--max-{name}", str(cap))]
+        for options in (settings, ["--resume"]):
+            done = subprocess.run(
+                command(store, "replay", str(skill), *backends, *options, CONCURRENCY, str(WORKERS), "--yes"),
+                capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                env={**os.environ, "OPENAI_API_KEY": "none"},
+            )  # fmt: skip
+            if done.returncode not in (0, 1):
+                raise SystemExit(done.stderr)
+        sent = server.seen().acts
     return len(sent), past_cap(caps, sent)
 
 
@@ -133,10 +105,10 @@ def main() -> int:
     """Run the benchmark and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100, help="random caps to try (default 100)")
-    parser.add_argument("--short", action="store_true", help="ten of them")
+    parser.add_argument("--short", action="store_true", help="two of them")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    counts = [measure(n) for n in range(10 if options.short else options.runs)]
+    counts = [measure(n) for n in range(2 if options.short else options.runs)]
     figures = {
         "runs": len(counts),
         "calls_past_cap": sum(n_past for _, n_past in counts),

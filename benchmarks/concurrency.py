@@ -2,7 +2,8 @@
 
     python benchmarks/concurrency.py [--runs N] [--short] [--json]
 
-Each measurement is a process of its own: the medians of wall time, and how much higher our peak of memory is.
+Ours are the val tasks of a `replay`, committed to a store. Each measurement is a process of its own: the medians of the
+wall time from the first request to the last answer, as the server has it, and how much higher our peak of memory is.
 """
 
 from __future__ import annotations
@@ -16,40 +17,40 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import openai
 
+from benchmarks.doors import CONCURRENCY, add_tasks, command, rows
 from benchmarks.openai_server import Act, Plan, serving
-from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.records.calls import Call, Question
-from skillopt_mcp.store.opening import Store
 
 CALLS = 500
 INSTRUCTIONS = "Answer with the number of the call."
 OURS, BARE = "ours", "bare"
 
 
-def ours(url: str) -> float:
-    """Return the wall seconds of our calls, committed to a store."""
-    calls = [Call("target", "reflect", Question(INSTRUCTIONS, f"call {n}", "none"), "b/1") for n in range(CALLS)]
-    backend = open_backend(f"openai:m,api=chat,base_url={url}")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Store(Path(folder) / "kept" / "skillopt.db") as store,
-        Asker(store, {"target": backend}, "b", n_slots=CALLS) as ask,
-    ):
-        started = time.perf_counter()
-        replies = ask(calls)
-        wall = time.perf_counter() - started
-    assert [reply.text for reply in replies] == [f"answer {n}" for n in range(CALLS)]
-    return wall
+def ours(url: str) -> None:
+    """Put our calls to a server, and keep their answers in a store."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, skill = Path(folder) / "skillopt.db", Path(folder) / "skills" / "numbers"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text(f"---\nname: numbers\ndescription: Numbers.\n---\n\n{INSTRUCTIONS}\n")
+        add_tasks(store, skill, [
+            {"prompt": f"call {n}", "judge": {"kind": "exact", "expected": f"answer {n}"},
+             "split": "val" if n < CALLS else "train" if n == CALLS else "test"}
+            for n in range(CALLS + 2)
+        ])  # fmt: skip
+        # The cap ends the run after its first measurement of the live version.
+        options = ["--optimizer", "simulated:honest", "--max-calls", str(CALLS), CONCURRENCY, str(CALLS), "--yes"]
+        target = f"openai:m,api=chat,base_url={url}"
+        done = subprocess.run(
+            command(store, "replay", str(skill), "--target", target, *options), capture_output=True, check=False
+        )
+        assert rows(store, "select count(*) from reply where text like 'answer %'") == [(CALLS,)], done.stderr
 
 
-async def bare(url: str) -> float:
-    """Return the wall seconds of the same calls by the vendor's SDK alone."""
+async def bare(url: str) -> None:
+    """Put the same calls by the vendor's SDK alone."""
 
     async def one(n: int) -> str | None:
         answer = await client.chat.completions.create(
@@ -59,22 +60,20 @@ async def bare(url: str) -> float:
         return answer.choices[0].message.content
 
     async with openai.AsyncOpenAI(api_key="none", base_url=url) as client:
-        started = time.perf_counter()
         texts = await asyncio.gather(*(one(n) for n in range(CALLS)))
-        wall = time.perf_counter() - started
     assert texts == [f"answer {n}" for n in range(CALLS)]
-    return wall
 
 
 def child(what: str) -> tuple[float, float]:
     """Return wall seconds and peak MB of one measurement in a process of its own, the server in another."""
     with serving(Plan([[Act(latency_s=0.2)]] * CALLS)) as server:
-        command = [sys.executable, "-m", "benchmarks.concurrency", "--child", what, server.url]
-        folder = Path(__file__).parent.parent
-        environ = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "SKILLOPT"))}
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environ)
-    wall, peak = json.loads(done.stdout)
-    return wall, peak
+        done = subprocess.run(
+            [sys.executable, __file__, "--child", what, server.url], capture_output=True, text=True, check=False,
+            env={**os.environ, "OPENAI_API_KEY": "none"},
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+        return server.seen().busy_s, float(done.stdout)
 
 
 def main() -> int:
@@ -87,8 +86,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.child:
         what, url = options.child
-        wall = ours(url) if what == OURS else asyncio.run(bare(url))
-        print(json.dumps([wall, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+        if what == OURS:
+            ours(url)
+        else:
+            asyncio.run(bare(url))
+        print(resource.getrusage(resource.RUSAGE_CHILDREN if what == OURS else resource.RUSAGE_SELF).ru_maxrss / 1024)
         return 0
     # In turn, so that a busy moment of the machine meets both.
     pairs = [(child(OURS), child(BARE)) for _ in range(1 if options.short else options.runs)]

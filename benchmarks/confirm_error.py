@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm, pairs_needed
-from skillopt_mcp.gates.strict import strict
+from skillopt_mcp.gates.search import strict
 from skillopt_mcp.records.evidence import Confirmation, Pair
 
 N_TASKS = 30

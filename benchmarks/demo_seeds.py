@@ -7,9 +7,8 @@ import json
 import statistics
 import tempfile
 import time
-from pathlib import Path
 
-from skillopt_mcp.operations.runs.demo import prepare_demo, run_demo
+from benchmarks.doors import run
 
 LEAST_HONEST, MOST_PLACEBO = 0.90, 0.08
 
@@ -22,9 +21,9 @@ def measure(n: int) -> dict[str, float | int]:
         for seed in range(n):
             with tempfile.TemporaryDirectory() as folder:
                 started = time.perf_counter()
-                outcome = run_demo(prepare_demo(Path(folder), world, seed))
+                outcome = run(None, "demo", "--dir", folder, "--world", world, "--seed", str(seed))
                 walls.append(time.perf_counter() - started)
-            promoted[world] += outcome.promoted
+            promoted[world] += bool(outcome["promoted"])
     return {
         "honest_promoted": promoted["honest"],
         "placebo_promoted": promoted["placebo"],
@@ -37,9 +36,10 @@ def main() -> None:
     """Print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--short", action="store_true", help="two seeds of each")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    result = measure(options.seeds)
+    result = measure(2 if options.short else options.seeds)
     if options.json:
         print(json.dumps(result))
     else:

@@ -1,162 +1,416 @@
-"""Faults: what many writers, kills, races, full disks, hostile texts and flipped bytes do to a store and a skill.
+"""Faults: what many writers, kills, races, full disks, hostile texts and drawn edits do to a store and a skill.
 
     python benchmarks/faults.py [--short] [--json] [--only KEY ...] [--scale F]
 
-Every figure is a count of what may not happen, beside how often it was tried. --short takes less than 50 s.
+Every figure is a count of what may not happen, next to how often it was tried. --short takes a few of each.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import errno
+import hashlib
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
-from benchmarks import drawn_edits, fault_children, flips, promotion_faults, redaction, redteam
-from benchmarks.fault_children import Child, Shop
-from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.folders import read_skill
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.store.pool import Pool
+from benchmarks import drawn_edits, redaction, redteam
+from benchmarks.doors import StdioHost, add_tasks, command, ours, rows, run, vendor
+from benchmarks.simulation import write_skill
 
 Figures = dict[str, object]
 Measure = Callable[[Path, bool, float], Figures]
-KILL_AFTER_S = 0.6
-MOST_FLIPS_S = 5.0
+SEED = 3
+KILL_AFTER_S = 3.0
+RULE = "- Rule "
+RIGHT = "4711"
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
+CALLS = ("open", "write", "fsync", "fchmod", "fchown", "mkdir", "rename", "unlink", "stat")
+
+
+class Shop:
+    """A skill with tasks in a registered root, a store, and a model that is right where it reads a wanted rule."""
+
+    def __init__(self, folder: Path, backend: Callable[[str], str]) -> None:
+        self.folder, self.store, self.backend = folder, folder / "skillopt.db", backend
+        self.skill = write_skill(folder, SEED)
+        self.main = self.skill / "SKILL.md"
+        judge = {"kind": "exact", "expected": RIGHT}
+        add_tasks(self.store, self.skill, [{"prompt": f"Which is number {n}?", "judge": judge} for n in range(60)])
+        run(self.store, "skills", "add-root", str(folder / "skills"))
+
+    def server(self, name: str) -> StdioHost:
+        """Return a server whose target is right when the skill has the rule that is wanted under this name."""
+        return StdioHost(ours(self.store, "--target", self.backend(name)), self.folder)
+
+
+WANTED: dict[str, str] = {}
+
+
+@contextmanager
+def shop_in(folder: Path) -> Iterator[Shop]:
+    """Yield a shop; `WANTED` holds the rule by the name of the model."""
+    with vendor(lambda model, text: RIGHT if WANTED.get(model, RULE) in text else "no") as backend:
+        yield Shop(folder, backend)
+
+
+def propose(shop: Shop, host: StdioHost, *edits: dict[str, str]) -> str:
+    """Return a candidate with these edits."""
+    return str(host.call("propose_edits", {"skill": str(shop.skill), "edits": list(edits)})["candidate_id"])
+
+
+def evaluate(host: StdioHost, candidate: str) -> str:
+    """Return the verdict on a candidate."""
+    tested = host.call("evaluate_candidate", {"candidate_id": candidate})
+    while tested.get("status") == "running":
+        tested = host.call("evaluate_candidate", {"candidate_id": candidate})
+    return str(tested["verdict"])
 
 
 def writers(folder: Path, short: bool, scale: float) -> Figures:
-    """Return what many processes lose that record into one store at once, while a run trains in it."""
-    n, each = (8, 100) if short else (32, max(1, int(1000 * scale)))
-    shop = Shop(folder)
-    with Workspace(shop.store_path, project=folder, environ={}) as workspace:
-        workspace.skill("ledger-clerk")
-    alone = _written(shop, n, each, "alone")
-    trainer = Child(fault_children.train, shop.store_path, folder)
-    beside = _written(shop, n, each, "beside")
-    runs = len(trainer.kill())
-    return {"processes": n, "writes": each, **alone, "with_replay": {**beside, "replays": runs}}
+    """Return what many servers lose that record into one store at once, alone and while a run trains in it."""
+    n, each = (4, 50) if short else (32, max(1, int(1000 * scale)))
+    with shop_in(folder) as shop:
+        alone = _written(shop, n, each, "alone")
+        spec = f"simulated:honest,seed={SEED}"
+        settings = ["--epochs", "9", "--batch", "10", "--max-pairs", "8", "--yes"]
+        argv = command(shop.store, "replay", str(shop.skill), "--target", spec, "--optimizer", spec, *settings)
+        trainer = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        together = _written(shop, n, each, "together")
+        trainer.kill()
+        trainer.wait()
+    return {"processes": n, "writes": each, **alone, "with_replay": together}
 
 
 def _written(shop: Shop, n: int, each: int, name: str) -> Figures:
-    children = [Child(fault_children.write, shop.store_path, f"{name}{at}", each) for at in range(n)]
-    told = [child.rest()[0] for child in children]
-    stored = {row[0] for row in _rows(shop, "select id from trajectory")}
-    times = sorted(time_ms for _, times, _ in told for time_ms in times)
+    ids, times, errors = list[str](), list[float](), list[str]()
+
+    def write(session: str) -> None:
+        with shop.server(session) as host:
+            host.call("list_skills", {})
+            for index in range(each):
+                said = {"task": "what?", "answer": f"{session} {index} " * 40, "hard": True}
+                started = time.perf_counter()
+                answer = host.answer(
+                    "record_trajectory", {"skill": str(shop.skill), **said, "session_id": session, "index": index}
+                )
+                times.append((time.perf_counter() - started) * 1000)
+                if answer.get("isError"):
+                    errors.append(str(answer["content"]))
+                else:
+                    ids.append(answer["structuredContent"]["trajectory_id"].partition(":")[2])
+
+    _at_once([(write, f"{name}{at}") for at in range(n)])
+    stored = {str(row[0]) for row in rows(shop.store, "select id from trajectory")}
     return {
-        "errors": sum(len(errors) for _, _, errors in told),
-        "lost": n * each - len({id for ids, _, _ in told for id in ids} & stored),
+        "errors": len(errors),
+        "lost": n * each - len(set(ids) & stored),
         "p99_ms": round(statistics.quantiles(times, n=100)[-1], 2),
-        "worst_ms": round(times[-1], 1),
+        "worst_ms": round(max(times), 1),
     }
 
 
+def _at_once(jobs: list[tuple[Callable[..., None], str]]) -> None:
+    threads = [threading.Thread(target=function, args=[name]) for function, name in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class Life:
+    """Records, proposes, evaluates, promotes and rolls back until it is killed; `acknowledged` is what was answered."""
+
+    def __init__(self, shop: Shop, name: str) -> None:
+        self.shop, self.name = shop, name
+        self.acknowledged: list[tuple[str, str]] = []
+        self._is_killed = False
+        self._process: subprocess.Popen[Any] | None = None
+        self._host: StdioHost | None = None
+        self._thread = threading.Thread(target=self._live)
+        self._thread.start()
+
+    def kill(self) -> None:
+        """Kill the server and the command that is running."""
+        self._is_killed = True
+        for process in (self._host.process if self._host else None, self._process):
+            if process:
+                process.kill()
+        self._thread.join()
+
+    def _live(self) -> None:
+        try:
+            with self.shop.server(self.name) as self._host:
+                for n in range(10_000):
+                    self._one(self._host, n)
+        except EOFError:
+            return
+
+    def _one(self, host: StdioHost, n: int) -> None:
+        skill, rule = str(self.shop.skill), f"{RULE}{self.name}.{n}."
+        WANTED[self.name] = rule
+        attempt = {"task": "what?", "answer": "1", "hard": False, "session_id": self.name, "index": n}
+        recorded = host.call("record_trajectory", {"skill": skill, **attempt})["trajectory_id"]
+        self.acknowledged.append(("recorded", recorded.partition(":")[2]))
+        candidate = propose(self.shop, host, {"op": "append", "content": rule})
+        self.acknowledged.append(("proposed", candidate))
+        if evaluate(host, candidate) == "accept":
+            self.acknowledged.append(("evaluated", candidate))
+            if self._cli("promote", candidate) == "promoted":
+                self.acknowledged.append(("promoted", candidate))
+        if n % 2:
+            self._cli("rollback", self.shop.skill.name)
+
+    def _cli(self, *arguments: str) -> str:
+        argv = command(self.shop.store, *arguments, "--yes", "--json")
+        with subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as self._process:
+            if self._is_killed:
+                self._process.kill()
+            printed = self._process.communicate()[0]
+        if self._is_killed:
+            raise EOFError
+        return str(json.loads(printed).get("status", "")) if printed else ""
+
+
 def kills(folder: Path, short: bool, scale: float) -> Figures:
-    """Return what is lost or torn when a process is killed at any moment of a skill's life, and its heirs go on."""
-    n = 16 if short else int(1000 * scale)
-    shop, chance = Shop(folder), random.Random("kills")
+    """Return what is lost or torn when processes are killed at any moment of a skill's life, and their heirs go on."""
+    n, chance = 3 if short else int(1000 * scale), random.Random("kills")
     lost = torn = manual = broken = acknowledged = migrations = 0
-    for at in range(n):
-        child = Child(fault_children.live, shop.store_path, folder, f"s{at}")
-        time.sleep(chance.random() * KILL_AFTER_S)
-        said = child.kill()
-        found = read_skill(shop.skill).digest
-        torn += not _rows(shop, "select 1 from version where id = ?", found)
-        acknowledged += len(said)
-        lost += sum(not _is_kept(shop, what, value) for what, value in said)
-        broken += _rows(shop, "pragma integrity_check") != [("ok",)]
-        if at % 10 == 0:  # a store that was killed while it came to be, and the plain command line after it
-            migrations += 1
-            manual += not _migrates(folder / f"fresh{at}", chance)
-            manual += _cli(shop, "skills") != 0 or _cli(shop, "history", "ledger-clerk") != 0
-        manual += not _recovers(shop)
+    with shop_in(folder) as shop:
+        for at in range(n):
+            life = Life(shop, f"s{at}")
+            time.sleep(0.5 + chance.random() * KILL_AFTER_S)
+            life.kill()
+            live = _sha(shop.main)
+            torn += not rows(shop.store, "select 1 from version_file where sha256 = ?", live)
+            acknowledged += len(life.acknowledged)
+            lost += sum(not _is_kept(shop, what, value) for what, value in life.acknowledged)
+            broken += rows(shop.store, "pragma integrity_check") != [("ok",)]
+            if at % 10 == 0:  # a store that was killed while it came to be
+                migrations += 1
+                manual += not _comes_to_be(folder / f"fresh{at}.db", chance)
+            manual += not _recovers(shop)
     return {
         "n": n, "lost": lost, "torn_files": torn, "manual_steps": manual, "integrity_failures": broken,
         "acknowledged": acknowledged, "migrations": migrations,
     }  # fmt: skip
 
 
-def _is_kept(shop: Shop, what: str, value: object) -> bool:
+def _sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_kept(shop: Shop, what: str, value: str) -> bool:
     sql = {
         "recorded": "select 1 from trajectory where id = ?",
         "proposed": "select 1 from candidate where id = ?",
         "evaluated": "select 1 from decision d join candidate c on c.version_id = d.version_id where c.id = ?",
         "promoted": "select 1 from promotion where candidate_id = ? and state = 'done'",
-    }.get(what)
-    return sql is None or bool(_rows(shop, sql, value))
+    }[what]
+    return bool(rows(shop.store, sql, int(value) if what == "recorded" else value))
+
+
+def _code(store: Path, *arguments: str) -> int:
+    return subprocess.run(command(store, *arguments), capture_output=True, check=False).returncode
 
 
 def _recovers(shop: Shop) -> bool:
     """Return whether the next command finds store and file in one state, with nothing to do by hand."""
-    try:
-        with Workspace(shop.store_path, project=shop.folder, environ={}) as workspace:
-            tracked = workspace.skill("ledger-clerk")
-            pending = workspace.store.promotions.list_pending()
-            return not pending and tracked.live_version == read_skill(shop.skill).digest
-    except SkillOptError:
+    if _code(shop.store, "show", shop.skill.name) != 0:
         return False
+    pending = rows(shop.store, "select 1 from promotion where state = 'pending'")
+    live = rows(
+        shop.store,
+        "select f.sha256 from skill s join version_file f on f.skill_id = s.id and f.version_id = s.live_version "
+        "where f.path = 'SKILL.md'",
+    )
+    return not pending and live == [(_sha(shop.main),)]
 
 
-def _migrates(folder: Path, chance: random.Random) -> bool:
+def _comes_to_be(store: Path, chance: random.Random) -> bool:
     """Return whether a store opens whose first process was killed while it made the tables."""
-    path = folder / "skillopt.db"
-    child = Child(_open, path)
-    time.sleep(chance.random() * 0.1)
-    child.kill()
-    try:
-        with Workspace(path, project=folder, environ={}) as workspace:
-            return workspace.store.skills.list_skills() == []
-    except SkillOptError:
-        return False
-
-
-def _open(tell: Callable[[object], None], path: Path) -> None:
-    with Workspace(path, project=path.parent, environ={}) as workspace:
-        tell(len(workspace.store.skills.list_skills()))
+    making = ("skills", "add-root", str(store.parent))
+    with subprocess.Popen(command(store, *making), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        time.sleep(chance.random())
+        process.kill()
+    return _code(store, *making) == 0
 
 
 def promotions(folder: Path, short: bool, scale: float) -> Figures:
     """Return which updates are lost when agents promote to one file at once, and a person edits it meanwhile."""
-    n, each = (4, 3) if short else (16, max(1, int(200 * scale)))
-    shop = Shop(folder)
-    agents = [Child(fault_children.promote, shop.store_path, folder, f"a{at}", each) for at in range(n)]
-    said = [answer for agent in agents for answer in agent.rest()]
-    text = (shop.skill / "SKILL.md").read_text()
-    lost = sum(status == "promoted" and rule not in text for status, rule, _ in said)
-    agents = [Child(fault_children.promote, shop.store_path, folder, f"b{at}", each) for at in range(n)]
-    person = Child(fault_children.edit, shop.skill / "SKILL.md", 5 * each)
-    more = [answer for agent in agents for answer in agent.rest()]
-    gone = {rule for rules in person.rest() for rule in rules}
-    statuses = Counter(status for status, _, _ in (*said, *more))
+    n, each = (3, 2) if short else (16, max(1, int(20 * scale)))
+    answers, gone = list[tuple[str, str, str]](), set[str]()
+    with shop_in(folder) as shop:
+
+        def promote(name: str) -> None:
+            with shop.server(name) as host:
+                for at in range(each):
+                    rule = WANTED[name] = f"{RULE}{name}.{at}."
+                    candidate = propose(shop, host, {"op": "append", "content": rule})
+                    if evaluate(host, candidate) != "accept":
+                        answers.append(("undecided", rule, "the test was not decided"))
+                        continue
+                    done = run(shop.store, "promote", candidate, "--yes", codes=(0, 1))
+                    why = f"{done.get('error', '')}{done.get('reason', '')}{done.get('next_step', '')}"
+                    answers.append((str(done.get("status", "refused")), rule, why))
+
+        def edit(name: str) -> None:
+            """Save the file as an editor does, each time with one more rule, and note which of them are gone."""
+            mine: list[str] = []
+            for at in range(5 * each):
+                text = shop.main.read_text()
+                gone.update(rule for rule in mine if rule not in text)
+                mine.append(f"{RULE}of a {name}, number {at}.")
+                other = shop.main.with_name(".person")
+                other.write_text("\n".join([text.rstrip("\n"), mine[-1], ""]))
+                os.replace(other, shop.main)
+                time.sleep(0.02)
+            gone.update(rule for rule in mine if rule not in shop.main.read_text())
+
+        _at_once([(promote, f"a{at}") for at in range(n)])
+        text = shop.main.read_text()
+        lost = sum(status == "promoted" and rule not in text for status, rule, _ in answers)
+        _at_once([*((promote, f"b{at}") for at in range(n)), (edit, "person")])
     return {
-        "n": len(said) + len(more), "lost_updates": lost + len(gone), "edits_of_a_person": 5 * each,
-        "unexplained": sum(status != "promoted" and not why for status, _, why in (*said, *more)),
-        "statuses": dict(statuses),
+        "n": len(answers), "lost_updates": lost + len(gone), "edits_of_a_person": 5 * each,
+        "unexplained": sum(status != "promoted" and not why for status, _, why in answers),
+        "statuses": dict(Counter(status for status, _, _ in answers)),
     }  # fmt: skip
 
 
 def edits(folder: Path, short: bool, scale: float) -> Figures:
     """Return how many bytes changed outside of what drawn patches name."""
-    n, outside, applied = 10_000 if short else int(100_000 * scale), 0, 0
+    n, outside = 2_000 if short else int(100_000 * scale), 0
     for at in range(n):
         chance = random.Random(f"edit {at}")
         content = drawn_edits.document(chance)
         outside += drawn_edits.changed_outside(content, drawn_edits.patch(chance, content))
-        applied += 1
-    return {"n": applied, "bytes_changed_outside": outside}
+    return {"n": n, "bytes_changed_outside": outside}
 
 
 def calls(folder: Path, short: bool, scale: float) -> Figures:
-    """Return what was wrong after a promotion in which a call into the system failed."""
-    found = promotion_faults.measure(folder, errors=promotion_faults.ERRORS[: 1 if short else None])
-    return {"n": found.n, "wrong": len(found.wrong), "told": found.wrong[:5]}
+    """Return what was wrong after a promotion of two files in which a call into the system failed, each in turn."""
+    n, wrong = 0, list[str]()
+    with shop_in(folder) as shop:
+        with shop.server("calls") as host:
+            WANTED["calls"] = f"{RULE}one."
+            added = {"op": "append", "content": "x", "path": "references/a.md"}
+            candidate = propose(shop, host, {"op": "append", "content": WANTED["calls"]}, added)
+            assert evaluate(host, candidate) == "accept"
+        before = _sha(shop.main)
+        for error in ERRORS[: 1 if short else None]:
+            for lasting in (True,) if short else (False, True):
+                at, failed = 1, ["first"]
+                while failed:
+                    failed, result = _promoted_with(shop, candidate, at, error, lasting=lasting)
+                    name = f"{errno.errorcode[error]} at call {at} ({', '.join(failed[:3])}{'...' if lasting else ''})"
+                    wrong += [f"{name}: {each}" for each in _wrong(shop, before, result)]
+                    n += bool(failed)
+                    at += 9 if short else 1
+    return {"n": n, "wrong": len(wrong), "told": wrong[:5]}
+
+
+def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: bool) -> tuple[list[str], str]:
+    """Return which calls of a promotion failed, and what it answered."""
+    argv = [sys.executable, __file__, "--failing", f"{at},{error},{int(lasting)},{shop.skill}"]
+    done = subprocess.run(
+        [*argv, "--store", str(shop.store), "promote", candidate, "--yes", "--json"],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    failed: list[str] = json.loads(done.stderr.splitlines()[-1])
+    return failed, str(json.loads(done.stdout or "{}").get("status", ""))
+
+
+def promote_failing(at: int, error: int, lasting: bool, skill: str, arguments: list[str]) -> None:
+    """Run a command whose `at`-th call into the system fails, and with `lasting` all after it.
+
+    Calls count from the first one on that changes something in the skill's folder. Prints the names of those that
+    failed on stderr.
+    """
+    n_calls, failed = 0, list[str]()
+
+    def is_failing(name: str, values: tuple[object, ...], dir_fd: object = None) -> bool:
+        nonlocal n_calls
+        if not n_calls and (
+            name in ("mkdir", "rename", "unlink") or (name == "open" and int(str(values[1])) & os.O_CREAT)
+        ):
+            folder = os.readlink(f"/proc/self/fd/{dir_fd}") if dir_fd is not None else ""
+            n_calls += f"{folder}/{values[0]}".startswith(skill)
+        else:
+            n_calls += bool(n_calls)
+        if n_calls and (n_calls == at or (lasting and n_calls > at)):
+            failed.append(name)
+            return True
+        return False
+
+    def failing(name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def called(*args: object, **kwargs: object) -> object:
+            if is_failing(name, args, kwargs.get("dir_fd")):
+                raise OSError(error, os.strerror(error))
+            return real(*args, **kwargs)
+
+        return called
+
+    class Exchange:
+        """The C library's renameat2, as ctypes calls it."""
+
+        def __init__(self, real: Callable[..., int]) -> None:
+            self.real = real
+
+        def __call__(self, *args: object) -> int:
+            if is_failing("renameat2", args):
+                ctypes.set_errno(error)
+                return -1
+            return self.real(*args)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name != "real":
+                setattr(self.real, name, value)
+
+    found = ctypes.CDLL.__getattr__
+
+    def looked_up(library: ctypes.CDLL, name: str) -> object:
+        return Exchange(found(library, name)) if name == "renameat2" else found(library, name)
+
+    for name in CALLS:
+        setattr(os, name, failing(name, getattr(os, name)))
+    ctypes.CDLL.__getattr__ = looked_up  # type: ignore[method-assign, assignment]
+    [script] = entry_points(group="console_scripts", name="skillopt-mcp")
+    sys.argv = ["skillopt-mcp", *arguments]
+    try:
+        script.load()()
+    finally:
+        sys.stderr.write(f"\n{json.dumps(failed)}\n")
+
+
+def _wrong(shop: Shop, before: str, result: str) -> Iterator[str]:
+    """Yield what is not as it must be, once the disk works again and a command opens the store; go back after it."""
+    if not _recovers(shop):
+        yield "store and file differ, or a promotion is pending"
+    if strays := [path.name for path in shop.skill.rglob(".*") if path.is_file()]:
+        yield f"left over: {strays}"
+    if _sha(shop.main) != before:
+        if result in ("refused", "stale"):
+            yield "it was refused, and happened all the same"
+        run(shop.store, "rollback", shop.skill.name, "--yes", codes=(0, 1))
+        if _sha(shop.main) != before:
+            yield "it cannot be rolled back"
 
 
 def red_team(folder: Path, short: bool, scale: float) -> Figures:
@@ -167,42 +421,22 @@ def red_team(folder: Path, short: bool, scale: float) -> Figures:
 def secrets(folder: Path, short: bool, scale: float) -> Figures:
     """Return which share of planted secrets was found, and of ordinary lines changed."""
     found, _, _ = redaction.found(0)
-    return {"found": round(found, 4), "prose_changed": round(redaction.changed()["prose_changed"], 6)}
-
-
-def flipped(folder: Path, short: bool, scale: float) -> Figures:
-    """Return how many flipped bytes changed what the store says and were noticed by nothing."""
-    if not short:
-        found = flips.measure(short=scale < 1)
-    else:
-        sound = flips.make_store(folder).read_bytes()
-        offsets = random.Random(0).sample(range(len(sound)), len(sound))
-        found = flips.flip(sound, offsets, MOST_FLIPS_S)
-    return {"n": found.bytes, "changing": found.flips_changing_dump, "unnoticed": len(found.unnoticed)}
+    changed = redaction.changed(redaction.MOST_BYTES // (20 if short else 1))["prose_changed"]
+    return {"found": round(found, 4), "prose_changed": round(changed, 6)}
 
 
 MEASURES: dict[str, Measure] = {
     "writers": writers, "kills": kills, "promotions": promotions, "edits": edits, "calls": calls,
-    "redteam": red_team, "redaction": secrets, "flips": flipped,
+    "redteam": red_team, "redaction": secrets,
 }  # fmt: skip
-
-
-def _rows(shop: Shop, sql: str, *values: object) -> list[tuple[object, ...]]:
-    pool = Pool(shop.store_path)
-    try:
-        return [tuple(row) for row in pool.rows(sql, list(values))]  # type: ignore[arg-type]
-    finally:
-        pool.close()
-
-
-def _cli(shop: Shop, *arguments: str) -> int:
-    program = "from skillopt_mcp.cli.main import main; raise SystemExit(main())"
-    command = [sys.executable, "-c", program, "--store", str(shop.store_path), *arguments]
-    return subprocess.run(command, capture_output=True, cwd=shop.folder, check=False).returncode
 
 
 def main() -> None:
     """Print the figures."""
+    if sys.argv[1:2] == ["--failing"]:
+        at, error, lasting, skill = sys.argv[2].split(",", 3)
+        promote_failing(int(at), int(error), lasting == "1", skill, sys.argv[3:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -216,9 +450,6 @@ def main() -> None:
             result[name] = MEASURES[name](Path(folder).resolve(), options.short, options.scale)
         if not options.json:
             print(f"{name} ({time.monotonic() - started:.1f} s): {json.dumps(result[name])}", flush=True)
-    found = result.get("flips")
-    if isinstance(found, dict):
-        result["bytes_flipped_unnoticed"] = found["unnoticed"]
     if options.json:
         print(json.dumps(result))
 

@@ -2,131 +2,48 @@
 
     python benchmarks/fuzz.py [--seconds N] [--seed N] [--only TARGET ...] [--json]
 
-A target may refuse what it is given, in its own words. Anything else that it raises is a crash.
+Documents are read by `check`, transcripts by `harvest --dry-run`, a batch at a time, tool inputs by a server. A door
+may refuse what it is given; a traceback, an exit code of its own, or a server that goes away is a crash.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from pydantic import ValidationError
-
 from benchmarks import drawn_edits
-from benchmarks.fault_children import SIMULATION, Shop
-from skillopt_mcp.documents.frontmatter import read, set_description
-from skillopt_mcp.documents.hunks import edits_between
-from skillopt_mcp.documents.lint import lint
-from skillopt_mcp.documents.spans import parse
-from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.limits import MIB
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.server.tools import tools_over
-from skillopt_mcp.transcripts.attempts import attempts
+from benchmarks.doors import StdioHost, add_tasks, command, ours
+from benchmarks.simulation import task_rows, write_skill
 
+SEED = 3
+BATCH = 200
 SLOWEST_S = 5.0
 _TARGETS = ("documents", "transcripts", "tool inputs")
-Target = Callable[[Random], object]
+Target = Callable[[Random], int]
 _YAML = (
-    "a: b\n",
-    "name: x\n",
-    "description: |\n  d\n",
-    "- ",
-    "&a ",
-    "*a",
-    "!!python/object ",
-    "{",
-    "[",
-    ": ",
-    "'",
-    '"',
-    "\t",
-    "? ",
-    "<<: *a\n",
-    "1:1:1\n",
-    "\\U0001",
-    "\x85",
-    "\u2028",
-    "\0",
-    "#",
-    "---\n",
-    "...\n",
-    "%YAML 1.1\n",
-)
+    "a: b\n", "name: x\n", "description: |\n  d\n", "- ", "&a ", "*a", "!!python/object ", "{", "[", ": ", "'", '"',
+    "\t", "? ", "<<: *a\n", "1:1:1\n", "\\U0001", "\x85", "\u2028", "\0", "#", "---\n", "...\n", "%YAML 1.1\n",
+)  # fmt: skip
 _TEXTS = (
-    "",
-    " ",
-    "x",
-    "ledger-clerk",
-    "SKILL.md",
-    "../x",
-    "/etc/passwd",
-    "\0",
-    "\ud800",
-    "\u202e",
-    "c-000000000000",
-    "{",
-    "trajectory:1",
-    "r-0",
-    "ledger-clerk@00000000",
-    "append",
-    "replace",
-    "exact",
-    "<!-- SLOW_UPDATE_START -->",
+    "", " ", "x", "ledger-clerk", "SKILL.md", "../x", "/etc/passwd", "\0", "\ud800", "\u202e", "c-000000000000", "{",
+    "trajectory:1", "r-0", "ledger-clerk@00000000", "append", "replace", "exact", "<!-- SLOW_UPDATE_START -->",
     "a" * 5_000,
-)
+)  # fmt: skip
 _KEYS = (
-    "op",
-    "target",
-    "content",
-    "path",
-    "prompt",
-    "judge",
-    "kind",
-    "expected",
-    "pattern",
-    "judges",
-    "weight",
-    "files",
-    "tags",
-    "role",
-    "name",
-    "work_id",
-    "answer",
-    "split",
-    "id",
-    "schema",
-    "fields",
-    "rubric",
-    "min",
-    "max",
-    "\ud800",
+    "op", "target", "content", "path", "prompt", "judge", "kind", "expected", "pattern", "judges", "weight", "files",
+    "tags", "role", "name", "work_id", "answer", "split", "id", "schema", "fields", "rubric", "min", "max", "\ud800",
     "x",
-)
+)  # fmt: skip
 _OPS = ("append", "insert_after", "replace", "delete", "set_description")
 _JUDGES = (
-    "exact",
-    "contains",
-    "regex",
-    "numeric",
-    "f1",
-    "json",
-    "choice",
-    "length",
-    "command",
-    "all",
-    "weighted",
-    "rubric",
-)
+    "exact", "contains", "regex", "numeric", "f1", "json", "choice", "length", "command", "all", "weighted", "rubric",
+)  # fmt: skip
 _SHAPES: dict[str, tuple[str, ...]] = {
     "edits": ("op", "target", "content", "path"),
     "tasks": ("prompt", "judge", "id", "split", "tags", "files"),
@@ -148,45 +65,71 @@ _LINES = (
 )  # fmt: skip
 
 
-def documents(chance: Random) -> None:
-    """Read, lint, compare and guard two documents, and apply a patch to one."""
-    first, second = (_damaged(chance, drawn_edits.document(chance)) for _ in range(2))
-    if chance.random() < 0.3:
-        first = b"---\n" + "".join(chance.choices(_YAML, k=chance.randint(1, 12))).encode() + b"---\n" + first
-    for content in (first, second):
-        spans = parse(content).spans
-        assert b"".join(content[span.start : span.end] for span in spans) == content
-        read(content)
-        set_description(content, chance.choice(_TEXTS).replace("\ud800", ""))
-    before, after = (SkillFiles((SkillFile(MAIN_FILE, _text(content)),)) for content in (first, second))
-    lint(before, "x")
-    findings(before, after)
-    edits_between(before, after)
-    assert not drawn_edits.changed_outside(before.main, drawn_edits.patch(chance, before.main))
+class Doors:
+    """What every target works on: a folder, a store, and a server on it."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store, self.skill = folder, folder / "skillopt.db", write_skill(folder, SEED)
+        add_tasks(self.store, self.skill, task_rows(12, SEED))
+        self.errors = (folder / "stderr").open("wb")
+        self.host = self.server()
+        listed = json.loads(self.host.request("tools/list", {}))["result"]["tools"]
+        self.tools = [tool for tool in listed if tool["name"] != "evaluate_candidate"]
 
-def transcripts(chance: Random) -> None:
-    """Read the lines of a session, some of them damaged."""
-    lines = chance.choices(_LINES, k=chance.randint(1, 12))
-    list(attempts([_damaged(chance, line.encode()) + b"\n" for line in lines]))
+    def server(self) -> StdioHost:
+        """Return a new server."""
+        return StdioHost(ours(self.store, "--optimizer", f"simulated:honest,seed={SEED}"), self.folder, self.errors)
 
+    def documents(self, chance: Random) -> int:
+        """Check many damaged skills, and return how many."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            for n in range(BATCH):
+                content = _damaged(chance, drawn_edits.document(chance))
+                if chance.random() < 0.3:
+                    content = b"---\n" + "".join(chance.choices(_YAML, k=chance.randint(1, 12))).encode() + content
+                skill = Path(folder) / f"s{n}"
+                skill.mkdir()
+                (skill / "SKILL.md").write_bytes(content)
+            self._run("check", folder)
+        return BATCH
 
-def tool_inputs(workspace: Workspace) -> Target:
-    """Return what calls a tool with arguments of any shape, as a host would."""
-    tools = [tool for tool in tools_over(workspace, Consent.APPROVED) if tool.name != "evaluate_candidate"]
+    def transcripts(self, chance: Random) -> int:
+        """Read many sessions, some of whose lines are damaged, and return how many."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            for n in range(BATCH):
+                lines = [_damaged(chance, line.encode()) for line in chance.choices(_LINES, k=chance.randint(1, 12))]
+                (Path(folder) / f"{n}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+            self._run("harvest", folder, "--dry-run")
+        return BATCH
 
-    def call(chance: Random) -> None:
-        tool = chance.choice(tools)
-        names = [*tool.parameters["properties"], *chance.sample(_KEYS, 1)]
+    def tool_inputs(self, chance: Random) -> int:
+        """Call a tool with arguments of any shape, as a host would, now and then on a damaged skill."""
+        tool = chance.choice(self.tools)
+        properties = tool["inputSchema"]["properties"]
+        names = [*properties, *chance.sample(_KEYS, 1)]
         arguments = {name: _argument(chance, name) for name in names if chance.random() < _SHARE.get(name, 0.8)}
-        if "skill" in tool.parameters["properties"] and chance.random() < 0.7:
+        if "skill" in properties and chance.random() < 0.7:
             arguments["skill"] = "ledger-clerk"
-        if tool.name == "propose_edits":
-            arguments.setdefault("edits", [])
-        model = tool.fn_metadata.arg_model.model_validate(arguments)
-        tool.fn(**model.model_dump_one_level())
+        if chance.random() < 0.01:
+            (self.skill / "SKILL.md").write_bytes(_damaged(chance, drawn_edits.document(chance)))
+        try:
+            answer = json.dumps(self.host.answer(tool["name"], arguments))
+        except SystemExit as error:  # an error of the protocol
+            answer = str(error)
+        except EOFError:
+            self.host = self.server()
+            raise AssertionError("the server went away") from None
+        self.errors.flush()
+        said = (self.folder / "stderr").read_bytes()
+        (self.folder / "stderr").write_bytes(b"")
+        assert b"Traceback" not in said, said[-300:]
+        assert "-32603" not in answer, answer[:300]
+        return 1
 
-    return call
+    def _run(self, *arguments: str) -> None:
+        done = subprocess.run(command(self.store, *arguments), capture_output=True, check=False)
+        assert done.returncode in (0, 1), done.returncode
+        assert b"Traceback" not in done.stderr, done.stderr[-300:]
 
 
 def _argument(chance: Random, name: str) -> object:
@@ -239,59 +182,43 @@ def _damaged(chance: Random, content: bytes) -> bytes:
     return content
 
 
-def _text(content: bytes) -> bytes:
-    return content.decode("utf-8", "replace").replace("\0", " ").encode()[:MIB]
-
-
-@contextmanager
-def targets() -> Iterator[dict[str, Target]]:
-    """Yield the targets by name, with a store of their own."""
-    with tempfile.TemporaryDirectory() as folder:
-        shop = Shop(Path(folder).resolve())
-        with Workspace(shop.store_path, optimizer=SIMULATION, project=shop.folder, environ={}) as workspace:
-            yield dict(zip(_TARGETS, (documents, transcripts, tool_inputs(workspace)), strict=True))
-
-
 def fuzz(seconds: float, seed: int, only: Sequence[str] = ()) -> dict[str, dict[str, object]]:
     """Return per target how many inputs it had, and which of them it crashed on or took too long for.
 
     Each target has an equal share of the time. The n-th input of a target under a seed is always the same.
     """
     result: dict[str, dict[str, object]] = {}
-    with targets() as found:
-        chosen = {name: target for name, target in found.items() if name in only or not only}
+    with tempfile.TemporaryDirectory() as folder:
+        doors = Doors(Path(folder).resolve())
+        targets: tuple[Target, ...] = (doors.documents, doors.transcripts, doors.tool_inputs)
+        chosen = {name: target for name, target in zip(_TARGETS, targets, strict=True) if name in only or not only}
         for name, target in chosen.items():
             n, crashes, until = 0, list[str](), time.monotonic() + seconds / len(chosen)
             while time.monotonic() < until:
-                started = time.process_time()
-                if crash := _crash(target, f"{seed} {name} {n}"):
-                    crashes.append(crash)
-                elif time.process_time() - started > SLOWEST_S:
-                    crashes.append(f"'{seed} {name} {n}': {time.process_time() - started:.1f} s")
-                n += 1
+                draw, started = f"{seed} {name} {n}", time.monotonic()
+                try:
+                    n += target(Random(draw))
+                except AssertionError as error:
+                    n += 1
+                    crashes.append(f"'{draw}': {error}")
+                if name == "tool inputs" and time.monotonic() - started > SLOWEST_S:
+                    crashes.append(f"'{draw}': {time.monotonic() - started:.1f} s")
             result[name] = {"n": n, "crashes": len(crashes), "told": crashes[:5]}
+        with doors.host:
+            doors.errors.close()
     return result
-
-
-def _crash(target: Target, draw: str) -> str:
-    try:
-        target(Random(draw))
-    except (SkillOptError, ValidationError):
-        return ""
-    except Exception as error:  # noqa: BLE001 (whatever else comes is what is looked for)
-        return f"'{draw}': {type(error).__name__}: {str(error)[:200]}"
-    return ""
 
 
 def main() -> int:
     """Print the figures; return 1 after a crash."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--short", action="store_true", help="12 seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=_TARGETS, default=(), help="these targets")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    result = fuzz(options.seconds, options.seed, options.only)
+    result = fuzz(12 if options.short else options.seconds, options.seed, options.only)
     if options.json:
         print(json.dumps(result))
     else:

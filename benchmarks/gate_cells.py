@@ -16,17 +16,24 @@ from benchmarks.gate_policies import (
     strict_without_effect,
     tested_one_by_one,
 )
-from benchmarks.gate_worlds import Chance, World, arms, fixed_pairs, normal_pairs, pair_rates, wald_pairs
-from skillopt_mcp.gates.calibration import calibrated, predicted_power
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm, no_worse
-from skillopt_mcp.gates.credit import CreditRule, credit
-from skillopt_mcp.gates.spending import alpha_for
-from skillopt_mcp.gates.strict import strict
-from skillopt_mcp.records.evidence import Confirmation
+from benchmarks.gate_worlds import (
+    Chance,
+    Confirmation,
+    ConfirmRule,
+    World,
+    alpha_for,
+    arms,
+    calibrated,
+    confirm,
+    fixed_pairs,
+    normal_pairs,
+    pair_rates,
+    predicted_power,
+    strict,
+    wald_pairs,
+)
 
 POWER = 0.9
-DELTA = 0.15
-PLANTED = 0.30
 N_CALIBRATION = 80
 """Pairs of the live skill against itself that a power is predicted from."""
 
@@ -144,44 +151,6 @@ def power_cell(kind: str, effect: float, n_worlds: int, n_calibrations: int) -> 
         "power": accepts / n_worlds,
         "error": 100 * abs(fmean(predicted) - accepts / n_worlds),
         "spread": 100 * fmean(abs(each - fmean(predicted)) for each in predicted),
-    }
-
-
-def credit_cell(kind: str, n_worlds: int) -> dict[str, object]:
-    """Return how planted edits fare: the harmful and helpful under credit, filler and useful lines under no_worse."""
-    world, rule, spare = World(kind, 40), CreditRule(), no_worse(DELTA, max_pairs=400)
-
-    def blames(effect: float) -> tuple[float, float]:
-        n_blamed, n_pairs = 0, 0
-        for seed in range(n_worlds):
-            chance = Chance(f"credit {world} {effect} {seed}")
-            # The pair is (without the edit, with it): the edit's own effect is what the second arm adds.
-            without, whole = arms(world, effect, chance)
-            drawn = world.pairs(without, whole, chance)
-            found = credit([next(drawn) for _ in range(rule.max_pairs)], rule)
-            n_blamed += found.verdict == "harms"
-            n_pairs += found.n_pairs
-        return n_blamed / n_worlds, n_pairs / n_worlds
-
-    def removals(effect: float) -> tuple[float, float]:
-        ends = []
-        for seed in range(n_worlds):
-            chance = Chance(f"filler {world} {effect} {seed}")
-            without, whole = arms(world, effect, chance)
-            ends.append(confirm(world.pairs(whole, without, chance), spare))
-        return share(ends, "accept"), fmean(end.n_pairs for end in ends)
-
-    (harmful, harmful_pairs), (helpful, helpful_pairs) = blames(-PLANTED), blames(PLANTED)
-    (filler, filler_pairs), (useful, useful_pairs) = removals(0.0), removals(PLANTED)
-    return {
-        "world": kind,
-        "harmful found": harmful,
-        "helpful blamed": helpful,
-        "pairs": max(harmful_pairs, helpful_pairs),
-        "filler removed": filler,
-        "useful removed": useful,
-        "filler pairs": filler_pairs,
-        "useful pairs": useful_pairs,
     }
 
 

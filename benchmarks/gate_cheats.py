@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
-from benchmarks.gate_worlds import Chance, Rates, World, arms
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.repeats import alike
-from skillopt_mcp.gates.spending import alpha_for
-from skillopt_mcp.gates.strict import strict
-from skillopt_mcp.judges.scoring import score
-from skillopt_mcp.records.evidence import Pair
-from skillopt_mcp.records.judging import All, Contains, JudgeSpec, Numeric, Score
+from benchmarks.gate_worlds import (
+    All,
+    Chance,
+    ConfirmRule,
+    Contains,
+    Judge,
+    Numeric,
+    Pair,
+    Rates,
+    Score,
+    World,
+    alike,
+    alpha_for,
+    arms,
+    confirm,
+    score,
+    strict,
+)
 
 MAX_PAIRS = 200
 ALPHA = 0.05
@@ -119,8 +129,8 @@ def _answered(rates: Rates, honest: dict[bool, float], parrot: dict[bool, float]
 
 def _passes(*, parrots: bool, cross_checked: bool) -> dict[bool, float]:
     """Return what the judges make of an answer that ends rightly, and of one that ends wrongly."""
-    rule: JudgeSpec = Contains(kind="contains", expected="42")
-    spec = All(kind="all", judges=[rule, Numeric(kind="numeric", expected=42)]) if cross_checked else rule
+    rule: Judge = Contains(expected="42")
+    spec = All(judges=[rule, Numeric(expected=42)]) if cross_checked else rule
     every = f"It may be any of {', '.join(map(str, range(LARGEST)))}. " if parrots else ""
     outcomes = {right: score(spec, f"{every}The total is {42 if right else 17}.") for right in (True, False)}
     return {right: float(found.hard) for right, found in outcomes.items() if isinstance(found, Score)}

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from benchmarks.gate_worlds import Chance, Rates, World, proposed_effect
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.spending import next_alpha, refund
-from skillopt_mcp.gates.strict import strict
-from skillopt_mcp.optimizer.sampling import FEW_TASKS
-from skillopt_mcp.records.evidence import SearchGate
+from benchmarks.gate_worlds import (
+    Chance,
+    ConfirmRule,
+    Rates,
+    World,
+    confirm,
+    next_alpha,
+    proposed_effect,
+    refund,
+    strict,
+)
 
 BUDGET = 1500
+FEW_TASKS = 30
 RESERVE = 300
 ALPHA = 0.05
 MAX_PAIRS = 200
@@ -45,7 +51,7 @@ def strict_run(world: World, chance: Chance, budget: int = BUDGET) -> Outcome:
 
 
 def our_run(
-    world: World, chance: Chance, budget: int = BUDGET, max_proposals: int | None = None, *, gate: SearchGate = "fresh"
+    world: World, chance: Chance, budget: int = BUDGET, max_proposals: int | None = None, *, gate: str = "fresh"
 ) -> Outcome:
     """Return the outcome of one replay: a lineage by a search gate on val, its sum confirmed once against live.
 

@@ -1,4 +1,7 @@
-"""Gate worlds: tasks with known pass rates, edits with known effects, and a rollout that is a draw of chance."""
+"""Gate worlds: tasks with known pass rates, edits with known effects, and a rollout that is a draw of chance.
+
+It also names all of the package that the benchmarks of the gates measure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,46 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.gates.calibration import calibrated, predicted_power
+from skillopt_mcp.gates.confirm import ConfirmRule, alike, alpha_for, confirm, next_alpha, refund
+from skillopt_mcp.gates.search import strict
+from skillopt_mcp.judges.judging import score
+from skillopt_mcp.judges.kinds.combined import All
+from skillopt_mcp.judges.kinds.numeric import Numeric
+from skillopt_mcp.judges.kinds.text import Contains
+from skillopt_mcp.records.evidence import Confirmation, Pair
+from skillopt_mcp.records.judging import Judge, Score
+
+__all__ = [
+    "KINDS",
+    "PASS_OR_FAIL",
+    "All",
+    "Chance",
+    "ConfirmRule",
+    "Confirmation",
+    "Contains",
+    "Judge",
+    "Numeric",
+    "Pair",
+    "Rates",
+    "Score",
+    "World",
+    "alike",
+    "alpha_for",
+    "arms",
+    "calibrated",
+    "confirm",
+    "fixed_pairs",
+    "next_alpha",
+    "normal_pairs",
+    "pair_rates",
+    "predicted_power",
+    "proposed_effect",
+    "refund",
+    "score",
+    "strict",
+    "wald_pairs",
+]
 
 Chance = random.Random
 Rates = list[float]

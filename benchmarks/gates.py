@@ -20,12 +20,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.gate_cells import (
-    DELTA,
     N_CALIBRATION,
-    PLANTED,
     POWER,
     cell,
-    credit_cell,
     gain,
     pairs_cell,
     power_cell,
@@ -52,10 +49,9 @@ class Bounds:
     pairs: float = 0.80
     power_error: float = 5.0
     found: float = 0.90
-    blamed: float = 0.05
 
 
-FULL, SHORT = Bounds(), Bounds(0.08, 0.03, (0.55, 0.72, 0.80), 0.90, 9.0, 0.84, 0.09)
+FULL, SHORT = Bounds(), Bounds(0.08, 0.03, (0.55, 0.72, 0.80), 0.90, 9.0, 0.84)
 
 
 def measure(n_worlds: int, *, short: bool) -> dict[str, list[dict[str, object]]]:
@@ -74,7 +70,6 @@ def measure(n_worlds: int, *, short: bool) -> dict[str, list[dict[str, object]]]
             for kind in PASS_OR_FAIL
             for effect in (0.08, *LARGE)
         ),
-        *(("credit", credit_cell, (kind, n_worlds)) for kind in ("beta55", "half")),
         *(("cheats", memorising, (World(kind, 40), n_worlds)) for kind in ("beta55", "half")),
         *(
             ("cheats", partial(parroting, cross_checked=cross_checked), (World(kind, 40), n_worlds))
@@ -121,12 +116,6 @@ def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
         },
         "confirm_pairs_vs_fixed": worst(tables["pairs"], "ratio"),
         "power_error_points": worst(tables["power"], "error"),
-        "credit": {
-            "harmful_found": min(number(row, "harmful found") for row in tables["credit"]),
-            "helpful_blamed": worst(tables["credit"], "helpful blamed"),
-            "filler_removed": min(number(row, "filler removed") for row in tables["credit"]),
-            "useful_removed": worst(tables["credit"], "useful removed"),
-        },
         "cheats": {
             "memoriser_promoted": worst(_cheats(tables, "knows train, val"), "promoted"),
             "parrot_promoted": min(number(row, "promoted") for row in _cheats(tables, "parrots: contains")),
@@ -148,9 +137,8 @@ def _cheats(tables: dict[str, list[dict[str, object]]], cheat: str) -> list[dict
 
 def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
     """Return what does not hold, each in a line."""
-    gains, credits, cheats, claimed = (keys[name] for name in ("gain_vs_strict", "credit", "cheats", "claims"))
+    gains, cheats, claimed = (keys[name] for name in ("gain_vs_strict", "cheats", "claims"))
     assert isinstance(gains, dict)
-    assert isinstance(credits, dict)
     assert isinstance(cheats, dict)
     assert isinstance(claimed, dict)
     at_most = [
@@ -158,8 +146,6 @@ def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
         ("live_worse", keys["live_worse"], bounds.live_worse),
         ("confirm_pairs_vs_fixed", keys["confirm_pairs_vs_fixed"], bounds.pairs),
         ("power_error_points", keys["power_error_points"], bounds.power_error),
-        ("helpful_blamed", credits["helpful_blamed"], bounds.blamed),
-        ("useful_removed", credits["useful_removed"], bounds.blamed),
         *((name, cheats[name], bounds.false_promotion) for name in STOPPED),
         *(
             (name, claimed[name], bounds.false_promotion)
@@ -169,8 +155,6 @@ def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
     ]
     at_least = [
         *((f"gain_vs_strict {n}", gains[str(n)], least) for n, least in zip(GAIN_TASKS, bounds.gain, strict=True)),
-        ("harmful_found", credits["harmful_found"], bounds.found),
-        ("filler_removed", credits["filler_removed"], bounds.found),
         ("parrot_promoted (else the cross-check shows nothing)", cheats["parrot_promoted"], bounds.found),
     ]
     return [
@@ -192,7 +176,6 @@ def print_tables(tables: dict[str, list[dict[str, object]]]) -> None:
         "claims": "half of the tasks changed by chance: accepted on these tasks (true of some), on tasks like them",
         "deterministic": "a placebo, and a target that answers alike each time: accepted on these tasks, accepted "
         "without a word of that, on tasks like them",
-        "credit": f"planted edits of -{PLANTED} and +{PLANTED}; filler under non-inferiority (delta {DELTA})",
     }
     for name, title in titles.items():
         rows = tables[name]

@@ -1,4 +1,4 @@
-"""Harvest: how fast past sessions are read, in MB/s, and how much memory that takes.
+"""Harvest: how fast past sessions are read, in MB per CPU second, and how much memory that takes.
 
     python benchmarks/harvest.py [--mb N] [--json]
 
@@ -13,13 +13,10 @@ import json
 import random
 import resource
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from skillopt_mcp.operations.evidence.harvesting import harvest
-from skillopt_mcp.operations.evidence.sessions import session_files
-from skillopt_mcp.operations.workspace import Workspace
+from benchmarks.doors import run
 
 TARGET_MB_PER_S = 100.0
 SHARE_WITH_SKILL = 0.1
@@ -109,18 +106,19 @@ def measure(megabytes: int, seed: int) -> dict[str, float]:
             made.mkdir(parents=True)
         (skill / "SKILL.md").write_text("---\nname: testing\ndescription: Fix tests.\n---\n\nRead the error first.\n")
         n_bytes, n_attempts = make_sessions(sessions, skill, megabytes * 1_000_000, seed)
-        with Workspace(place / "store.db") as workspace:
-            workspace.skill(str(skill))
-            files = session_files([sessions])
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            times = []
-            for dry_run in (True, False, True):
-                start = time.perf_counter()
-                found = harvest(workspace, files, dry_run=dry_run)
-                times.append(time.perf_counter() - start)
-                expected = (0, n_attempts) if len(times) == 3 else (n_attempts, 0)
-                assert (found.recorded, found.known) == expected, found
-            after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        store = place / "store.db"
+        run(store, "skills", "track", str(skill))
+        start_up_s = _timed(store, "harvest", str(skill))[0]
+        times = []
+        for options, expected in (
+            (["--dry-run"], (n_attempts, 0)),
+            ([], (n_attempts, 0)),
+            (["--dry-run"], (0, n_attempts)),
+        ):
+            seconds, found = _timed(store, "harvest", str(sessions), *options)
+            assert (found["recorded"], found["known"]) == expected, found
+            times.append(seconds - start_up_s)
+        peak_kb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     read, stored, again = (round(n_bytes / 1e6 / seconds, 1) for seconds in times)
     return {
         "mb": round(n_bytes / 1e6, 1),
@@ -128,8 +126,15 @@ def measure(megabytes: int, seed: int) -> dict[str, float]:
         "mb_per_s": read,
         "mb_per_s_storing": stored,
         "mb_per_s_known": again,
-        "memory_mb": round((after - before) / 1024, 1),
+        "memory_mb": round(peak_kb / 1024, 1),
     }
+
+
+def _timed(store: Path, *arguments: str) -> tuple[float, dict[str, object]]:
+    """Return the CPU seconds of a command, and what it prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    found = run(store, *arguments)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, found
 
 
 def main() -> None:
@@ -137,16 +142,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--short", action="store_true", help="100 MB")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    result = measure(options.mb, options.seed)
+    result = measure(100 if options.short else options.mb, options.seed)
     if options.json:
         print(json.dumps(result))
         return
     print(
         f"{result['mb']} MB of sessions with {result['attempts']:.0f} attempts: read at {result['mb_per_s']} MB/s "
         f"(target >= {TARGET_MB_PER_S:.0f}), {result['mb_per_s_storing']} MB/s where each is redacted and stored, "
-        f"{result['mb_per_s_known']} MB/s where all are known; {result['memory_mb']} MB of memory more than before"
+        f"{result['mb_per_s_known']} MB/s where all are known; {result['memory_mb']} MB of memory at most"
     )
 
 

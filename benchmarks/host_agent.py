@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillopt_mcp.backends.proposer import Proposer
-from skillopt_mcp.backends.world import World, right_answer, taught_by, topics_of
-from skillopt_mcp.prompts.parsing import parse_reply
-from skillopt_mcp.records.calls import Question
-from skillopt_mcp.records.replies import SCHEMAS
+from benchmarks.simulation import missing_lines, pass_rate, right_answer
+
+_FAILED = re.compile(r"^### Trajectory (\d+) \(failed\b[^\n]*\n`{3,}task\n([^\n]*)", re.MULTILINE)
+_SKILL = re.compile(r"^```skill\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ROWS = re.compile(r"^```json\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BUDGET = re.compile(r"at most (\d+) (?:edit|suggestion)")
 
 
 @dataclass
@@ -28,19 +30,37 @@ class Agent:
         order = (place / "WORK.md").read_text()
         self.seen.append(order)
         skill = "\n".join(path.read_text() for path in sorted(place.glob("skill/*/*.md")))
-        answer = self.attempt(order, skill) if "# Work: do one task" in order else self._answer(place)
+        answer = self.attempt(order, skill) if "# Work: do one task" in order else self._reply(place)
         (place / "answer.md").write_text(answer)
         return answer
 
     def attempt(self, order: str, skill: str) -> str:
         """Return the answer to the task of an order, as whoever has read this text of a skill gives it."""
         prompt = order.partition("## The task\n\n")[2].rstrip("\n")
-        rate = World(seed=self.seed).pass_rate(taught_by(skill), topics_of(prompt))
-        return right_answer(self.seed, prompt) if self.chance.random() < rate else "0.00"
+        return right_answer(self.seed, prompt) if self.chance.random() < pass_rate(skill, prompt) else "0.00"
 
-    def _answer(self, place: Path) -> str:
-        schema = json.loads((place / "reply.schema.json").read_text())
-        name = next(name for name, model in SCHEMAS.items() if set(model.model_fields) == set(schema["properties"]))
-        question = Question((place / "INSTRUCTIONS.md").read_text(), (place / "EVIDENCE.md").read_text(), name)
-        said = parse_reply(Proposer(self.seed, 0.7, 0.1).answer(question, "draw"), SCHEMAS[name])
-        return said if isinstance(said, str) else said.model_dump_json()
+    def _reply(self, place: Path) -> str:
+        """Return the reply to a question: what failed tasks lack, all that is to be merged, or an order as it came."""
+        wanted = json.loads((place / "reply.schema.json").read_text())["properties"]
+        evidence = (place / "EVIDENCE.md").read_text()
+        found = _ROWS.search(evidence)
+        numbered = json.loads(found[1]) if found else []
+        if "ranking" in wanted:
+            return json.dumps({"reasoning": "as they came", "ranking": [row["number"] for row in numbered]})
+        if "merged_from" in wanted:
+            merged: dict[str, tuple[dict[str, object], list[int]]] = {}
+            for row in numbered:
+                edit = {name: row.get(name) for name in ("op", "target", "content")}
+                edit |= {"path": row.get("path", "SKILL.md"), "evidence": []}
+                merged.setdefault(json.dumps(edit), (edit, []))[1].append(row["number"])
+            edits, numbers = [edit for edit, _ in merged.values()], [these for _, these in merged.values()]
+            return json.dumps({"reasoning": "equal lessons together", "edits": edits, "merged_from": numbers})
+        skill = found[1] if (found := _SKILL.search(evidence)) else ""
+        limit = _BUDGET.search((place / "INSTRUCTIONS.md").read_text())
+        lessons: dict[str, list[int]] = {}
+        for number, prompt in _FAILED.findall(evidence):
+            for lesson in missing_lines(skill, prompt)[0]:
+                lessons.setdefault(lesson, []).append(int(number))
+        rest = {"op": "append", "target": None, "path": "SKILL.md"}
+        edits = [{**rest, "content": f"- {line}", "evidence": tries} for line, tries in lessons.items()]
+        return json.dumps({"reasoning": "what they lacked", "edits": edits[: int(limit[1]) if limit else 4]})

@@ -16,14 +16,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.doors import StdioHost, add_tasks, ours
 from benchmarks.host_agent import Agent
-from benchmarks.stdio_host import StdioHost, ours
-from skillopt_mcp.backends.catalogue import TOPICS
-from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.server.app import INSTRUCTIONS, LISTED_PATH
-from skillopt_mcp.splits import EQUAL_SHARES
+from benchmarks.simulation import LESSONS, task_rows, write_skill
 
 N_TASKS = 90
 CHARS_PER_TOKEN = 4
@@ -86,14 +81,17 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
     """Return the figures of one loop, with so many pieces of work at a time."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        skill = place / "skills" / "ledger-clerk"
-        _prepare(place / "store.db", skill, seed)
-        with StdioHost(ours(place / "store.db"), place) as host:
+        store, skill = place / "store.db", write_skill(place, seed)
+        add_tasks(store, skill, task_rows(N_TASKS, seed))
+        with StdioHost(ours(store), place) as host:
+            for row in task_rows(6, seed + 1):
+                failed = {"task": row["prompt"], "answer": "0.00", "hard": False, "reason": "wrong"}
+                host.call("record_trajectory", {"skill": str(skill), **failed})
             meter = Meter(host, seed)
             proposing = {"skill": str(skill), "rollouts": ROLLOUTS}
             meter.finish(meter.call("propose_edits", proposing), max_items)
             step = meter.spent()
-            edits = [{"op": "append", "content": f"- {topic.lesson}"} for topic in TOPICS]
+            edits = [{"op": "append", "content": f"- {lesson}"} for lesson in LESSONS]
             candidate = meter.call("propose_edits", {"skill": str(skill), "edits": edits})["candidate_id"]
             meter.spent()
             told = meter.call("evaluate_candidate", {"candidate_id": candidate})
@@ -119,23 +117,14 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
     }
 
 
-def _prepare(store: Path, skill: Path, seed: int) -> None:
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_bytes(make_skill(seed).main)
-    with Workspace(store) as workspace:
-        tracked = workspace.skill(str(skill))
-        workspace.store.tasks.add_tasks(tracked.id, make_tasks(N_TASKS, seed), EQUAL_SHARES)
-        for task in make_tasks(6, seed + 1):
-            record_trajectory(
-                workspace, str(skill), Recording(task=task.prompt, answer="0.00", hard=False, reason="wrong")
-            )
-
-
-def listed_tokens() -> int:
-    """Return what the names, descriptions and input schemas of all tools take, in tokens."""
-    tools = json.loads(LISTED_PATH.read_text("utf-8"))["tools"]
+def fixed_costs() -> dict[str, object]:
+    """Return what a host reads of a server at its start: tokens of the tools' list, characters of the instructions."""
+    with tempfile.TemporaryDirectory() as folder, StdioHost(ours(Path(folder) / "store.db"), Path(folder)) as host:
+        tools = json.loads(host.request("tools/list", {}))["result"]["tools"]
+        instructions = host.initialized["instructions"]
     shown = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in tools]
-    return len(json.dumps(shown, separators=(",", ":"))) // CHARS_PER_TOKEN
+    listed = len(json.dumps(shown, separators=(",", ":"))) // CHARS_PER_TOKEN
+    return {"tools_list_tokens": listed, "instructions_chars": len(instructions)}
 
 
 def main() -> None:
@@ -145,7 +134,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = [measure(options.seed, n) for n in ((4,) if options.short else (1, 4, 16))]
-    fixed = {"tools_list_tokens": listed_tokens(), "instructions_chars": len(INSTRUCTIONS)}
+    fixed = fixed_costs()
     usual = rows[0] if options.short else rows[1]
     shared = {name: usual[name] for name in ("round_trips_per_pair", "tokens_per_pair")}
     if options.json:

@@ -23,12 +23,9 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.learning_world import Setting, judged, split_tasks
-from skillopt_mcp.backends import world
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+import skillopt_mcp
+from benchmarks.doors import add_tasks
+from benchmarks.simulation import N_TASKS, NOISE, Setting, judged, skill_text, task_rows, write_skill
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS: dict[str, dict[str, object]] = {
@@ -62,27 +59,14 @@ class Learned:
 
 def ours(setting: Setting, options: dict[str, object], folder: Path) -> Learned:
     """Return what our optimizer makes of a world."""
-    skill = folder / "skills" / "ledger-clerk"
-    skill.mkdir(parents=True)
-    for file in world.make_skill(setting.seed).files:
-        (skill / file.path).write_bytes(file.content)
-    spec = f"simulated:{setting.model}"
-    with Workspace(folder / "store" / "skillopt.db", target=spec, optimizer=spec, project=folder) as workspace:
-        tasks = [
-            {"prompt": task.prompt, "judge": task.judge.model_dump(), "split": split}
-            for task, split in split_tasks(setting.seed)
-        ]
-        add_tasks(workspace, str(skill), tasks)
-        config = Config.model_validate({"epochs": setting.epochs, "batch": setting.batch, **options})
-        run = start_run(workspace, str(skill), config)
-        outcome = replay(workspace, run)
-        steps = workspace.store.runs.list_steps(run.id)
-        best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version)
-        used = {row.role: row.n_calls for row in workspace.store.ledger.list_rows(run.id) if row.stage == "rollout"}
-    score, harmful = judged(best.main.decode(), setting)
-    kept = best if outcome.verdict == "accept" else world.make_skill(setting.seed)
-    live, _ = judged(kept.main.decode(), setting)
-    return Learned(score, live, harmful, used["target"], 2 * outcome.n_pairs)
+    store, skill = folder / "skillopt.db", write_skill(folder, setting.seed)
+    add_tasks(store, skill, task_rows(N_TASKS, setting.seed))
+    config = {"epochs": setting.epochs, "batch": setting.batch, **options}
+    done = skillopt_mcp.train(skill, config=config, target=setting.spec, optimizer=setting.spec, store=store)
+    score, harmful = judged(done.best_skill, setting)
+    live, _ = judged(done.best_skill if done.verdict == "accept" else skill_text(setting.seed), setting)
+    n_rollouts = sum(row.n_calls for row in done.usage.stages if row.stage == "rollout" and not row.test)
+    return Learned(score, live, harmful, n_rollouts, 2 * done.n_pairs)
 
 
 def peer(setting: Setting, package: str, options: dict[str, object], folder: Path) -> Learned:
@@ -94,9 +78,9 @@ def peer(setting: Setting, package: str, options: dict[str, object], folder: Pat
     )  # fmt: skip
     if done.returncode != 0:
         raise SystemExit(f"{package} ended with {done.returncode}:\n{done.stderr}")
-    told = json.loads(done.stdout)
-    score, harmful = judged(told["skill"], setting)
-    return Learned(score, score, harmful, told["rollouts"], 0)
+    made = json.loads(done.stdout)
+    score, harmful = judged(made["skill"], setting)
+    return Learned(score, score, harmful, made["rollouts"], 0)
 
 
 def learn(settings: list[Setting], systems: list[str]) -> dict[str, list[Learned]]:
@@ -142,9 +126,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="how many worlds")
     parser.add_argument("--systems", help="only these, with semicolons between them, beside 'ours'")
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--noise", type=float, default=world.NOISE, help="how often chance decides a task")
+    parser.add_argument("--noise", type=float, default=NOISE, help="how often chance decides a task")
     parser.add_argument("--helpful", type=float, default=0.6, help="the share of proposed edits that help")
     parser.add_argument("--harmful", type=float, default=0.1, help="the share that harms")
+    parser.add_argument("--short", action="store_true", help="one world, one epoch")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     chosen = options.systems.split(";") if options.systems else [*OURS, *PEERS]
@@ -153,9 +138,10 @@ def main() -> int:
         parser.error(f"there is no system {sorted(strangers)[0]!r}; use {'; '.join([*OURS, *PEERS])}")
     if set(systems) & {*PEERS} and not os.environ.get("PEERS_PYTHON"):
         parser.error("PEERS_PYTHON is not set: see benchmarks/peers.py --help")
+    n_seeds, n_epochs = (1, 1) if options.short else (options.seeds, options.epochs)
     settings = [
-        Setting(seed, options.epochs, noise=options.noise, helpful=options.helpful, harmful=options.harmful)
-        for seed in range(options.seeds)
+        Setting(seed, n_epochs, noise=options.noise, helpful=options.helpful, harmful=options.harmful)
+        for seed in range(n_seeds)
     ]
     rows = table(learn(settings, systems))
     if options.json:

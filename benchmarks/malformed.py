@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from benchmarks.stdio_host import INITIALIZE, ours
+from benchmarks.doors import INITIALIZE, ours
 
 FRAMES, SHORT, BURST = 10_000, 600, 40
 PATIENCE_S = 60.0

@@ -11,6 +11,7 @@ import multiprocessing
 import re
 import socket
 import struct
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ class Act(NamedTuple):
     latency_s: float = 0.2
     status: int = 200
     retry_after: float | None = None
+    tokens_in: int = 100
+    tokens_out: int = 5
 
 
 class Plan(NamedTuple):
@@ -38,16 +41,24 @@ class Plan(NamedTuple):
     refuse_after: int | None = None
 
 
+class Seen(NamedTuple):
+    """What the server saw: whole answers by call; the acts as they were sent; the seconds between first and last."""
+
+    answered: dict[int, int]
+    acts: list[Act]
+    busy_s: float
+
+
 class Server(NamedTuple):
-    """A running server: where it is; how often each call was answered; and how the key is made good again."""
+    """A running server: where it is, what it has seen, and how the key is made good again."""
 
     url: str
     pipe: Connection
 
-    def answered(self) -> dict[int, int]:
-        """Return how many whole answers each call was sent."""
-        self.pipe.send("answered")
-        found: dict[int, int] = self.pipe.recv()
+    def seen(self) -> Seen:
+        """Return what it has seen so far."""
+        self.pipe.send("seen")
+        found: Seen = self.pipe.recv()
         return found
 
     def accept_key(self) -> None:
@@ -62,6 +73,9 @@ class _Serving:
         self.n_requests = 0
         self.asked: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
+        self.acts: list[Act] = []
+        self.began = self.ended = 0.0
+        self.busy_s = 0.0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -78,17 +92,21 @@ class _Serving:
         named = _CALL.search(body)
         call = int(named[1]) if named else 0
         self.n_requests += 1
+        self.began = self.began or time.monotonic()
+        self.ended = time.monotonic()
         if self.refuse_after is not None and self.n_requests > self.refuse_after:
             writer.write(_response(401, b'{"error": {"message": "the key is not valid"}}'))
             return True
         acts = self.plan.acts[call] if call < len(self.plan.acts) else [Act()]
         act = acts[min(self.asked[call], len(acts) - 1)]
         self.asked[call] += 1
+        self.acts.append(act)
         await asyncio.sleep(3600 if act.kind == "hang" else act.latency_s)
         if act.kind == "reset":
             return _reset(writer)
         if act.kind == "ok":
             self.answered[call] += 1
+        self.ended = time.monotonic()
         writer.write(_bytes(act, call))
         return True
 
@@ -111,7 +129,10 @@ def _bytes(act: Act, call: int) -> bytes:
         {
             "id": "c", "object": "chat.completion", "created": 1, "model": "m",
             "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105},
+            "usage": {
+                "prompt_tokens": act.tokens_in, "completion_tokens": act.tokens_out,
+                "total_tokens": act.tokens_in + act.tokens_out,
+            },
         }
     ).encode()  # fmt: skip
     return _response(200, body[: len(body) // 2] if act.kind == "truncated" else body)
@@ -132,15 +153,17 @@ async def _serve(plan: Plan, pipe: Connection) -> None:
     pipe.send(server.sockets[0].getsockname()[1])
     over = asyncio.Event()
 
-    def told() -> None:
+    def obey() -> None:
         word = pipe.recv()
-        if word == "accept":
+        if word == "accept":  # the time that it takes to resume is none of the calls'
             serving.refuse_after = None
+            serving.busy_s, serving.began = serving.busy_s + serving.ended - serving.began, 0.0
         if word == "over":
             over.set()
-        pipe.send(dict(serving.answered))
+        busy_s = serving.busy_s + (serving.ended - serving.began if serving.began else 0.0)
+        pipe.send(Seen(dict(serving.answered), serving.acts, busy_s))
 
-    asyncio.get_running_loop().add_reader(pipe.fileno(), told)
+    asyncio.get_running_loop().add_reader(pipe.fileno(), obey)
     await over.wait()
 
 

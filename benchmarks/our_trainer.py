@@ -10,12 +10,9 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.doors import add_tasks
 from benchmarks.zero_model import BATCH, WORKERS, Stage, ZeroModel, figures, transcript
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.records.calls import Call, Message, Reply, Rollout, Usage
+from skillopt_mcp import Call, Message, Reply, Rollout, Usage, train
 
 _STAGES: dict[str, Stage] = {"reflect": "reflect", "merge": "merge", "rank": "rank"}
 _SKILL = """\
@@ -62,18 +59,16 @@ def main(n_steps: int, latency_ms: float, folder: Path) -> None:
     skill = folder / "skills" / "ledger-clerk"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(_SKILL)
-    backend = ZeroBackend(model)
-    with Workspace(folder / "store" / "skillopt.db", target=backend, optimizer=backend, project=folder) as workspace:
-        tasks = [
-            {"prompt": f"What is item {i} of the ledger?", "judge": {"kind": "exact", "expected": f"value {i}"},
-             "split": "train" if i < BATCH else "val" if i < 2 * BATCH else "test"}
-            for i in range(2 * BATCH + 1)
-        ]  # fmt: skip
-        add_tasks(workspace, str(skill), tasks)
-        # What belongs to an epoch is left out, there as here: one epoch is one step.
-        config = Config(epochs=n_steps + 1, batch=BATCH, max_pairs=1, slow_update=False, meta_skill=False)
-        run = start_run(workspace, str(skill), config)
-        replay(workspace, run, n_slots=WORKERS)
+    store, backend = folder / "skillopt.db", ZeroBackend(model)
+    rows = [
+        {"prompt": f"What is item {i} of the ledger?", "judge": {"kind": "exact", "expected": f"value {i}"},
+         "split": "train" if i < BATCH else "val" if i < 2 * BATCH else "test"}
+        for i in range(2 * BATCH + 1)
+    ]  # fmt: skip
+    add_tasks(store, skill, rows)
+    # What belongs to an epoch is left out, there as here: one epoch is one step.
+    config = {"epochs": n_steps + 1, "batch": BATCH, "max_pairs": 1, "slow_update": False, "meta_skill": False}
+    train(skill, config=config, target=backend, optimizer=backend, store=store, concurrency=WORKERS)
     print(json.dumps(figures(model, n_steps)))
 
 

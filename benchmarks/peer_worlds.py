@@ -18,21 +18,16 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.learning_world import Setting, split_tasks
 from benchmarks.peer_trainers import plug_in
-from skillopt_mcp.backends import world
-from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.prompts.rendering import fence, render_edits, render_evidence, render_trajectories
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Stage
-from skillopt_mcp.records.edits import Edit
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.replies import SCHEMAS
-from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.records.tasks import NewTask, Task
+from benchmarks.simulation import N_TASKS, Setting, pass_rate, right_answer, skill_text, task_rows
+from skillopt_mcp.backends import simulated
+from skillopt_mcp.records.calls import Question
 
+_FENCE = "``````"
 _NEXT = (
     r"\n\n## (?:\w+ (?:Budget|Pool)|Patches to|Two pre-merged|Previous |Optimizer Meta|Failed |Successful |Current )"
 )
@@ -48,15 +43,14 @@ _QUESTION = re.compile(r"Question:? ?\n?(.*?)(?:\n|$)")
 
 
 class PeerModel:
-    """Both models of a package: the target in the world, and the optimizer as the simulation's proposer."""
+    """Both models of a package: the target in the world, and the optimizer as the simulation's."""
 
     model = "simulated"
 
     def __init__(self, setting: Setting) -> None:
-        self._backend: Simulated = open_simulated(setting.model)
-        tasks = split_tasks(setting.seed)
-        self._prompts = {str(n): task.prompt for n, (task, _) in enumerate(tasks)}
-        self._tasks = {task.prompt: _stored(task) for task, _ in tasks}
+        self._setting = setting
+        self._proposer = simulated.Proposer(setting.seed, setting.helpful, setting.harmful)
+        self._prompts = {str(n): str(row["prompt"]) for n, row in enumerate(task_rows(N_TASKS, setting.seed))}
         self._visits: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.n_rollouts = 0
@@ -85,11 +79,11 @@ class PeerModel:
 
     def _rollout(self, skill: str, user: str) -> str:
         found = _QUESTION.search(user)
-        task = self._tasks[found[1].strip() if found else ""]
-        files = SkillFiles((SkillFile(MAIN_FILE, skill.encode()),))
+        prompt = found[1].strip() if found else ""
         with self._lock:
             self.n_rollouts += 1
-        return self._asked("target", "rollout", Rollout(files, task)).text
+        is_right = self._drawn(f"{skill}\0{prompt}").random() < pass_rate(skill, prompt, self._setting.noise)
+        return right_answer(self._setting.seed, prompt) if is_right else "0.00"
 
     def _patch(self, user: str) -> str:
         failed_all = "Failed Trajectories" in user
@@ -99,17 +93,17 @@ class PeerModel:
             )
             for by_task, hard, by_number in _ATTEMPT.findall(user)
         ]
-        body = render_trajectories(attempts)
+        body = "\n\n".join(attempts)
         found = _BUDGET.search(user)
-        reply = self._reply("reflect", "patch", user, body, f"at most {found[1] if found else 4} edits")
+        reply = self._reply("patch", user, body, f"at most {found[1] if found else 4} edits")
         edits = [_words(edit) for edit in reply["edits"]]
         return json.dumps({"reasoning": reply["reasoning"], "edits": edits, "patch": {"edits": edits}})
 
     def _merge(self, user: str) -> str:
         patches = json.loads(user[user.index("\n[") :])
         rows = [(row, row.get("source_type", "failure")) for patch in patches for row in patch["edits"]]
-        body = render_edits([_edit(row, source) for row, source in rows])
-        reply = self._reply("merge", "merge", user, body)
+        body = _numbered([{**_words(row), "from": f"{source}s"} for row, source in rows])
+        reply = self._reply("merge", user, body)
         merged = []
         for edit, numbers in zip(reply["edits"], reply["merged_from"], strict=True):
             parents = [rows[number - 1] for number in numbers]
@@ -121,9 +115,10 @@ class PeerModel:
     def _rank(self, user: str) -> str:
         pool = [(int(number), op, text) for number, op, text in _POOLED.findall(user)]
         edits = [
-            Edit("delete", target=text) if op == "delete" else Edit("append", content=text) for _, op, text in pool
+            {"op": "delete", "target": text} if op == "delete" else {"op": "append", "content": text}
+            for _, op, text in pool
         ]
-        reply = self._reply("rank", "rank", user, render_edits(edits))
+        reply = self._reply("rank", user, _numbered(edits))
         return json.dumps({"selected_indices": [pool[number - 1][0] for number in reply["ranking"]]})
 
     def _slow(self, user: str) -> str:
@@ -133,57 +128,55 @@ class PeerModel:
             for task, before, after in _COMPARED.findall(user)
             for verdict in (before, after)
         ]
-        body = fence(found[1] if found else "", "guidance") + "\n\n" + render_trajectories(attempts)
-        reply = self._reply("slow_update", "slow_update", user, body)
+        body = "\n\n".join([_fenced("guidance", found[1] if found else ""), *attempts])
+        reply = self._reply("slow_update", user, body)
         return json.dumps({"reasoning": reply["reasoning"], "slow_update_content": reply["guidance"]})
 
     def _meta(self, user: str) -> str:
-        reply = self._reply("meta_skill", "meta_skill", user, "Nothing else was kept.")
+        reply = self._reply("meta_skill", user, "Nothing else was kept.")
         return json.dumps({"reasoning": reply["reasoning"], "meta_skill_content": reply["notes"]})
 
-    def _reply(self, stage: Stage, schema: str, user: str, body: str, instructions: str = "") -> dict[str, Any]:
+    def _reply(self, schema: str, user: str, body: str, instructions: str = "") -> dict[str, Any]:
         skill, notes, history = (
             found[1] if (found := pattern.search(user)) else "" for pattern in (_SKILL, _NOTES, _HISTORY)
         )
-        question = Question(instructions, render_evidence(skill, body, notes, history), schema)
-        text = self._asked("optimizer", stage, question).text.removeprefix("```json\n").removesuffix("\n```")
-        return SCHEMAS[schema].model_validate_json(text).model_dump()
+        before = [_fenced(label, text) for label, text in (("notes", notes), ("history", history)) if text]
+        evidence = "\n\n".join(["## Skill", _fenced("skill", skill), *before, "## Evidence", body]) + "\n"
+        question = Question(instructions, evidence, schema)
+        text = self._proposer.answer(question, str(self._drawn(instructions + evidence).random()))
+        reply: dict[str, Any] = json.loads(text.removeprefix("```json\n").removesuffix("\n```"))
+        return reply
 
-    def _asked(self, role: Any, stage: Stage, request: Rollout | Question) -> Reply:
+    def _drawn(self, asked: str) -> Random:
+        """Return the chance of the next visit of a question: the same question is answered otherwise each time."""
         with self._lock:
-            self._visits[request.digest] += 1
-            draw = f"peer {self._visits[request.digest]}"
-        answering = self._backend.complete(Call(role, stage, request, draw))
-        try:
-            answering.send(None)
-        except StopIteration as done:
-            reply: Reply = done.value
-            return reply
-        raise RuntimeError("the simulation waits although its latency is 0")
+            self._visits[asked] += 1
+            return Random(f"{self._setting.seed} {self._visits[asked]} {asked}")
 
 
-def _stored(task: NewTask) -> Task:
-    return Task(0, 0, task.name or "", task.prompt, task.judge, "train", task.digest)
+def _fenced(label: str, text: str) -> str:
+    return f"{_FENCE}{label}\n{text.rstrip(chr(10))}\n{_FENCE}"
 
 
-def _attempt(prompt: str, *, failed: bool) -> Trajectory:
-    return Trajectory("peer", prompt, "", (), not failed, float(not failed), "", "rollout")
+def _attempt(prompt: str, *, failed: bool) -> str:
+    return f"### Trajectory 1 ({'failed' if failed else 'succeeded'})\n{_fenced('task', prompt)}"
 
 
-def _edit(row: dict[str, Any], source: str) -> Edit:
-    return Edit(row["op"], row.get("target") or None, row.get("content") or None, from_failure=source == "failure")
+def _numbered(rows: list[dict[str, str]]) -> str:
+    return _fenced("json", json.dumps([{"number": n, **row} for n, row in enumerate(rows, 1)]))
 
 
 def _words(edit: dict[str, Any]) -> dict[str, str]:
-    return {"op": edit["op"], "target": edit["target"] or "", "content": edit["content"] or ""}
+    return {"op": edit["op"], "target": edit.get("target") or "", "content": edit.get("content") or ""}
 
 
 def _items(seed: int, split: str) -> list[dict[str, object]]:
+    rows = enumerate(task_rows(N_TASKS, seed))
     return [
-        {"id": f"task-{n}", "question": task.prompt, "context": "", "answers": [world.right_answer(seed, task.prompt)]}
-        for n, (task, its_split) in enumerate(split_tasks(seed))
-        if its_split == split
-    ]
+        {"id": f"task-{n}", "question": row["prompt"], "context": "",
+         "answers": [right_answer(seed, str(row["prompt"]))]}
+        for n, row in rows if row["split"] == split
+    ]  # fmt: skip
 
 
 def _skillrl(model: PeerModel, setting: Setting, folder: Path) -> str:
@@ -195,7 +188,7 @@ def _skillrl(model: PeerModel, setting: Setting, folder: Path) -> str:
     )  # fmt: skip
     trainer = package.SkillOptTrainer(
         config=config, env=env, optimizer_client=model, target_client=model,
-        initial_skill=world.make_skill(setting.seed).main.decode(),
+        initial_skill=skill_text(setting.seed),
     )  # fmt: skip
     trainer.train()
     return str(trainer.best_skill)
@@ -206,7 +199,7 @@ def _skillopt(model: PeerModel, setting: Setting, folder: Path, options: dict[st
     for split in ("train", "val", "test"):
         (folder / "splits" / split).mkdir(parents=True)
         (folder / "splits" / split / "items.json").write_text(json.dumps(_items(setting.seed, split)))
-    (folder / "skill.md").write_bytes(world.make_skill(setting.seed).main)
+    (folder / "skill.md").write_text(skill_text(setting.seed))
     adapter = importlib.import_module("skillopt.envs.searchqa.adapter").SearchQAAdapter(
         split_mode="split_dir", split_dir=str(folder / "splits"), workers=1, analyst_workers=1
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import random
 import string
@@ -11,8 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote
-
-from skillopt_mcp.redaction.words import WORDS
 
 LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
 WORD = UPPER + LOWER + DIGITS
@@ -74,17 +71,6 @@ def _address(scheme: str, host: str) -> Callable[[Chance], Plant]:
     def plant(chance: Chance) -> Plant:
         password = _of(chance, WORD, 4) + chance.choice("!$*~.") + _of(chance, WORD, chance.randint(5, 12))
         return Plant(f"{scheme}://app_user:{password}@{host}", password, "SERVICE_URL")
-
-    return plant
-
-
-def _mnemonic(n_words: int) -> Callable[[Chance], Plant]:
-    def plant(chance: Chance) -> Plant:
-        entropy = chance.randbytes(n_words * 4 // 3)
-        n_check = n_words // 3
-        bits = int.from_bytes(entropy) << n_check | hashlib.sha256(entropy).digest()[0] >> (8 - n_check)
-        words = " ".join(WORDS[bits >> 11 * n & 2047] for n in reversed(range(n_words)))
-        return Plant(words, words, "WALLET_MNEMONIC")
 
     return plant
 
@@ -183,8 +169,6 @@ KINDS: dict[str, Callable[[Chance], Plant]] = {
     "cookie": _cookie,
     "basic": _basic,
     "bearer": _bearer,
-    "mnemonic-12": _mnemonic(12),
-    "mnemonic-24": _mnemonic(24),
 }
 
 

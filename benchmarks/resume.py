@@ -24,20 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from skillopt_mcp.backends import world
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.store import driver
-from skillopt_mcp.store.driver import Connection
+from benchmarks.doors import CONCURRENCY, add_tasks, command
+from benchmarks.doors import rows as queried
+from benchmarks.simulation import task_rows, write_skill
 
-SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 SLOTS = 8
+SHORT = 3
 LATENCY_MS = 10
 N_TASKS = 45
 POLL_S = 0.005
 TRIES = 5
 SHOWN, ROW_CHARACTERS = 6, 400
-SETTINGS = ("--epochs", "3", "--batch", "8", "--max-pairs", "24", "--slots", str(SLOTS), "--yes", "--json")
+SETTINGS = ("--epochs", "3", "--batch", "8", "--max-pairs", "24", CONCURRENCY, str(SLOTS), "--yes", "--json")
 # What two runs of the same thing need not share, and the tables that only say how often something was tried.
 _VOLATILE = frozenset({"created_at", "owner", "n_claims", "latency_ms", "call_id"})
 _ASIDE = ("attempt", "budget", "event", "spent", "sqlite_", "_", "reply", "call")
@@ -68,17 +66,10 @@ class Site:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
-        self.skill = folder / "skills" / "ledger-clerk"
-        self.skill.mkdir(parents=True)
-        for file in world.make_skill(seed).files:
-            (self.skill / file.path).write_bytes(file.content)
+        self.skill = write_skill(folder, seed)
         self.spec = f"simulated:honest,seed={seed},latency_ms={LATENCY_MS}"
         self.seeded = folder / "seeded" / "skillopt.db"
-        with Workspace(self.seeded, project=folder) as workspace:
-            tasks = [
-                {"prompt": task.prompt, "judge": task.judge.model_dump()} for task in world.make_tasks(N_TASKS, seed)
-            ]
-            add_tasks(workspace, str(self.skill), tasks)
+        add_tasks(self.seeded, self.skill, task_rows(N_TASKS, seed))
 
     @contextmanager
     def copy(self, name: str) -> Iterator[Path]:
@@ -93,9 +84,9 @@ class Site:
     def start(self, store_path: Path, *, resume: bool = False) -> subprocess.Popen[str]:
         """Return a `replay` that has just been started."""
         backends = ("--target", self.spec, "--optimizer", self.spec)
-        settings = ("--resume", "--slots", str(SLOTS), "--yes", "--json") if resume else SETTINGS
+        settings = ("--resume", CONCURRENCY, str(SLOTS), "--yes", "--json") if resume else SETTINGS
         return subprocess.Popen(
-            [SCRIPT, "--store", str(store_path), "replay", str(self.skill), *backends, *settings],
+            command(store_path, "replay", str(self.skill), *backends, *settings),
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -147,15 +138,13 @@ def kill_and_resume(site: Site, expected: Counter[str], after_s: float) -> Kill 
 
 def rows(store_path: Path) -> Counter[str]:
     """Return all rows that say what a run made and decided, as JSON, each with the name of its table."""
-    with _reading(store_path) as connection:
-        named = connection.execute("select name from sqlite_master where type = 'table' order by name").fetchall()
-        tables = [str(name) for (name,) in named if not str(name).startswith(_ASIDE)]
-        found = Counter[str]()
-        for table in tables:
-            columns = connection.execute(f"pragma table_info({table})").fetchall()
+    found = Counter[str]()
+    for (table,) in queried(store_path, "select name from sqlite_master where type = 'table' order by name"):
+        if not str(table).startswith(_ASIDE):
+            columns = queried(store_path, f"pragma table_info({table})")
             kept = [name for _, name, kind, _, _, key in columns if not _is_volatile(name, kind, key)]
-            found.update(_spelled(table, row) for row in connection.execute(f"select {', '.join(kept)} from {table}"))
-        found.update(_spelled("call", row) for row in connection.execute(_REPLIES))
+            found.update(_spelled(table, row) for row in queried(store_path, f"select {', '.join(kept)} from {table}"))
+    found.update(_spelled("call", row) for row in queried(store_path, _REPLIES))
     return found
 
 
@@ -169,33 +158,21 @@ def _spelled(table: str, row: tuple[object, ...]) -> str:
 
 def _sends(store_path: Path) -> dict[bytes, tuple[int, bool]]:
     """Return for every call how often it was sent at least, and whether its reply is there."""
-    with _reading(store_path) as connection:
-        return {key: (n_claims, bool(answered)) for key, n_claims, answered in connection.execute(_SENDS)}
+    return {key: (n_claims, bool(answered)) for key, n_claims, answered in queried(store_path, _SENDS)}
 
 
 def _is_finished(store_path: Path) -> bool:
     """Return whether the run was stored as finished: the kill struck between its last commit and the process's end."""
-    with _reading(store_path) as connection:
-        return bool(connection.execute("select status = 'finished' from run").fetchone()[0])
+    return bool(queried(store_path, "select status = 'finished' from run")[0][0])
 
 
 def _await_run(store_path: Path, process: subprocess.Popen[str]) -> float:
     """Return the moment at which the run's row was there."""
     while process.poll() is None:
-        with _reading(store_path) as connection:
-            if connection.execute("select count(*) from run").fetchone()[0]:
-                return time.monotonic()
+        if queried(store_path, "select count(*) from run")[0][0]:
+            return time.monotonic()
         time.sleep(POLL_S)
     raise SystemExit(f"replay ended before it began:\n{process.communicate()[1]}")
-
-
-@contextmanager
-def _reading(store_path: Path) -> Iterator[Connection]:
-    connection = driver.connect(store_path)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def measure(n_kills: int, seed: int, folder: Path) -> list[Kill]:
@@ -228,11 +205,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100, help="how many runs to kill")
     parser.add_argument("--seed", type=int, default=1, help="of the world and of the moments")
-    parser.add_argument("--short", action="store_true", help="10 kills")
+    parser.add_argument("--short", action="store_true", help=f"{SHORT} kills")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kills = measure(10 if options.short else options.kills, options.seed, Path(folder).resolve())
+        kills = measure(SHORT if options.short else options.kills, options.seed, Path(folder).resolve())
     found = figures(kills)
     for kill in kills:
         for row in kill.differing[:SHOWN]:

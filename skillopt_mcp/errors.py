@@ -14,7 +14,6 @@
     |-- BackendError              a backend that cannot be used at all: unknown, not configured, not authorised
     |   `-- Unset                 the environment does not say what it needs: a key, an address
     `-- StoreError                the store cannot be opened, read or written
-        |-- NewerStore            written by a newer release
         `-- UnsafeStore           on a network file system, or damaged
 
 A model's unusable reply is a value (`records.calls.Reply`), never one of these. `Waiting` is not a failure: some calls
@@ -84,10 +83,6 @@ class TurnedDown(Stopped, BackendError):
 
 class StoreError(SkillOptError):
     """The store cannot be opened, read or written."""
-
-
-class NewerStore(StoreError):
-    """The store was written by a newer release."""
 
 
 class UnsafeStore(StoreError):

@@ -61,9 +61,3 @@ REJECTED_SHOWN = 20
 
 RESULT_CHARACTERS = 6_000
 """How much text one answer of a tool carries; the rest is on the next page."""
-
-HISTORY_BYTES = 512 * MIB
-"""The largest history of a skill that is imported, in bytes once unpacked."""
-
-HISTORY_LINE_BYTES = 64 * MIB
-"""The longest line of such a history, in bytes."""

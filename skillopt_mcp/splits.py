@@ -1,16 +1,104 @@
-"""Splits: which tasks the optimizer sees and which stay held out, and the order in which an epoch takes them."""
+"""Splits: which tasks the optimizer sees and which are held out, and the order in which an epoch takes them."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.tasks import SPLITS, Split
+from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
 
 EQUAL_SHARES: dict[Split, float] = {"train": 1.0, "val": 1.0, "test": 1.0}
+
+
+class StoredTask(NamedTuple):
+    """What of a stored task, in use or removed, binds those that come later; `files` as JSON."""
+
+    id: int
+    name: str
+    prompt: str
+    files: str
+    split: Split
+    digest: str
+    is_removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a new task goes: into `split`, unless it is there already or `fault` says why it cannot be added.
+
+    `predecessor` is the id of a removed task that has the same prompt.
+    """
+
+    split: Split
+    fault: str = ""
+    is_duplicate: bool = False
+    predecessor: int | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether the task is to be stored."""
+        return not (self.fault or self.is_duplicate)
+
+
+def place(new: Iterable[NewTask], stored: Iterable[StoredTask], shares: Mapping[Split, float]) -> list[Placed]:
+    """Return where each new task goes, in order.
+
+    A split is frozen: no prompt is in two splits, and a task that corrects a removed one, by its prompt or its name,
+    joins the split of that.
+    """
+    by_digest: dict[str, StoredTask | None] = {}
+    taken, removed_names = set[str](), dict[str, Split]()
+    split_of: dict[tuple[str, str], Split] = {}
+    removed: dict[str, StoredTask] = {}
+    counts = Counter[Split]()
+    for each in stored:
+        by_digest[each.digest] = each
+        prompt = each.prompt.strip(string.whitespace)
+        if each.is_removed:
+            removed_names[each.name], removed[prompt] = each.split, each
+        else:
+            taken.add(each.name)
+            split_of[prompt, each.files] = each.split
+            counts[each.split] += 1
+    placed = []
+    for task in new:
+        digest, name, prompt = task.digest, default_name(task), task.prompt.strip(string.whitespace)
+        asked, old = (prompt, files_json(task)), removed.get(prompt)
+        bound = split_of.get(asked) or (old.split if old else None)
+        there = by_digest.get(digest)
+        split = task.split or bound or removed_names.get(name) or assign_split(counts, shares, digest)
+        if bound and split != bound:
+            placed.append(Placed(split, f"split must be {bound}, where the same prompt is, got {split}"))
+        elif there and there.is_removed:
+            placed.append(Placed(split, "this task was removed: change its prompt, judge or files"))
+        elif digest in by_digest:
+            placed.append(Placed(split, is_duplicate=True))
+        elif name in taken:
+            placed.append(Placed(split, f'id "{name}" is taken by another task: choose another, or remove that one'))
+        else:
+            placed.append(Placed(split, predecessor=old.id if old else None))
+            by_digest[digest], split_of[asked] = None, split
+            counts[split] += 1
+            taken.add(name)
+    return placed
+
+
+def default_name(task: NewTask) -> str:
+    """Return the name of a task, made from its digest where its author gave none."""
+    return task.name or f"task-{task.digest[:8]}"
+
+
+def files_json(task: NewTask | Task) -> str:
+    """Return the files of a task as the store keeps them."""
+    return json.dumps([[file.path, file.content] for file in task.files])
 
 
 def assign_split(counts: Mapping[Split, int], shares: Mapping[Split, float], key: str) -> Split:

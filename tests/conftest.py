@@ -17,8 +17,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from skillopt_mcp.store import pool
-from tests import processes, schemas
+from tests import disk as disks
+from tests import processes
 
 # Started behind a shell, a process ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,6 +49,21 @@ _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAP
 # What hosts set in the shells of their models, where no person's command runs.
 _AGENTS = ("CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_CI")
 _NUMBERS = count()
+_TESTS = Path(__file__).parent
+# Folders that start processes, and files with tests of seconds; `-m "not slow"` leaves them out.
+_SLOW = ("acceptance", "cli", "hosts", "peers", "redteam")
+_SLOW_FILES = {
+    "backends/test_agent_places.py", "backends/test_agents.py", "backends/test_batches.py", "calls/test_budgets.py",
+    "calls/test_resuming.py", "gates/test_calibration.py", "judges/test_command.py", "operations/test_comparing.py",
+    "operations/test_expecting.py", "operations/test_flips.py", "operations/test_going_on_after_a_pause.py",
+    "operations/test_lost_rows.py", "operations/test_misbehaving_hosts.py", "operations/test_promoting.py",
+    "operations/test_promotion_faults.py", "operations/test_replaying.py", "optimizer/test_confirmation.py",
+    "optimizer/test_hostile_optimizers.py", "server/test_hidden_characters.py", "server/test_http.py",
+    "server/test_index.py", "server/test_stdio_ending.py", "server/test_stdio_server.py", "store/test_kills.py",
+    "store/test_stored_trajectories.py",
+}  # fmt: skip
+# These drive programs that a machine may lack: their tests skip without them, or fail where REQUIRE_HOSTS is set.
+_REQUIRED = ("hosts", "peers")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -64,6 +79,27 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow, and give real hosts more time."""
+    for item in items:
+        path = item.path.relative_to(_TESTS)
+        if path.parts[0] in _SLOW or path.as_posix() in _SLOW_FILES:
+            item.add_marker(pytest.mark.slow)
+        if path.parts[0] in _REQUIRED:
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where REQUIRE_HOSTS is set, fail a test of a host or a peer that is skipped."""
+    report = yield
+    required = os.environ.get("REQUIRE_HOSTS") and item.path.relative_to(_TESTS).parts[0] in _REQUIRED
+    if required and report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"REQUIRE_HOSTS is set, and this was skipped: {reason}"
+    return report
 
 
 def pytest_collection_finish() -> None:
@@ -111,12 +147,6 @@ def home(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a new store at once; tests/store, and all other processes, run the migrations."""
-    monkeypatch.setattr(pool, "migrate", schemas.migrate)
-
-
-@pytest.fixture(autouse=True)
 def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for no disk, as only a power cut asks for it; tests/store, and all programs that are started, do."""
-    schemas.spare_the_disk(monkeypatch)
+    disks.spare_the_disk(monkeypatch)

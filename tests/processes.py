@@ -12,25 +12,24 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from skillopt_mcp.cli.main import commands, module_name
+from skillopt_mcp.cli.command import module_path, modules
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 IMPORTED = [
     "pytest",
     "skillopt_mcp.calls.asking",
     "skillopt_mcp.backends.simulated",
-    "sqlite_utils",
     "filelock",
     "concurrent.futures.thread",
-    *(module_name(command) for command in commands()),
-    "benchmarks.fault_children",
+    "skillopt_mcp.cli.main",
+    *map(module_path, modules()),
     "tests.frozen",
 ]
 _CAPABILITIES = 0x20080522
 
 
 def preload() -> None:
-    """Settle what the process that all are forked from imports: the last to ask for it wins, and benchmarks ask too."""
+    """Settle what the process that all are forked from imports."""
     _CONTEXT.set_forkserver_preload(IMPORTED)
 
 

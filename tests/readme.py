@@ -1,32 +1,31 @@
-"""Readme: the parts of README.md and of the guide that are made from the code; `python -m tests.readme` writes them."""
+"""Readme: the parts of README.md and of docs/ that are made from the code; `python -m tests.readme` writes them."""
 
 from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from skillopt_mcp.cli.main import commands
-from skillopt_mcp.guide.pages import pages
-from skillopt_mcp.optimizer.config import Config, allowed
-from skillopt_mcp.records import judging
-from skillopt_mcp.server.app import LISTED_PATH
+from skillopt_mcp.cli.command import described
+from skillopt_mcp.judges.judging import kinds
+from skillopt_mcp.server.app import listing
+from skillopt_mcp.server.tools import tools_over
 from skillopt_mcp.settings.reading import structured
 from skillopt_mcp.settings.skillopt_names import FIELDS
-from skillopt_mcp.store import driver
-from skillopt_mcp.store.migrating import migrate, migration_files
+from skillopt_mcp.training.config import Config, allowed
+from skillopt_mcp.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-GUIDE = ROOT / "skillopt_mcp" / "guide"
-PAGES = (README, *sorted(GUIDE.glob("*.md")))
+DOCS = ROOT / "docs"
+PAGES = (README, *sorted(DOCS.glob("*.md")))
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 
 
 def generated(text: str) -> str:
-    """Return a page's text with every generated block made anew."""
+    """Return a page's text with every generated block written again."""
     return _BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
 
 
@@ -35,10 +34,16 @@ def claude_desktop() -> str:
     return f"```json\n{(ROOT / 'claude_desktop_config.example.json').read_text('utf-8').strip()}\n```"
 
 
+def listed_tools() -> list[dict[str, Any]]:
+    """Return what hosts are told of the tools."""
+    found: list[dict[str, Any]] = json.loads(listing(tools_over(Workspace(Path()))))["tools"]
+    return found
+
+
 def tools() -> str:
     """Return the tools as a table."""
     rows = ["| tool | does |", "|---|---|"]
-    for tool in json.loads(LISTED_PATH.read_text("utf-8"))["tools"]:
+    for tool in listed_tools():
         description = " ".join(tool["description"].split())
         arguments = ", ".join(
             name if name in tool["inputSchema"].get("required", []) else f"{name}?"
@@ -48,17 +53,10 @@ def tools() -> str:
     return "\n".join(rows)
 
 
-def guide() -> str:
-    """Return the pages of the guide as a table."""
-    rows = [f"| [{page.name}](skillopt_mcp/guide/{page.name}.md) | {page.title} |" for page in pages()]
-    return "\n".join(["| page | about |", "|---|---|", *rows])
-
-
 def judges() -> str:
     """Return the judges as a table."""
     rows = ["| judge | passes when |", "|---|---|"]
-    for kind, spec in judging.SPECS.items():
-        rows.append(f"| `{kind}` | {' '.join((spec.__doc__ or '').split())} |")
+    rows += [f"| `{kind}` | {text} |" for kind, text in kinds().items()]
     return "\n".join(rows)
 
 
@@ -76,32 +74,25 @@ def settings() -> str:
 def command_table() -> str:
     """Return the commands as a table."""
     return "\n".join(
-        ["| command | does |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in commands().items())]
+        ["| command | does |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in described().items())]
     )
 
 
 def schema() -> str:
-    """Return the schema of a new store: what the migrations made, under the comment that each table opens with."""
-    comments = {
-        name: comment.strip()
-        for path in migration_files()
-        for comment, name in re.findall(r"((?:^--.*\n)+)create table (\w+)", path.read_text("utf-8"), re.MULTILINE)
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "store.db"
-        connection = driver.connect(path)
-        migrate(connection, path)
-        rows = connection.execute(
-            "select name, sql from sqlite_schema where type = 'table' and name not like '%sqlite_%' order by rowid"
-        ).fetchall()
-        connection.close()
-    tables = "\n\n".join(f"{comments[name]}\n{sql};" for name, sql in rows)
-    return f"<details><summary>{len(rows)} tables</summary>\n\n```sql\n{tables}\n```\n\n</details>"
+    """Return each table and view of the store, with what a row of it is."""
+    parts = []
+    for file in ("schema.sql", "views.sql"):
+        text = (ROOT / "store" / file).read_text("utf-8")
+        for comment, kind, name, body in re.findall(
+            r"((?:^-- [^\n]*\n)+)create (table|view) (\w+)(.*?;)$", text, re.M | re.S
+        ):
+            about = " ".join(line.removeprefix("-- ") for line in comment.splitlines())
+            parts.append(f"### {name}\n\n{about}\n\n```sql\ncreate {kind} {name}{body}\n```")
+    return "\n\n".join(parts)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "claude_desktop": claude_desktop,
-    "guide": guide,
     "tools": tools,
     "judges": judges,
     "settings": settings,

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import BadSkill
-from skillopt_mcp.folders import (
+from skillopt_mcp.limits import FILE_BYTES, SKILL_DEPTH, SKILL_FILES
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.skill_folders import (
     default_roots,
     find_skill_folders,
     project_folders,
@@ -18,8 +20,6 @@ from skillopt_mcp.folders import (
     skill_name,
     stamp,
 )
-from skillopt_mcp.limits import FILE_BYTES, SKILL_DEPTH, SKILL_FILES
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 
 @pytest.fixture

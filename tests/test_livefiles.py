@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp import livefiles, renaming
+from skillopt_mcp import live_files as livefiles
+from skillopt_mcp import live_files as renaming
 from skillopt_mcp.errors import Refused, Stale
-from skillopt_mcp.folders import read_skill
-from skillopt_mcp.livefiles import TEMPORARY, replace_files, sweep
+from skillopt_mcp.live_files import TEMPORARY, replace_files, sweep
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.skill_folders import read_skill
 
 OLD = SkillFiles(
     (SkillFile("SKILL.md", b"old\n"), SkillFile("references/a.md", b"old a\n"), SkillFile("gone.md", b"x"))
@@ -71,7 +72,7 @@ def test_a_file_is_on_the_disk_before_it_is_in_its_place_and_its_folder_after(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    real = livefiles.exchange
+    real = livefiles.exchange  # type: ignore[attr-defined]
     monkeypatch.setattr(
         os, "fsync", lambda fd: order.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file")
     )
@@ -197,7 +198,7 @@ def _edit_before(
 
 def test_two_edits_in_a_row_both_survive_the_swap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main, edits = folder / "SKILL.md", iter([b"first\n", b"second\n"])
-    real = livefiles.exchange
+    real = livefiles.exchange  # type: ignore[attr-defined]
 
     def edited_before_each(parent: int, one: str, other: str) -> bool:
         (folder / "~").write_bytes(next(edits))
@@ -210,17 +211,24 @@ def test_two_edits_in_a_row_both_survive_the_swap(folder: Path, monkeypatch: pyt
     assert {main.read_bytes(), *(stray.read_bytes() for stray in strays(folder))} == {b"first\n", b"second\n"}
 
 
-def test_an_edit_of_a_file_that_goes_away_comes_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_no_replace", [True, False])
+def test_an_edit_of_a_file_that_goes_away_comes_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, has_no_replace: bool
+) -> None:
     real = os.rename
+    if not has_no_replace:
+        monkeypatch.setattr(livefiles, "move_new", lambda *_: False)
 
     def edited_before(source: str, *args: object, **kwargs: object) -> None:
-        (folder / "gone.md").write_bytes(b"mine")
+        if source == "gone.md":
+            (folder / source).write_bytes(b"mine")
         real(source, *args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "rename", edited_before)
     with pytest.raises(Stale, match=r"gone\.md"):
         replace_files(folder, OLD, OLD.__class__(tuple(file for file in OLD.files if file.path != "gone.md")))
     assert (folder / "gone.md").read_bytes() == b"mine"
+    assert strays(folder) == []
 
 
 def test_a_link_in_any_place_is_refused_and_what_it_names_is_untouched(folder: Path, tmp_path: Path) -> None:
@@ -271,7 +279,7 @@ def test_a_folder_that_cannot_be_written_is_refused_with_nothing_changed(folder:
 import os, sys
 from pathlib import Path
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.livefiles import replace_files
+from skillopt_mcp.live_files import replace_files
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 os.setuid(65534)
 try:
@@ -315,13 +323,13 @@ def test_a_reader_sees_each_file_whole_old_or_new(folder: Path) -> None:
 
 def test_a_sweep_takes_only_what_a_killed_process_left(folder: Path, tmp_path: Path) -> None:
     for content in (b"", b"ne", b"new\n", b"old a\n"):
-        (folder / livefiles._beside(folder, "SKILL.md")).write_bytes(content)
-    (folder / "references" / livefiles._beside(folder, "references/a.md")).write_bytes(b"new a\n")
-    edit = livefiles._beside(folder, "SKILL.md")
+        (folder / livefiles._temporary(folder, "SKILL.md")).write_bytes(content)
+    (folder / "references" / livefiles._temporary(folder, "references/a.md")).write_bytes(b"new a\n")
+    edit = livefiles._temporary(folder, "SKILL.md")
     (folder / edit).write_bytes(b"saved by a person in that very moment")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    away = elsewhere / livefiles._beside(folder, "references/deep/b.md")
+    away = elsewhere / livefiles._temporary(folder, "references/deep/b.md")
     away.write_bytes(b"")
     (folder / "references/deep").symlink_to(elsewhere)
     sweep(folder, (OLD, NEW))

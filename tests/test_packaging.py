@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -6,24 +7,24 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 from skillopt_mcp import __version__
-from skillopt_mcp.cli.parsing import parse
-from skillopt_mcp.folders import read_skill
+from skillopt_mcp.cli.command import parse
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.installing.rules import work_rules
-from skillopt_mcp.operations.evidence.hooking import EVENTS
+from skillopt_mcp.hook_events import EVENTS
+from skillopt_mcp.install.entries import work_rules
 from skillopt_mcp.packaging.assembling import HERE
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.server.app import LISTED_PATH
-from tests.readme import ROOT
+from skillopt_mcp.skill_folders import read_skill
+from tests.readme import ROOT, listed_tools
 
-SKILL = HERE.parent / "skills/train-a-skill"
-AGENT = HERE.parent / "agents/skillopt-worker.md"
+SKILL = HERE / "plugin/skills/train-a-skill"
+AGENT = HERE / "plugin/agents/skillopt-worker.md"
 PLUGIN = "mcp__plugin_skillopt_skillopt__"
-TOOLS = {tool["name"] for tool in json.loads(LISTED_PATH.read_text("utf-8"))["tools"]}
+TOOLS = {tool["name"] for tool in listed_tools()}
 
 
 def parts(path: Path) -> tuple[dict[str, str], str]:
@@ -97,6 +98,7 @@ def test_every_part_has_the_version_of_the_package(assembled: Path) -> None:
     server = json.loads((assembled / "server.json").read_text())
     assert {
         json.loads((assembled / "plugin/.claude-plugin/plugin.json").read_text())["version"],
+        json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())["plugins"][0]["version"],
         json.loads((assembled / "bundle/manifest.json").read_text())["version"],
         bundle["version"],
         bundle["dependencies"][0].removeprefix("skillopt-mcp=="),
@@ -117,13 +119,23 @@ def test_the_plugins_hooks_and_server_are_commands_of_ours(assembled: Path) -> N
     assert tuple(hooks) == EVENTS
     for [group] in hooks.values():
         program, *words = shlex.split(group["hooks"][0]["command"].removesuffix(" || true"))
-        assert (program, parse(words)[0]) == ("skillopt-mcp", "capture")
+        assert (program, parse(words).command.name) == ("skillopt-mcp", "capture")
     [server] = json.loads((assembled / "plugin/.mcp.json").read_text())["mcpServers"].values()
-    assert (server["command"], parse(server["args"])[0]) == ("skillopt-mcp", "serve")
+    assert (server["command"], parse(server["args"]).command.name) == ("skillopt-mcp", "serve")
 
 
 def test_the_registrys_entry_keeps_the_limits_of_the_registry(assembled: Path) -> None:
     server = json.loads((assembled / "server.json").read_text())
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
     assert len(server["description"]) <= 100
-    assert parse([argument["value"] for argument in server["packages"][0]["packageArguments"]])[0] == "serve"
+    assert parse([argument["value"] for argument in server["packages"][0]["packageArguments"]]).command.name == "serve"
+
+
+def test_the_registrys_entry_is_valid_under_its_schema() -> None:
+    path = os.environ.get("SERVER_SCHEMA")
+    if not path:
+        pytest.skip("SERVER_SCHEMA names no file: it is at the address that server.json gives as its $schema")
+    schema = json.loads(Path(path).read_text("utf-8"))
+    entry = json.loads((HERE / "server.json").read_text("utf-8"))
+    assert schema["$id"] == entry["$schema"]
+    jsonschema.validate(entry, schema)

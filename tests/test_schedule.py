@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.schedule import SCHEDULES, Schedule, edit_budget
+from skillopt_mcp.training.schedule import SCHEDULES, Schedule, edit_budget
 
 
 def sequence(kind: Schedule, n_steps: int, maximum: int, minimum: int) -> list[int]:

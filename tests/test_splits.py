@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.tasks import SPLITS, Split
-from skillopt_mcp.splits import EQUAL_SHARES, assign_split, batches, epoch_order, shuffled, stratified
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.records.tasks import SPLITS, NewTask, Split
+from skillopt_mcp.splits import (
+    EQUAL_SHARES,
+    StoredTask,
+    assign_split,
+    batches,
+    default_name,
+    epoch_order,
+    files_json,
+    place,
+    shuffled,
+    stratified,
+)
 
 SHARES = st.fixed_dictionaries({split: st.floats(0.01, 100) for split in SPLITS})
 KEYS = st.lists(st.text(max_size=8), min_size=3, max_size=120)
@@ -131,3 +144,31 @@ def test_an_order_by_seed_does_not_depend_on_the_order_given(
     other = list(digests)
     chance.shuffle(other)
     assert [digests[at] for at in shuffled(digests, seed)] == [other[at] for at in shuffled(other, seed)]
+
+
+PROMPTS = st.builds(
+    lambda text, expected, name, split: NewTask(
+        text, parse_judge({"kind": "exact", "expected": expected}), name, cast(Split | None, split)
+    ),
+    st.sampled_from(["a", " a\n", "b", "c", "d"]),
+    st.sampled_from("xy"),
+    st.sampled_from([None, "one", "two"]),
+    st.sampled_from([None, *SPLITS]),
+)
+
+
+@given(st.lists(st.lists(st.tuples(PROMPTS, st.booleans()), min_size=1, max_size=6), max_size=5))
+def test_no_prompt_is_in_two_splits_and_no_task_there_twice(calls: list[list[tuple[NewTask, bool]]]) -> None:
+    stored: list[StoredTask] = []
+    split_of: dict[str, Split] = {}
+    for rows in calls:
+        placed = place([task for task, _ in rows], stored, EQUAL_SHARES)
+        for (task, is_removed), each in zip(rows, placed, strict=True):
+            if each.is_new:
+                name = default_name(task)
+                stored.append(
+                    StoredTask(len(stored), name, task.prompt, files_json(task), each.split, task.digest, is_removed)
+                )
+                assert split_of.setdefault(task.prompt.strip(), each.split) == each.split
+                assert task.split in (None, each.split)
+        assert len({each.digest for each in stored}) == len(stored)

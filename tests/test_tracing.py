@@ -12,11 +12,11 @@ from skillopt_mcp import tracing
 from skillopt_mcp.backends import world
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.calls import Call
+from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 SPEC = "simulated:honest,seed=3"
 

@@ -1,4 +1,4 @@
-"""Base: the seam between calls and whoever answers them."""
+"""Base: the seam between calls and the models that answer them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,35 @@ import difflib
 from math import inf
 from typing import Protocol, get_args, runtime_checkable
 
-from skillopt_mcp.backends.usages import is_of_numbers, unusable_usage
-from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
+
+# More than any call can use, and few enough that the sum over all calls can be stored.
+MOST = 10**12
+_MOST_SHOWN = 40
+
+
+def unusable_usage(usage: object) -> str:
+    """Return why a usage cannot be kept: it is none, or its numbers would get round a cap. Empty when it can."""
+    if not isinstance(usage, Usage):
+        return f"its usage is of type {type(usage).__name__}, not skillopt_mcp.Usage"
+    for name in ("tokens_in", "tokens_out", "tokens_cached"):
+        n: object = getattr(usage, name)
+        if not isinstance(n, int) or not 0 <= n <= MOST:
+            return f"the {name} of its usage is {quoted(repr(n), _MOST_SHOWN)}, not a whole number from 0 to {MOST:,}"
+    usd: object = usage.usd
+    for name, amount in (("usd", 0 if usd is None else usd), ("latency_ms", usage.latency_ms)):
+        # Not to be had of one that is not a number, nor of infinity.
+        if not isinstance(amount, int | float) or not 0 <= amount <= MOST:
+            return f"the {name} of its usage is {quoted(repr(amount), _MOST_SHOWN)}, not a number from 0 to {MOST:,}"
+    return ""
+
+
+def is_of_numbers(usage: object) -> bool:
+    """Return whether it is a usage, and all that it holds are numbers, be they impossible ones."""
+    return isinstance(usage, Usage) and all(isinstance(each, int | float | None) for each in usage)
+
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", "connection", "server", "malformed"})
@@ -25,12 +50,13 @@ _MOST_SECONDS = 1e9
 class BackendFault(Exception):
     """One failed attempt at one call. `retry_after` is how many seconds the backend asks to be left alone, if it does.
 
-    `fault` is its kind. Tried again: "rate_limit", "overloaded", "server", "connection", "timeout", "malformed" (no
-    answer could be read). Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long", "internal"
-    (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the attempt cost
-    all the same: an answer that was cut off is paid. One whose numbers cannot be is left out, and the message says so:
-    then the attempt costs what one costs that does not say. Raises BackendError for a kind that is none, and for a
-    message, a wait or a usage of another type.
+    `fault` is its kind. Tried again: "rate_limit", "overloaded", "server", "connection" (also where the wire hangs, or
+    its body cannot be read); for a question also "timeout" and "malformed" (no answer could be read), which an attempt
+    at a task may bring upon itself. Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long",
+    "internal" (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the
+    attempt cost all the same: an answer that was cut off is paid. One whose numbers cannot be is left out, and the
+    message says so: then the attempt costs what one costs that does not say. Raises BackendError for a kind that is
+    none, and for a message, a wait or a usage of another type.
     """
 
     def __init__(

@@ -8,15 +8,14 @@ import inspect
 from collections.abc import Callable
 from typing import cast
 
-from skillopt_mcp.backends.base import FATAL, FAULTS, BackendFault
-from skillopt_mcp.backends.given import unusable
-from skillopt_mcp.backends.usages import unusable_usage
-from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.backends.base import FATAL, FAULTS, BackendFault, unusable_usage
+from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.user_backend import unusable
+from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.environments.base import Rolled, RolloutFailed, RollsOut, rolls_out
-from skillopt_mcp.environments.foreign import SHOWN, foreign, is_stop, raised, said_by
-from skillopt_mcp.environments.registry import open_environment
+from skillopt_mcp.environments.registry import SHOWN, foreign, is_stop, open_environment, raised, said_by
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.judges.environments import evaluation
+from skillopt_mcp.judges.kinds.reported import environment_evaluation
 from skillopt_mcp.records.calls import EVALUATION, Call, Reply, Rollout, Usage, storable
 from skillopt_mcp.records.judging import Score
 
@@ -90,7 +89,7 @@ class Rolling:
     def _reply(self, rolled: Rolled) -> Reply:
         """Return a reply with its score recorded. Raises BadInput when that is none."""
         score = Score(rolled.hard, rolled.soft, storable(rolled.reason))
-        recorded = evaluation(self.environment_name, score)
+        recorded = environment_evaluation(self.environment_name, score)
         messages = tuple(message for message in rolled.messages if message.role != EVALUATION)
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
 
@@ -119,6 +118,13 @@ def _checked(rolled: object) -> Rolled:
     return rolled
 
 
+@backend(
+    "env",
+    spec="env:NAME",
+    answers="an environment that attempts its tasks itself ([Python](extending.md))",
+    needs="that environment",
+    is_asked=False,
+)
 def open_rolling(spec: str) -> Rolling:
     """Return the backend of an environment's spec. Raises BackendError when it leaves the rollouts to a model."""
     environment = open_environment(spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Reply
 
@@ -24,6 +25,12 @@ class HostBackend:
         raise BackendFault("unsupported", "a host answers by submit_work alone")
 
 
+@backend(
+    "host",
+    spec="host or host:LABEL",
+    answers="the agent that the server serves, by sub-agents; only in `serve`, where it is the default",
+    is_asked=False,
+)
 def open_host(label: str) -> HostBackend:
     """Return the host as a backend; a label keeps the evidence of one model apart from that of another.
 

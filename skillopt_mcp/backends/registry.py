@@ -1,25 +1,127 @@
-"""Registry: the backends by name, each imported only when it is asked for."""
+"""Registry: the backends by name. Each is one file of this folder, with `@backend(NAME, ...)` on what opens it.
+
+Names are read from the text of the files, so that to list them imports no vendor's SDK: only what is opened is loaded.
+"""
 
 from __future__ import annotations
 
-import os
+import importlib
+import re
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.names import backend_name
 from skillopt_mcp.errors import BackendError, Unset
+
+BESIDE = " beside "
+_DEFINITION = re.compile(r'^@backend\(\s*"([a-z][a-z0-9-]*)"', re.MULTILINE)
+
+
+class Kind(NamedTuple):
+    """A backend as it is registered: `spec` is how people write it, `answers` who answers, `needs` what it takes.
+
+    `has_options`: what follows a comma says how the model is asked, not which one. `is_asked`: doctor makes one call.
+    `batched` returns it as its vendor's batch API answers for it.
+    """
+
+    name: str
+    spec: str
+    answers: str
+    needs: str
+    open: Callable[[str], Backend]
+    has_options: bool
+    is_asked: bool
+    batched: Callable[[Backend], Backend | None] | None
+
+
+_KINDS: dict[str, Kind] = {}
+Opener = TypeVar("Opener", bound=Callable[[str], Backend])
+
+
+def backend(
+    name: str,
+    *,
+    spec: str = "",
+    answers: str,
+    needs: str = "nothing",
+    has_options: bool = False,
+    is_asked: bool = True,
+    batched: Callable[[Backend], Backend | None] | None = None,
+) -> Callable[[Opener], Opener]:
+    """Register what opens a backend from the part of its spec behind the colon."""
+
+    def register(opener: Opener) -> Opener:
+        _KINDS[name] = Kind(name, spec or f"{name}:MODEL", answers, needs, opener, has_options, is_asked, batched)
+        return opener
+
+    return register
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Return the module of each backend, by name."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return {name: path.stem for path in files for name in _DEFINITION.findall(path.read_text("utf-8"))}
+
+
+def backend_names() -> list[str]:
+    """Return the names of all backends, sorted."""
+    return sorted(_modules())
+
+
+def kind_of(name: str) -> Kind:
+    """Return the backend of a name. Raises BackendError when there is none, or it cannot run here."""
+    if name not in _modules():
+        raise BackendError(f"unknown backend '{name}'; use one of: {', '.join(backend_names())}")
+    if name not in _KINDS:
+        try:
+            importlib.import_module(f"{__package__}.{_modules()[name]}")
+        except ModuleNotFoundError as error:
+            raise BackendError(
+                f"the backend '{name}' needs '{error.name}', which is not available here: use another backend"
+            ) from error
+    return _KINDS[name]
+
+
+def backend_table() -> str:
+    """Return the backends as the table that the documentation shows."""
+    rows = [kind_of(name) for name in backend_names()]
+    lines = [f"| `{row.spec.replace(' or ', '`, `')}` | {row.answers} | {row.needs} |" for row in rows]
+    return "\n".join(["| backend | who answers | needs |", "|---|---|---|", *lines])
+
+
+def backend_name(spec: str) -> tuple[str, str]:
+    """Return the backend that a spec "name:model" names, and the model. Raises BackendError when there is none."""
+    name, _, model = spec.strip().partition(":")
+    if name not in _modules():
+        raise BackendError(f"unknown backend '{name}' in '{spec}'; use one of: {', '.join(backend_names())}")
+    return name, model
+
+
+def is_spec(name: str) -> bool:
+    """Return whether a backend's name is one that a spec opens, and not that of a program's own backend."""
+    return name.strip().partition(":")[0] in _modules()
+
+
+def without_options(name: str) -> str:
+    """Return a backend's name as far as it says which model is asked, with which second document, and not how."""
+    spec, beside, companion = name.partition(BESIDE)
+    has_options = is_spec(spec) and kind_of(spec.partition(":")[0]).has_options
+    return f"{spec.partition(',')[0] if has_options else spec}{beside}{companion}"
 
 
 def open_backend(spec: str) -> Backend:
     """Return the backend of a spec, "name:model". Raises BackendError when there is none, or it cannot be used."""
     name, model = backend_name(spec)
-    return _LOADERS[name](model)
+    return kind_of(name).open(model)
 
 
 def lacking(spec: str) -> str:
     """Return what the environment does not say that a backend needs, such as its key; "" when it can be asked.
 
-    Raises BackendError when no key would help: there is no such backend, or it cannot be told so.
+    Raises BackendError when no key would help: there is no such backend, or its spec is wrong.
     """
     try:
         open_backend(spec)
@@ -28,94 +130,7 @@ def lacking(spec: str) -> str:
     return ""
 
 
-def batched(backend: Backend) -> Backend | None:
+def batched(opened: Backend) -> Backend | None:
     """Return a backend as its vendor's batch API answers for it, None where there is none. Raises BackendError."""
-    batcher = _BATCHERS.get(backend.name.partition(":")[0])
-    return batcher(backend) if batcher else None
-
-
-def _openai_batch(backend: Backend) -> Backend | None:
-    from skillopt_mcp.backends.api.openai_batch import batched as batched_openai  # noqa: PLC0415
-
-    return batched_openai(backend)
-
-
-def _anthropic_batch(backend: Backend) -> Backend | None:
-    from skillopt_mcp.backends.api.anthropic_batch import batched as batched_anthropic  # noqa: PLC0415
-
-    return batched_anthropic(backend)
-
-
-def _simulated(model: str) -> Backend:
-    from skillopt_mcp.backends.simulated import open_simulated  # noqa: PLC0415
-
-    return open_simulated(model)
-
-
-def _scripted(model: str) -> Backend:
-    from skillopt_mcp.backends.scripted import open_scripted  # noqa: PLC0415
-
-    return open_scripted(model)
-
-
-def _openai(model: str) -> Backend:
-    from skillopt_mcp.backends.api.openai import open_openai  # noqa: PLC0415
-
-    return open_openai(model)
-
-
-def _anthropic(model: str) -> Backend:
-    from skillopt_mcp.backends.api.anthropic import open_anthropic  # noqa: PLC0415
-
-    return open_anthropic(model)
-
-
-def _environment(model: str) -> Backend:
-    from skillopt_mcp.backends.environment import open_rolling  # noqa: PLC0415
-
-    return open_rolling(model)
-
-
-def _claude_code(model: str) -> Backend:
-    _need_posix("claude-code")
-    from skillopt_mcp.backends.agents.claude_code import open_claude_code  # noqa: PLC0415
-
-    return open_claude_code(model)
-
-
-def _codex(model: str) -> Backend:
-    _need_posix("codex")
-    from skillopt_mcp.backends.agents.codex import open_codex  # noqa: PLC0415
-
-    return open_codex(model)
-
-
-def _plugin(model: str) -> Backend:
-    from skillopt_mcp.backends.plugged import open_plugged  # noqa: PLC0415
-
-    return open_plugged(model)
-
-
-def _host(model: str) -> Backend:
-    from skillopt_mcp.backends.host import open_host  # noqa: PLC0415
-
-    return open_host(model)
-
-
-def _need_posix(name: str) -> None:
-    if os.name != "posix":
-        raise BackendError(f"the backend '{name}' runs on Linux and macOS only: use WSL, or another backend")
-
-
-_LOADERS: dict[str, Callable[[str], Backend]] = {
-    "simulated": _simulated,
-    "scripted": _scripted,
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "claude-code": _claude_code,
-    "codex": _codex,
-    "env": _environment,
-    "plugin": _plugin,
-    "host": _host,
-}
-_BATCHERS: dict[str, Callable[[Backend], Backend | None]] = {"openai": _openai_batch, "anthropic": _anthropic_batch}
+    kind = kind_of(opened.name.partition(":")[0]) if is_spec(opened.name) else None
+    return kind.batched(opened) if kind and kind.batched else None

@@ -1,20 +1,391 @@
-"""Simulated: a backend that plays target and optimizer in a seeded world: deterministic, free, no real model."""
+"""Simulated: target and optimizer in a seeded world: deterministic, free, no real model."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from functools import cached_property
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from random import Random
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from skillopt_mcp.backends.proposer import Proposer
-from skillopt_mcp.backends.world import KINDS, NOISE, Kind, World, amount, right_answer, taught_by, topics_of
+from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.world import (
+    KINDS,
+    NOISE,
+    PLACEBOS,
+    TOPICS,
+    Kind,
+    World,
+    amount,
+    right_answer,
+    taught_by,
+    topics_of,
+)
+from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Usage
-from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.records.replies import (
+    AwarePatchReply,
+    AwareRewriteReply,
+    AwareSuggestReply,
+    BudgetReply,
+    ClassReply,
+    EditReply,
+    MergeReply,
+    MergeRewritesReply,
+    MergeSuggestionsReply,
+    MetaSkillReply,
+    PatchReply,
+    ProposalReply,
+    RankReply,
+    RewriteReply,
+    SlowUpdateReply,
+    SuggestionReply,
+    SuggestReply,
+)
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+
+Row = dict[str, object]
+DROPPED = "Drop the rule: "
+# It opens with a literal, which is searched for an order of magnitude faster than the beginning of a line.
+_TRAJECTORY = re.compile(r"\n### Trajectory \d+ \((\w+)\b[^)\n]*\)\n(`{3,})task\n")
+_TEXT = re.compile(r"\n### Text (\d+) \([^)\n]*\)\n(`{3,})text\n")
+_TRIED = re.compile(r"^(?:  - tried: )?(\{.*\})$", re.MULTILINE)
+_BODY = "\n## Evidence\n"
+_OTHER_FILES = "\n\n=== "
+
+
+def parts(evidence: str) -> tuple[str, str, str]:
+    """Return the skill's main text, what is told of earlier steps and epochs, and the evidence itself."""
+    skill, end = _fenced(evidence, "skill")
+    if not end:
+        return "", "", evidence
+    told, _, body = evidence[end:].partition(_BODY)
+    return skill.partition(_OTHER_FILES)[0], told.strip(), body
+
+
+def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
+    """Return of each attempt whether it failed, and the topics that its task needs."""
+    return [(said == "failed", topics_of(task)) for said, task in _headed(_TRAJECTORY, body)]
+
+
+def rows_of(body: str) -> list[Row]:
+    """Return the numbered edits or suggestions."""
+    rows: list[Row] = json.loads(_fenced(body, "json")[0] or "[]")
+    return rows
+
+
+def texts_of(body: str) -> dict[int, str]:
+    """Return the numbered whole texts."""
+    return {int(number): text for number, text in _headed(_TEXT, body)}
+
+
+def guidance_in(body: str) -> list[str]:
+    """Return the lines of the guidance so far."""
+    return [line for line in _fenced(body, "guidance")[0].splitlines() if line.startswith("- ")]
+
+
+def rejected_in(told: str) -> list[str]:
+    """Return the texts of the edits that earlier steps tried and that were rejected, the latest first."""
+    rows = [json.loads(match[1]) for match in _TRIED.finditer(told)]
+    return [str(row["content"]) for row in reversed(rows) if row.get("verdict") == "reject" and row.get("content")]
+
+
+def number_of(row: Row) -> int:
+    """Return the number that a row is called by."""
+    return int(str(row["number"]))
+
+
+def worth(row: Row) -> float:
+    """Return how much an edit or a suggestion is worth, from 0 (harmful) to 1."""
+    target, content = str(row.get("target", "")), f"{row.get('content', '')}{row.get('instruction', '')}"
+    removed = f"{target if row.get('op') == 'delete' else ''}{content.partition(DROPPED)[2]}"
+    if any(topic.harmful in removed for topic in TOPICS):
+        return 1.0
+    if any(topic.harmful in content for topic in TOPICS):
+        return 0.0
+    return 1.0 if any(topic.lesson in content for topic in TOPICS) else 0.4
+
+
+def _headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
+    """Yield what each heading says, and what is fenced below it; one whose fence has no end is none."""
+    text, at, endless = f"\n{body}\n", 0, set()
+    while found := opening.search(text, at):
+        said, marks = found.groups()
+        at = found.end()
+        end = -1 if marks in endless else text.find(f"\n{marks}\n", at - 1)
+        if end < 0:
+            # Looked for once: however many such headings there are, the text is not read anew for each.
+            endless.add(marks)
+        else:
+            yield said, text[at:end]
+            at = end
+
+
+def _fenced(text: str, label: str) -> tuple[str, int]:
+    """Return what stands in the first fence of a label, and where the fence ends: 0 when there is none.
+
+    No line of it is a fence as long as its own (`prompts.rendering.fence`), so the next such line ends it.
+    """
+    opening = f"```{label}\n"
+    before, found, after = f"\n{text}".partition(opening)
+    line = before.rpartition("\n")[2]
+    content, ending, _ = f"\n{after}".partition(f"\n{line}```")
+    if not (found and ending) or line.strip("`"):
+        return "", 0
+    return content[1:], len(before) - 1 + len(opening) + len(content) - 1 + len(ending)
+
+
+_MOST_NOTES = 10
+_AWARE: dict[str, type[AwarePatchReply | AwareSuggestReply | AwareRewriteReply]] = {
+    "patch": AwarePatchReply, "suggest": AwareSuggestReply, "rewrite": AwareRewriteReply,
+}  # fmt: skip
+
+
+def formed(skill: str, patch: PatchReply, schema: str) -> ProposalReply:
+    """Return a patch in the form that was asked for: as it is, as suggestions, or as the whole new text."""
+    if schema == "suggest":
+        return SuggestReply(reasoning=patch.reasoning, suggestions=[_suggestion(edit) for edit in patch.edits])
+    if schema == "rewrite":
+        return RewriteReply(reasoning=patch.reasoning, skill=_changed(skill, patch.edits) if patch.edits else "")
+    return patch
+
+
+def with_notes(evidence: str, patch: PatchReply, schema: str) -> ProposalReply:
+    """Return a patch in its form with a class per failure: a lapse where the skill teaches all that was needed."""
+    skill, _, body = parts(evidence)
+    taught, attempts = taught_by(skill), attempts_in(body)
+    lapsed = [failed and bool(topics) and topics <= taught for failed, topics in attempts]
+    classified = [
+        ClassReply(trajectory=n, kind="lapse" if lapse else "defect")
+        for n, ((failed, _), lapse) in enumerate(zip(attempts, lapsed, strict=True), start=1)
+        if failed
+    ]
+    topics = sorted({name for (_, needed), lapse in zip(attempts, lapsed, strict=True) if lapse for name in needed})
+    notes = [f"Before answering, go through the rule on {name} once more." for name in topics]
+    values = formed(skill, patch, schema).model_dump()
+    return _AWARE[schema].model_validate(values | {"classified": classified, "notes": notes})
+
+
+def worked_in(row: Row) -> EditReply:
+    """Return the edit that does what a suggestion says."""
+    instruction = str(row["instruction"])
+    if instruction.startswith(DROPPED):
+        return EditReply(op="delete", target=f"- {instruction.removeprefix(DROPPED)}\n")
+    return EditReply(op="append", content=f"- {instruction}")
+
+
+def merged_suggestions(body: str) -> MergeSuggestionsReply:
+    """Return the suggestions without doubles, those from failures first."""
+    merged: dict[str, list[int]] = {}
+    for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
+        merged.setdefault(str(row["instruction"]), []).append(number_of(row))
+    return MergeSuggestionsReply(
+        reasoning="(simulated) Equal suggestions were put together.",
+        suggestions=[SuggestionReply(instruction=instruction) for instruction in merged],
+        merged_from=[sorted(numbers) for numbers in merged.values()],
+    )
+
+
+def merged_rewrites(skill: str, body: str) -> MergeRewritesReply:
+    """Return the skill with every line that a text added, and without those that one took away."""
+    old, texts = skill.splitlines(), texts_of(body)
+    added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
+    gone = [
+        line for line in dict.fromkeys(old) if line and any(line not in text.splitlines() for text in texts.values())
+    ]
+    edits = [EditReply(op="delete", target=f"{line}\n") for line in gone]
+    edits += [EditReply(op="append", content=line) for line in added]
+    return MergeRewritesReply(
+        reasoning="(simulated) All lessons were put together.", skill=_changed(skill, edits), merged_from=sorted(texts)
+    )
+
+
+def meta_notes(evidence: str) -> MetaSkillReply:
+    """Return notes that name what was rejected, this epoch's before those so far."""
+    _, told, _ = parts(evidence)
+    so_far = [line for line in told.splitlines() if line.startswith("- Rejected: ")]
+    lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in rejected_in(told)]
+    notes = list(dict.fromkeys([*lines, *so_far]))[:_MOST_NOTES]
+    return MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
+
+
+def _suggestion(edit: EditReply) -> SuggestionReply:
+    if edit.op == "delete":
+        return SuggestionReply(instruction=DROPPED + (edit.target or "").strip().removeprefix("- "))
+    return SuggestionReply(instruction=(edit.content or "").strip().removeprefix("- "))
+
+
+def _changed(skill: str, edits: list[EditReply]) -> str:
+    """Return the skill's text after the edits, as far as they apply."""
+    files = SkillFiles((SkillFile(MAIN_FILE, skill.encode("utf-8", "replace")),))
+    patch = Patch(tuple(Edit(edit.op, edit.target, edit.content) for edit in edits))
+    return apply_patch(files, patch).files.main.decode()
+
+
+_BUDGET = re.compile(r"at most (\d+) (?:edit|suggestion)")
+_BY_NAME = {topic.name: topic for topic in TOPICS}
+_DEFAULT_BUDGET = 4
+_N_GUIDED = 2
+_SHARE_APPENDED = 0.6
+_RANKING_NOISE = 0.5
+
+
+@dataclass(frozen=True)
+class _Stock:
+    """What is left to propose, best remedy first; `anchors` are lines of the skill that stand in it once."""
+
+    remedies: list[str | EditReply]
+    spoilers: list[str]
+    placebos: list[str]
+    anchors: list[str]
+
+
+class Proposer:
+    """Proposes, merges and ranks. `helpful` and `harmful` are the shares of its edits that are; the rest do nothing."""
+
+    def __init__(self, seed: int, helpful: float, harmful: float) -> None:
+        self._seed = seed
+        self._helpful = helpful
+        self._harmful = harmful
+
+    def answer(self, question: Question, draw: str) -> str:
+        """Return the JSON reply to a question. Raises BackendError when it asks for a schema nobody here knows."""
+        random = Random(f"{self._seed} {draw} {question.digest}")
+        return f"```json\n{self._reply(question, random).model_dump_json(exclude_none=True)}\n```"
+
+    def _reply(self, question: Question, random: Random) -> BaseModel:
+        evidence, schema = question.evidence, question.schema.removeprefix("aware_")
+        skill, _, body = parts(evidence)
+        match schema:
+            case "patch" | "suggest" | "rewrite" if not rows_of(body):
+                patch = self._patch(question, random)
+                return (
+                    with_notes(evidence, patch, schema) if schema != question.schema else formed(skill, patch, schema)
+                )
+            case "rewrite":
+                edits = [worked_in(row) for row in rows_of(body)]
+                return formed(skill, PatchReply(reasoning="(simulated) All were worked in.", edits=edits), "rewrite")
+            case "merge":
+                return _merge(body)
+            case "merge_suggestions":
+                return merged_suggestions(body)
+            case "merge_rewrites":
+                return merged_rewrites(skill, body)
+            case "rank":
+                return _rank(body, random)
+            case "budget":
+                n = sum(worth(row) >= 1 for row in rows_of(body))
+                return BudgetReply(reasoning="(simulated) As many as teach something.", n=max(1, n))
+            case "slow_update":
+                return self._guidance(question, random)
+            case "meta_skill":
+                return meta_notes(evidence)
+        raise BackendError(f"the simulation has no answer of schema '{question.schema}'; use another backend")
+
+    def _patch(self, question: Question, random: Random) -> PatchReply:
+        skill, told, body = parts(question.evidence)
+        attempts = attempts_in(body)
+        any_failed = any(failed for failed, _ in attempts)
+        needs = Counter(name for failed, topics in attempts if failed or not any_failed for name in sorted(topics))
+        found = _BUDGET.search(question.instructions)
+        budget = int(found[1]) if found else _DEFAULT_BUDGET
+        n_edits = budget if any_failed else random.randint(0, min(1, budget))
+        stock = _stock(skill, needs, told, random)
+        evidence = [n for n, (failed, _) in enumerate(attempts, start=1) if failed or not any_failed]
+        picked = [edit for _ in range(n_edits) if (edit := self._pick(stock, random))]
+        edits = [edit.model_copy(update={"evidence": evidence}) for edit in picked]
+        needed = ", ".join(needs) or "nothing in particular"
+        return PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
+
+    def _guidance(self, question: Question, random: Random) -> SlowUpdateReply:
+        skill, told, body = parts(question.evidence)
+        needs = Counter(name for failed, topics in attempts_in(body) if failed for name in sorted(topics))
+        stock = _stock(skill, needs, told, random)
+        stock.anchors.clear()
+        picked = [edit.content for _ in range(_N_GUIDED) if (edit := self._pick(stock, random)) and edit.content]
+        lines = list(dict.fromkeys([*guidance_in(body), *picked]))
+        return SlowUpdateReply(reasoning="(simulated) What both versions lack.", guidance="\n".join(lines))
+
+    def _pick(self, stock: _Stock, random: Random) -> EditReply | None:
+        chance = random.random()
+        if chance < self._helpful:
+            remedy = stock.remedies.pop(0) if stock.remedies else None
+            return _placed(remedy, stock, random) if isinstance(remedy, str) else remedy
+        lines = stock.spoilers if chance < self._helpful + self._harmful else stock.placebos
+        return _placed(lines.pop(), stock, random) if lines else None
+
+
+def _stock(skill: str, needs: Counter[str], told: str, random: Random) -> _Stock:
+    """Return what may be proposed: of what `told` says was rejected, only a remedy is tried again, and last."""
+    wanted = [_BY_NAME[name] for name, _ in needs.most_common()]
+    remedies: list[str | EditReply] = []
+    for topic in wanted:
+        if topic.harmful in skill:
+            bullet = f"\n- {topic.harmful}"
+            remedies.append(EditReply(op="delete", target=bullet if bullet in skill else topic.harmful))
+        if topic.lesson not in skill:
+            remedies.append(topic.lesson)
+    remedies.sort(key=lambda remedy: isinstance(remedy, str) and remedy in told)
+    spoilers, placebos, anchors = map(list, _lines(skill))
+    if told:
+        spoilers, placebos = ([line for line in lines if line not in told] for lines in (spoilers, placebos))
+    for lines in (spoilers, placebos, anchors):
+        random.shuffle(lines)
+    return _Stock(remedies, spoilers, placebos, anchors)
+
+
+@lru_cache(maxsize=64)
+def _lines(skill: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the harmful lines and the placebos that a skill does not have, and its own lines that stand in it once."""
+    spoiling = {f"- {topic.harmful}" for topic in TOPICS}
+    bullets = (line for line in skill.splitlines() if line.startswith("- ") and line not in spoiling)
+    return (
+        tuple(topic.harmful for topic in TOPICS if topic.harmful not in skill),
+        tuple(line for line in PLACEBOS if line not in skill),
+        tuple(line for line in bullets if skill.count(line) == 1),
+    )
+
+
+def _placed(line: str, stock: _Stock, random: Random) -> EditReply:
+    if not stock.anchors or random.random() < _SHARE_APPENDED:
+        return EditReply(op="append", content=f"- {line}")
+    return EditReply(op="insert_after", target=stock.anchors.pop(), content=f"- {line}\n")
+
+
+def _merge(body: str) -> MergeReply:
+    merged: dict[tuple[str, str], tuple[EditReply, list[int]]] = {}
+    anchors: set[str | None] = set()
+    for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
+        edit, number = EditReply.model_validate(row), number_of(row)
+        lesson = ("", edit.content.strip()) if edit.content else (edit.op, edit.target or "")
+        if lesson in merged:
+            merged[lesson][1].append(number)
+            continue
+        if edit.op == "insert_after" and edit.content and edit.target in anchors:
+            edit = EditReply(op="append", content=edit.content.rstrip("\n"), path=edit.path)
+        anchors.add(edit.target)
+        merged[lesson] = (edit, [number])
+    return MergeReply(
+        reasoning="(simulated) Equal lessons were put together.",
+        edits=[edit for edit, _ in merged.values()],
+        merged_from=[sorted(numbers) for _, numbers in merged.values()],
+    )
+
+
+def _rank(body: str, random: Random) -> RankReply:
+    worths = {number_of(row): worth(row) + random.gauss(0, _RANKING_NOISE) for row in rows_of(body)}
+    ranking = sorted(worths, key=lambda number: -worths[number])
+    return RankReply(reasoning="(simulated) The most useful first.", ranking=ranking)
+
 
 _MAX_REMEMBERED = 100_000
 _FILLER_SHIFTS = 1 << 16
@@ -135,6 +506,12 @@ class Simulated:
         return Reply(text, usage=Usage(n_asked // 4, len(text) // 4, 0.0, self._settings.latency_ms))
 
 
+@backend(
+    "simulated",
+    spec="simulated:honest",
+    answers="a seeded world for trying things out; it solves none of your tasks (`demo` brings its own)",
+    is_asked=False,
+)
 def open_simulated(model: str) -> Simulated:
     """Return the simulation that "world,name=value,..." spells; the world is honest when left out.
 

@@ -9,10 +9,10 @@ from functools import cache
 from pydantic import BaseModel
 
 from skillopt_mcp.backends.agents.working_copy import skill_name
-from skillopt_mcp.backends.api.schemas import Schema, lenient_schema, strict_schema
+from skillopt_mcp.backends.api.prompts import Schema, lenient_schema, strict_schema
 from skillopt_mcp.judges.judging import leaves
+from skillopt_mcp.judges.kinds.reported import ByHost
 from skillopt_mcp.records.calls import Call, Question, Rollout, storable
-from skillopt_mcp.records.judging import ByHost
 from skillopt_mcp.records.replies import SCHEMAS
 from skillopt_mcp.records.skills import is_memory
 

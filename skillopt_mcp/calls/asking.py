@@ -14,9 +14,8 @@ from typing import Self, TypeVar
 
 from skillopt_mcp.backends.base import MAX_SLOTS, Backend, is_deferred, shown
 from skillopt_mcp.backends.batches import batching
-from skillopt_mcp.calls.lanes import Lane, Open, open_lane
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.calls.rounds import OnPause, OnReply, Round, Terms
+from skillopt_mcp.calls.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BackendError, BadInput, Waiting
 from skillopt_mcp.records.budgets import Cost

@@ -1,23 +1,220 @@
-"""Rounds: one batch of open calls on its way through the slots, until each of them has its reply in the store."""
+"""Pacing: how many calls a backend is sent at once, by what it says of its load, and when it is better left alone."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from skillopt_mcp import tracing
-from skillopt_mcp.backends.base import FATAL, BackendFault
-from skillopt_mcp.calls.lanes import Lane, Open, Sent
+from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, slots_of
 from skillopt_mcp.calls.owners import Owner
-from skillopt_mcp.calls.pacing import OF_THE_CALL, REJECTIONS
-from skillopt_mcp.calls.retrying import MAX_PAUSE_S, wait_before_next
-from skillopt_mcp.calls.spending import Budget, Pause, too_long, usage_of
+from skillopt_mcp.calls.spending import MAX_PAUSE_S, ONE_CHANCE, Budget, Pause, too_long, usage_of, wait_before_next
 from skillopt_mcp.errors import Outage, TurnedDown
 from skillopt_mcp.records.budgets import Cost, Spent
-from skillopt_mcp.records.calls import NOTHING, Call, Reply, storable
-from skillopt_mcp.store.calls import Calls, Claim, Settled, Settlement
-from skillopt_mcp.store.failing import Attempt
+from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage, served_name, storable, storable_messages
+from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
+
+REJECTIONS: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
+# What a task or a skill brings upon itself is no outage: missing replies are the gates' business.
+OF_THE_CALL: frozenset[Fault] = frozenset({"refusal", "context_too_long"})
+N_IN_A_ROW = 3
+WINDOW = 20
+MAX_FAILED = 10
+
+
+class Pace:
+    """The calls that one backend takes at once: additive increase, decrease by the share that it rejects.
+
+    After each window of as many answers as calls at once, a window that was rejected whole halves them, one without a
+    rejection adds one; between, DCTCP's rule (Alizadeh et al., 2010) keeps single rejections from halving them.
+    """
+
+    def __init__(self, n_slots: int) -> None:
+        self.n_slots = n_slots
+        self.closed_until = 0.0
+        self._limit = float(n_slots)
+        self._n_seen = self._n_rejected = self._n_in_a_row = 0
+
+    @property
+    def limit(self) -> int:
+        """Return how many calls may be under way at once, 1 or more."""
+        return round(self._limit)
+
+    def answered(self) -> None:
+        """Note an answer, or a fault that says nothing about load."""
+        self._n_in_a_row = 0
+        self._seen()
+
+    def rejected(self, now: float, retry_after: float | None) -> None:
+        """Note that the backend wants fewer calls; when it says so again and again, it gets none for `retry_after`."""
+        self._n_rejected += 1
+        self._n_in_a_row += 1
+        if retry_after and self._n_in_a_row >= min(N_IN_A_ROW, self.limit):
+            self.closed_until = max(self.closed_until, now + retry_after)
+        self._seen()
+
+    def _seen(self) -> None:
+        self._n_seen += 1
+        if self._n_seen >= self.limit:
+            share = self._n_rejected / self._n_seen
+            paced = self._limit * (1 - share / 2) + (1 - share)
+            self._limit = min(float(self.n_slots), max(1.0, paced))
+            self._n_seen = self._n_rejected = 0
+
+
+class Breaker:
+    """Whether most of the last calls to a backend came to nothing."""
+
+    def __init__(self) -> None:
+        self._last: deque[Fault | None] = deque(maxlen=WINDOW)
+
+    def note(self, fault: Fault | None) -> None:
+        """Note how a call ended."""
+        self._last.append(fault)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether more than half of the last 20 calls failed; fewer calls than that prove nothing."""
+        return len(self._last) == WINDOW and WINDOW - self._last.count(None) > MAX_FAILED
+
+    def __str__(self) -> str:
+        faults = Counter(fault for fault in self._last if fault)
+        kinds = ", ".join(f"{n} {fault}" for fault, n in faults.most_common())
+        return f"{faults.total()} of the last {len(self._last)} calls failed ({kinds})"
+
+
+MOST_WAITING = 100
+
+
+class Open(NamedTuple):
+    """A call without a reply yet."""
+
+    key: bytes
+    call: Call
+
+    def has_one_chance(self, fault: Fault | None) -> bool:
+        """Return whether it is an attempt at a task, which may bring this fault upon itself."""
+        return self.call.stage == "rollout" and fault in ONE_CHANCE
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A call that this process holds: what it is charged, how often it failed, and what came of it, once it is sent."""
+
+    item: Open
+    lane: Lane
+    call_id: int
+    cost: Cost
+    first_at: float = 0.0
+    n_failed: int = 0
+    outcome: Reply | BackendFault | None = None
+    latency_s: float = 0.0
+    task: asyncio.Task[None] | None = None
+    is_sent: bool = False
+
+    async def asked(self) -> Reply | None:
+        """Return the backend's reply, or None: what was claimed while a refusal came in is not sent any more.
+
+        Raises BackendFault as the backend does.
+        """
+        if self.lane.refusal:
+            return None
+        self.is_sent = True
+        try:
+            return await self.lane.backend.complete(self.item.call)
+        except BackendFault as fault:
+            self.lane.refusal = fault if fault.fault in FATAL else self.lane.refusal
+            raise
+
+    def kept(self, reply: Reply) -> Reply:
+        """Return a reply exactly as the store will give it back; what failed attempts cost stands with these."""
+        usage = reply.usage
+        used = Usage(usage.tokens_in, usage.tokens_out, usage.usd, self.latency_s * 1000, usage.tokens_cached)
+        said = storable_messages(reply.messages)
+        served = served_name(reply.served) if reply.served else ""
+        return Reply(storable(reply.text), said, used, reply.fault, self.call_id, served)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A backend with its pace and its breaker, which last, and the calls of the round that is under way.
+
+    `asked_s` is for how many seconds it asked to be left alone when it failed last; `refusal` is what ends this round.
+    """
+
+    backend: Backend
+    pace: Pace
+    breaker: Breaker = field(default_factory=Breaker)
+    n_flying: int = 0
+    fresh: deque[Open] = field(default_factory=deque)
+    again: list[tuple[float, int, Sent]] = field(default_factory=list)
+    held: list[tuple[Open, Reply]] = field(default_factory=list)
+    asked_s: float = 0.0
+    refusal: BackendFault | None = None
+
+    def begin(self) -> None:
+        """Forget what a round that was cut short left behind."""
+        self.n_flying = 0
+        self.refusal = None
+        self.fresh.clear()
+        self.again.clear()
+        self.held.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing of the round is left to be sent or to come back."""
+        return not (self.n_flying or self.fresh or self.again)
+
+    def outage(self, text: str) -> Outage:
+        """Return what ends a run whose backend fails again and again; `text` is how it did last."""
+        return Outage(
+            f"backend '{self.backend.name}': {self.breaker}, the last one so: {text}. Nothing that was answered is "
+            "lost: mend that, and go on where it stopped"
+        )
+
+    def put_again(self, sent: Sent, at: float) -> None:
+        """Keep a call to be sent again at a time of the loop's clock."""
+        heappush(self.again, (at, sent.call_id, sent))
+
+    @property
+    def had_their_chance(self) -> list[tuple[Open, Reply]]:
+        """Return what is held back and is begun anew by no interruption."""
+        return [(item, missing) for item, missing in self.held if item.has_one_chance(missing.fault)]
+
+    def let_go(self) -> list[tuple[Open, Reply]]:
+        """Return the calls that were held back as missing; they are no longer the lane's."""
+        held, self.held = self.held, []
+        return held
+
+    def take(self, now: float) -> tuple[list[Sent], list[Open]]:
+        """Return what may go out now, the calls that are due again first; it is no longer the lane's."""
+        room = self.pace.limit - self.n_flying if now >= self.pace.closed_until else 0
+        again: list[Sent] = []
+        while len(again) < room and self.again and self.again[0][0] <= now:
+            again.append(heappop(self.again)[2])
+        n_fresh = min(max(0, room - len(again)), self._n_startable)
+        return again, [self.fresh.popleft() for _ in range(n_fresh)]
+
+    def next_at(self, now: float) -> float | None:
+        """Return when something may go out though nothing comes back; None when only an answer makes room."""
+        if self.n_flying >= self.pace.limit or not (self.fresh or self.again):
+            return None
+        return max(self.pace.closed_until, now if self._n_startable else self.again[0][0])
+
+    @property
+    def _n_startable(self) -> int:
+        """Return how many fresh calls may be begun: where a hundred already wait to be sent again, none."""
+        return 0 if len(self.again) >= MOST_WAITING else len(self.fresh)
+
+
+def open_lane(backend: Backend, n_slots: int | None) -> Lane:
+    """Return the lane of a backend, as wide as is said, or as the backend itself says."""
+    return Lane(backend, Pace(n_slots or slots_of(backend)))
+
 
 POLL_S = 0.05
 GRACE_S = 10.0

@@ -1,20 +1,90 @@
-"""Spending: the budget of a run, as the process that advances it sees it: caps, and what each call may cost at most."""
+"""Retrying: what is done about each kind of fault, and how long a call waits before it is sent again."""
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from skillopt_mcp.backends.base import Backend, BackendFault, worst_case
-from skillopt_mcp.calls.retrying import MAX_PAUSE_S, POLICIES
-from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.backends.base import RETRYABLE, Backend, BackendFault, worst_case
+from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import CapReached, Outage
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
 from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage
 from skillopt_mcp.store.budgets import Bill
 from skillopt_mcp.store.calls import NO_FAILURES, Failures
+
+MAX_ATTEMPTS = 5
+# Who asks to be left alone for longer ends the run, which can be gone on with then.
+MAX_PAUSE_S = 900.0
+MAX_CALL_S = 1800.0
+
+
+class Policy(NamedTuple):
+    """How a fault is dealt with: attempts in all, and the first wait in seconds, each `growth` times the last.
+
+    `may_be_paid`: the vendor may have made an answer, though none came.
+    """
+
+    attempts: int = 1
+    wait_s: float = 0.0
+    growth: float = 2.0
+    may_be_paid: bool = False
+
+
+POLICIES: dict[Fault, Policy] = {
+    # Most limits are per minute: four waits reach over 40 s.
+    "rate_limit": Policy(MAX_ATTEMPTS, 1.0, 3.0),
+    "overloaded": Policy(MAX_ATTEMPTS, 1.0, 3.0),
+    "server": Policy(MAX_ATTEMPTS, 0.5),
+    "connection": Policy(MAX_ATTEMPTS, 0.5, may_be_paid=True),
+    "timeout": Policy(3, 0.5, may_be_paid=True),
+    "malformed": Policy(3, 0.5, may_be_paid=True),
+    # To send these again would bring the same: they are missing at once.
+    "context_too_long": Policy(),
+    "refusal": Policy(may_be_paid=True),
+    "truncated": Policy(may_be_paid=True),
+    "empty": Policy(may_be_paid=True),
+    "internal": Policy(may_be_paid=True),
+    # These end the run.
+    "auth": Policy(),
+    "model_not_found": Policy(),
+    "unsupported": Policy(),
+}
+
+
+ONE_CHANCE: frozenset[Fault] = frozenset({"timeout", "malformed"})
+"""Faults that an attempt at a task may bring upon itself: sent again, it would count the best of several attempts."""
+
+
+class Wait(NamedTuple):
+    """How long to wait before the next attempt; with a reason there is none, and the call is missing."""
+
+    seconds: float = 0.0
+    given_up: str | None = None
+
+
+def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, key: bytes, *, age_s: float) -> Wait:
+    """Return the wait after the n-th attempt at a call failed, `age_s` seconds after it was first sent.
+
+    What the server asked for is honoured, however long: whether anybody waits for that, the round decides. A jitter by
+    key comes on top, so that callers do not come back all at once.
+    """
+    policy = POLICIES[fault]
+    if fault not in RETRYABLE:
+        return Wait(given_up="")
+    if n_attempts >= policy.attempts:
+        return Wait(given_up=f"given up after {n_attempts} attempts")
+    asked = retry_after or 0.0
+    chance = random.Random(key + bytes([n_attempts])).random()
+    own = policy.wait_s * policy.growth ** (n_attempts - 1)
+    seconds = max(asked + min(asked, own) * chance / 2, own * (0.5 + chance))
+    if asked <= MAX_PAUSE_S and age_s + seconds > MAX_CALL_S:
+        return Wait(given_up=f"given up {age_s:,.0f} s after it was first sent")
+    return Wait(seconds)
+
 
 _DETAIL_CHARACTERS = 300
 _CENT = 0.01
@@ -118,40 +188,27 @@ class Budget:
         """Return why a call of this cost cannot be sent, and how many of those that were sent came to nothing."""
         need = spent.plus(*cost)
         cap = self.caps.exceeded(need) or "its budget"
-        usd = f", {_dollars(spent.usd)}" if spent.usd else ""
-        known = f"{counted(spent.tokens, 'token')}{usd}"
-        amounts = f"{told_most(spent)} charged" if self.caps.bound_each_call else known
-        used = f"{counted(spent.calls, 'call')}, {amounts}, {spent.seconds / 60:.1f} minutes used"
-        asked = self._asked_for(spent, cost)
-        nothing = f". {told_failures(failures)}. Nothing" if failures.n else ": nothing"
-        is_silent = failures.n and failures.n >= spent.calls
-        first = "not one send was answered, so mend what failed before you raise a cap: " if is_silent else ""
+        charged = describe_most(spent) if self.caps.bound_each_call else describe_most(spent).removeprefix("up to ")
+        used = f"{counted(spent.calls, 'call')}, {charged}, {spent.seconds / 60:.1f} minutes used"
+        failed = f"; {describe_failures(failures)}" if failures.n else ""
         return CapReached(
-            f"{first}the cap of {cap} is reached, with {used}{asked}{nothing} that was answered is lost, and it "
-            "goes on where it stopped under a higher cap",
+            f"the cap of {cap} is reached, with {used}{failed}. Nothing that was answered is lost, and it goes on "
+            "where it stopped under a higher cap",
             self.caps.raised_for(need).options,
         )
-
-    def _asked_for(self, spent: Spent, cost: Cost) -> str:
-        """Return what the next call may use at most, in words, where that is why it is not sent."""
-        if self.caps.tokens is not None and spent.tokens <= self.caps.tokens < spent.tokens + cost.tokens:
-            return f", and the next call may use up to {cost.tokens:,} tokens"
-        if self.caps.usd is not None and spent.usd <= self.caps.usd < spent.usd + cost.usd:
-            return f", and the next call may cost up to {_dollars(cost.usd)}"
-        return ""
 
 
 def _dollars(usd: float) -> str:
     return f"${usd:.2f}" if usd >= _CENT or not usd else f"${usd:.2g}"
 
 
-def told_most(spent: Spent) -> str:
+def describe_most(spent: Spent) -> str:
     """Return what was charged in words: what is set aside for a call whose use is not known is no use of it."""
     usd = f" and {_dollars(spent.usd)}" if spent.usd else ""
     return f"up to {counted(spent.tokens, 'token')}{usd}"
 
 
-def told_failures(failures: Failures) -> str:
+def describe_failures(failures: Failures) -> str:
     """Return how many sends failed, and how the last of them did, in words; empty when none failed."""
     if not failures.n:
         return ""

@@ -1,55 +1,35 @@
-"""Flags: one for every setting of a run, made from the settings themselves."""
+"""Flags: the backends and the hard caps, which several commands take; light, for `serve` takes them, too."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
-from typing import get_args
+from dataclasses import dataclass
+from typing import Annotated
 
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Command, Flag
+from skillopt_mcp.records.budgets import Caps
 
-GIVEN = "given"
-
-
-class _Keep(argparse.Action):
-    """Keeps a setting that was given, by its name, among those of the command line."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        value = not str(option_string).startswith("--no-") if self.nargs == 0 else values
-        setattr(namespace, GIVEN, {**getattr(namespace, GIVEN), self.dest: value})
+_CAPS = "hard caps, over all processes and resumes"
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Declare every field of Config as a flag; what was given becomes one mapping, named GIVEN."""
-    parser.set_defaults(**{GIVEN: {}})
-    group = parser.add_argument_group("settings (defaults, in brackets, are the paper's)")
-    for name, field in Config.model_fields.items():
-        flag = name.replace("_", "-")
-        text = str(field.description or "").replace("%", "%%")
-        shown = f"{text[:1].lower()}{text[1:]} ({str(field.default).lower()})"
-        choices = tuple(_choices(field.annotation))
-        if field.annotation is bool:
-            group.add_argument(
-                f"--{flag}", f"--no-{flag}", dest=name, action=_Keep, nargs=0, help=shown, default=argparse.SUPPRESS
-            )
-        elif choices:
-            group.add_argument(
-                f"--{flag}", dest=name, action=_Keep, choices=choices, help=shown, default=argparse.SUPPRESS
-            )
-        else:
-            kind = float if field.annotation is float else int
-            group.add_argument(
-                f"--{flag}", dest=name, action=_Keep, type=kind, metavar="N", help=shown, default=argparse.SUPPRESS
-            )
+@dataclass(kw_only=True)
+class Capped(Command):
+    """Commands with hard caps, and the backends that answer."""
+
+    target: Annotated[str | None, Flag(f"does the tasks, for instance {TARGET}", "BACKEND:MODEL")] = None
+    judge: Annotated[str | None, Flag("judges by rubrics, where tasks have such", "BACKEND:MODEL")] = None
+    max_calls: Annotated[int | None, Flag("calls sent to a model, repeated ones too", group=_CAPS)] = None
+    max_tokens: Annotated[int | None, Flag("tokens in and out", group=_CAPS)] = None
+    max_usd: Annotated[float | None, Flag("US dollars; only for models of known price", group=_CAPS)] = None
+    max_minutes: Annotated[float | None, Flag("minutes of work", group=_CAPS)] = None
+
+    @property
+    def caps(self) -> Caps:
+        """Return the caps that were given."""
+        return Caps(self.max_calls, self.max_tokens, self.max_usd, self.max_minutes)
 
 
-def _choices(annotation: object) -> Iterator[str]:
-    """Yield the texts that a literal type, or a union of such, allows."""
-    for part in get_args(annotation):
-        yield from [part] if isinstance(part, str) else _choices(part)
+@dataclass(kw_only=True)
+class Optimizing(Capped):
+    """Those among them that write edits, too."""
+
+    optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None

@@ -10,17 +10,17 @@ from pathlib import Path
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.documents.text import counted, quoted
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.operations.stores.exporting import check_folder
-from skillopt_mcp.operations.tasks.adding import FromEnvironment
-from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
 from skillopt_mcp.settings.files import load_settings
 from skillopt_mcp.settings.settling import Settings
+from skillopt_mcp.show.export import check_folder
+from skillopt_mcp.show.notes import describe_note
+from skillopt_mcp.tasks import FromEnvironment
+from skillopt_mcp.training.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Prepared:
     optimizer: str | None
     judge: str | None
     environment: Environment | None
-    slots: int | None
+    concurrency: int | None
     out: Path | None
     notes: tuple[str, ...]
 
@@ -70,24 +70,27 @@ def prepare(sources: Sources, skill: str) -> Prepared:
         optimizer=settings.optimizer,
         judge=settings.judge,
         environment=environment,
-        slots=settings.slots,
+        concurrency=settings.concurrency,
         out=out,
         notes=tuple(notes),
     )
 
 
+def flag_of(setting: str) -> str:
+    """Return the option of a setting: its name, but for the search gate, which is not the promotion test."""
+    return "search-gate" if setting == "gate" else setting.replace("_", "-")
+
+
 def added_notes(name: str, added: FromEnvironment) -> list[str]:
     """Return what to tell of the tasks that an environment has brought to a run."""
     notes = [f"{counted(added.added, 'task')} of '{name}' added, {added.duplicates} there already."]
-    if added.n_retired:
-        were = "was retired and is" if added.n_retired == 1 else "were retired and are"
-        notes.append(f"note: {counted(added.n_retired, 'task')} of '{name}' {were} left out")
+    if added.n_removed:
+        notes.append(f"note: left out, as removed: {counted(added.n_removed, 'task')} of '{name}'")
     if added.n_others:
         notes.append(
-            f"note: the run takes the tasks of '{name}' alone, not {counted(added.n_others, 'other')} of the skill; "
-            "without --env it takes all"
+            f"note: {counted(added.n_others, 'other task')} of the skill left out; without --env the run takes all"
         )
-    return [*notes, *(f"warning: {warning}." for warning in added.warnings)]
+    return [*notes, *(f"note: {describe_note(note)}" for note in added.notes)]
 
 
 def _environment_named(settings: Settings, flags: Mapping[str, object], notes: list[str]) -> str | None:

@@ -1,24 +1,100 @@
-"""Diffs: what changed between two versions of a skill, for people and models to read."""
+"""Differences of two versions: which lines are the same (patience diff), as a unified diff, and as edits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 
-from skillopt_mcp.documents.alignment import changes
-from skillopt_mcp.documents.characters import escaped
-from skillopt_mcp.documents.lines import is_text
+from skillopt_mcp.documents import frontmatter
+from skillopt_mcp.documents.text import BOM, escaped, is_text, to_lf
+from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
+
+Line = bytes
+_SMALL = 40_000
+_Block = tuple[int, int, int, int]
+
+
+def changes(old: Sequence[Line], new: Sequence[Line]) -> list[tuple[int, int, int, int]]:
+    """Return what differs as (old start, old end, new start, new end), in order; all else is the same line by line."""
+    found: list[_Block] = []
+    work: list[_Block] = [(0, len(old), 0, len(new))]
+    while work:
+        block = _trimmed(old, new, work.pop())
+        old_start, old_end, new_start, new_end = block
+        if old_start == old_end and new_start == new_end:
+            continue
+        pairs = _unique_pairs(old, new, block) if old_start < old_end and new_start < new_end else []
+        if pairs:
+            work += reversed(_between(block, pairs))
+        else:
+            found += _compared(old, new, block)
+    return found
+
+
+def _trimmed(old: Sequence[Line], new: Sequence[Line], block: _Block) -> _Block:
+    old_start, old_end, new_start, new_end = block
+    while old_start < old_end and new_start < new_end and old[old_start] == new[new_start]:
+        old_start, new_start = old_start + 1, new_start + 1
+    while old_start < old_end and new_start < new_end and old[old_end - 1] == new[new_end - 1]:
+        old_end, new_end = old_end - 1, new_end - 1
+    return old_start, old_end, new_start, new_end
+
+
+def _unique_pairs(old: Sequence[Line], new: Sequence[Line], block: _Block) -> list[tuple[int, int]]:
+    """Return the longest rising series of lines that both sides have exactly once, as (old index, new index)."""
+    old_start, old_end, new_start, new_end = block
+    n_old, n_new = Counter(old[old_start:old_end]), Counter(new[new_start:new_end])
+    place = {new[at]: at for at in range(new_start, new_end) if n_new[new[at]] == 1}
+    pairs = [(at, place[old[at]]) for at in range(old_start, old_end) if n_old[old[at]] == 1 and old[at] in place]
+    tails: list[int] = []
+    ends: list[int] = []
+    previous: list[int] = []
+    for index, (_, at) in enumerate(pairs):
+        rank = bisect_left(tails, at)
+        tails[rank : rank + 1] = [at]
+        ends[rank : rank + 1] = [index]
+        previous.append(ends[rank - 1] if rank else -1)
+    series: list[tuple[int, int]] = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        series.append(pairs[index])
+        index = previous[index]
+    return series[::-1]
+
+
+def _between(block: _Block, pairs: list[tuple[int, int]]) -> list[_Block]:
+    old_start, old_end, new_start, new_end = block
+    blocks = []
+    for old_at, new_at in pairs:
+        blocks.append((old_start, old_at, new_start, new_at))
+        old_start, new_start = old_at + 1, new_at + 1
+    return [*blocks, (old_start, old_end, new_start, new_end)]
+
+
+def _compared(old: Sequence[Line], new: Sequence[Line], block: _Block) -> list[_Block]:
+    old_start, old_end, new_start, new_end = block
+    if (old_end - old_start) * (new_end - new_start) > _SMALL:
+        return [block]
+    matcher = SequenceMatcher(None, old[old_start:old_end], new[new_start:new_end], autojunk=False)
+    return [
+        (old_start + i1, old_start + i2, new_start + j1, new_start + j2)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+
 
 _CONTEXT = 3
 _NO_ENDING = "\n\\ No newline at end of file"
-_Change = tuple[int, int, int, int]
 
 
 def unified_diff(before: SkillFiles, after: SkillFiles, name: str) -> str:
     r"""Return the unified diff of all files, empty when nothing changed; `name` (the skill's) leads the paths.
 
     Hidden, bidirectional and control characters are shown as \u{XXXX}. Line endings are shown so where the two sides do
-    not all have the same kind. A file that is not text, or whose run bit changed, is told in one line.
+    not all have the same kind. A file that is not text, or whose run bit changed, is one line.
     """
     paths = sorted({file.path for file in (*before.files, *after.files)})
     return "".join(_file_diff(before.get(path), after.get(path), name) for path in paths)
@@ -89,7 +165,7 @@ def _file_diff(old: SkillFile | None, new: SkillFile | None, name: str) -> str:
 
 def _hunks(old: Sequence[bytes], new: Sequence[bytes]) -> str:
     show_endings = len({_ending(line) for line in (*old, *new)} - {b""}) > 1
-    groups: list[list[_Change]] = []
+    groups: list[list[_Block]] = []
     for change in changes(old, new):
         if groups and change[0] - groups[-1][-1][1] <= 2 * _CONTEXT:
             groups[-1].append(change)
@@ -98,7 +174,7 @@ def _hunks(old: Sequence[bytes], new: Sequence[bytes]) -> str:
     return "".join(_hunk(old, new, group, show_endings=show_endings) for group in groups)
 
 
-def _hunk(old: Sequence[bytes], new: Sequence[bytes], group: list[_Change], *, show_endings: bool) -> str:
+def _hunk(old: Sequence[bytes], new: Sequence[bytes], group: list[_Block], *, show_endings: bool) -> str:
     lead = min(_CONTEXT, group[0][0])
     old_start, new_start = group[0][0] - lead, group[0][2] - lead
     trail = min(_CONTEXT, len(old) - group[-1][1])
@@ -133,3 +209,65 @@ def _ending(line: bytes) -> bytes:
     if line.endswith(b"\r\n"):
         return b"\r\n"
     return line[-1:] if line.endswith((b"\n", b"\r")) else b""
+
+
+def edits_between(before: SkillFiles, after: SkillFiles) -> tuple[Edit, ...]:
+    """Return the edits of text files that lead from `before` to `after`, one for each place that differs.
+
+    Each anchor is as many whole lines around its place as occur there alone. A file that went away gives none.
+    """
+    edits: list[Edit] = []
+    for file in after.files:
+        old = before.get(file.path)
+        if old == file or not is_text(file.content):
+            continue
+        if old is None:
+            edits.append(Edit("append", content=_text(file.content), path=file.path))
+        elif is_text(old.content):
+            edits += _of_file(file.path, old.content, file.content)
+    return tuple(edits)
+
+
+def _of_file(path: str, old: bytes, new: bytes) -> Iterator[Edit]:
+    fronts = frontmatter.read(old), frontmatter.read(new)
+    if fronts[0] and fronts[1]:
+        description = fronts[1].description
+        if description is not None and description != fronts[0].description:
+            yield Edit("set_description", content=description, path=path)
+        old, new = old[fronts[0].end :], new[fronts[1].end :]
+    lines, after = to_lf(old).splitlines(keepends=True), to_lf(new).splitlines(keepends=True)
+    for start, end, inside in _apart(lines, changes(lines, after)):
+        written, at = list[bytes](), start
+        for old_start, old_end, new_start, new_end in inside:
+            written += [*lines[at:old_start], *after[new_start:new_end]]
+            at = old_end
+        target, content = b"".join(lines[start:end]), b"".join([*written, *lines[at:end]])
+        yield (
+            Edit("replace", _text(target), _text(content), path)
+            if target
+            else Edit("append", None, _text(content), path)
+        )
+
+
+def _apart(lines: list[bytes], found: list[_Block]) -> list[tuple[int, int, list[_Block]]]:
+    """Return ranges of lines that no other place of the text is like, in order, each with the changes inside it."""
+    apart: list[tuple[int, int, list[_Block]]] = []
+    text = b"".join(lines)
+    for change in found:
+        start, end = change[0], change[1]
+        while (start > 0 or end < len(lines)) and not _is_alone(b"".join(lines[start:end]), text):
+            start, end = max(start - 1, 0), min(end + 1, len(lines))
+        inside = [change]
+        while apart and start < apart[-1][1]:
+            earlier = apart.pop()
+            start, end, inside = min(start, earlier[0]), max(end, earlier[1]), [*earlier[2], *inside]
+        apart.append((start, end, inside))
+    return apart
+
+
+def _is_alone(part: bytes, text: bytes) -> bool:
+    return bool(part) and text.find(part, text.find(part) + 1) < 0
+
+
+def _text(content: bytes) -> str:
+    return content.removeprefix(BOM).decode("utf-8", "replace")

@@ -11,14 +11,8 @@ from typing import NamedTuple
 
 import yaml
 
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.lines import BOM
-from skillopt_mcp.limits import (
-    DESCRIPTION_CHARACTERS,
-    FRONT_MATTER_BYTES,
-    FRONT_MATTER_DEPTH,
-    FRONT_MATTER_LINES,
-)
+from skillopt_mcp.documents.text import BOM, quoted
+from skillopt_mcp.limits import DESCRIPTION_CHARACTERS, FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH, FRONT_MATTER_LINES
 
 Value = str | list["Value"] | dict[str, "Value"]
 

@@ -1,21 +1,62 @@
-"""Lint: where a skill departs from the Agent Skills specification, or from what hosts make of one."""
+"""Lint: where a skill departs from the Agent Skills specification, and marks of an unfinished merge."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Literal
 
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.conflicts import SETTLE, conflicts
-from skillopt_mcp.documents.lines import BOM, is_text
-from skillopt_mcp.documents.links import Link, links
+from skillopt_mcp.documents.markdown import Fenced, Link, fenced_code, links
+from skillopt_mcp.documents.text import BOM, is_text, quoted, to_lf
 from skillopt_mcp.limits import DESCRIPTION_CHARACTERS
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+
+SETTLE = "settle the conflict, or fence or indent what is meant to be there"
+"""What to do about a conflict: what only shows one stands in fenced code, or not at the beginning of its line."""
+_MARK = re.compile(rb"^(?:<{7}|>{7})(?= |$)", re.MULTILINE)
+_PART = re.compile(rb"^(?:(?:<{7}|>{7})(?= |$)|={7}$)", re.MULTILINE)
+_PROSE = (".md", ".markdown", ".txt")
+_LINES_SHOWN = 4
+
+
+def conflicts(files: SkillFiles) -> Iterator[str]:
+    """Yield of each text that git left a conflict in, where its marks are; fenced code may show some.
+
+    A program cannot fence what it holds: there it takes all three marks, in their order.
+    """
+    for file in files.files:
+        is_prose = file.path.lower().endswith(_PROSE)
+        if (lines := _marked(file.content)) and is_text(file.content) and (is_prose or _is_whole(file.content)):
+            shown = ", ".join(map(str, lines[:_LINES_SHOWN])) + (", ..." if len(lines) > _LINES_SHOWN else "")
+            yield f"{quoted(file.path)} has the marks of an unfinished merge (line {shown})"
+
+
+def _marked(content: bytes) -> list[int]:
+    """Return the lines, from 1, that are marks outside of fenced code: as many as are shown, and one more."""
+    text = to_lf(content)
+    marks = [found.start() for found in _MARK.finditer(text)]
+    code = fenced_code(text, frontmatter.block_end(text) or 0) if marks else ()
+    outside = (at for at in marks if not _is_fenced(code, at))
+    return [text.count(b"\n", 0, at) + 1 for at in islice(outside, _LINES_SHOWN + 1)]
+
+
+def _is_whole(content: bytes) -> bool:
+    """Return whether a conflict's beginning, middle and end follow each other somewhere."""
+    parts = b"".join(found[0][:1] for found in _PART.finditer(to_lf(content)))
+    middle = parts.find(b"=", parts.find(b"<") + 1)
+    return b"<" in parts and middle >= 0 and b">" in parts[middle:]
+
+
+def _is_fenced(code: Sequence[Fenced], at: int) -> bool:
+    after = bisect_right(code, at, key=lambda each: each.end)
+    return after < len(code) and code[after].start <= at
+
 
 MAIN_LINES = 500
 MAIN_CHARACTERS = 20_000
@@ -72,8 +113,8 @@ def _front(main: bytes, folder: str) -> Iterator[str]:
 def _unread(main: bytes) -> str:
     """Return why a document's front matter could not be read."""
     if fault := frontmatter.fault(main):
-        told = "the front matter cannot be read as plain YAML: hosts may not find the skill"
-        return f"{told}. Line {fault.line}: {fault.why}"
+        problem = "the front matter cannot be read as plain YAML: hosts may not find the skill"
+        return f"{problem}. Line {fault.line}: {fault.why}"
     opening = main.removeprefix(BOM).splitlines()[:1]
     if opening and opening[0].rstrip() == b"---":
         return "the front matter is never closed: put a line of --- below its last field"
@@ -119,11 +160,11 @@ def _unmet(file: SkillFile, link: Link, resolved: str) -> Problem:
     """Return what is wrong with a link to what the skill does not hold; a mention may be of another place."""
     if link.is_mention:
         return Problem("advice", f"{quoted(file.path)} names {quoted(link.written)}, which is not there")
-    told = f"{quoted(file.path)} links to {quoted(link.written)}, which "
+    start = f"{quoted(file.path)} links to {quoted(link.written)}, which "
     if resolved.startswith("../") or resolved == "..":
-        return Problem("error", f"{told}leads out of the skill: hosts get its folder alone")
+        return Problem("error", f"{start}leads out of the skill: hosts get its folder alone")
     place = f" (no {quoted(resolved)})" if resolved != link.path else ""
-    return Problem("error", f"{told}is not there{place}")
+    return Problem("error", f"{start}is not there{place}")
 
 
 def _resolved(path: str) -> str:

@@ -7,8 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.documents.readable import path_fault
+from skillopt_mcp.documents.text import path_fault, quoted
 from skillopt_mcp.limits import PATH_CHARACTERS
 from skillopt_mcp.records.skills import MAIN_FILE
 
@@ -61,5 +60,5 @@ def _collides(new: list[tuple[str, str]], other: str) -> bool:
 
 
 def _folded(part: str) -> str:
-    """Return what a name is told by on a disk that knows neither cases nor ways to write an accent."""
+    """Return a name as a disk sees it that ignores case and how an accent is written."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", part).casefold())

@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.environments.items import is_question, question_task
-from skillopt_mcp.environments.rows import read_splits
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.environments.rows import is_question, question_task, read_splits
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split
 

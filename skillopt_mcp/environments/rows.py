@@ -1,19 +1,61 @@
-"""Rows: JSON, JSON lines and CSV files of data sets, one by one or in the folders train, val and test."""
+"""Decoding: rows as JSON tells them, but for those in which a key comes twice, of which JSON keeps the last."""
 
 from __future__ import annotations
 
 import csv
 import difflib
 import io
+import json
 import stat
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from skillopt_mcp import limits
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.environments.decoding import decoded, whole
+from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.tasks import SPLITS, Split
+from skillopt_mcp.judges.judging import check_judge
+from skillopt_mcp.judges.kinds.overlap import F1
+from skillopt_mcp.records.calls import storable
+from skillopt_mcp.records.tasks import QUESTION, QUESTION_ENDING, SPLITS, NewTask, Split
+
+
+class Repeated(NamedTuple):
+    """A row that is none: in it, or in what it holds, this key comes twice."""
+
+    key: str
+
+
+def decoded(text: str) -> object:
+    """Return the value of a JSON text, each object with a key that comes twice as `Repeated`. Raises ValueError."""
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def whole(row: Mapping[str, object]) -> Mapping[str, object] | Repeated:
+    """Return a row, or what is wrong within one of its values."""
+    return next((found for value in row.values() if (found := _repeated(value))), row)
+
+
+def _object(pairs: list[tuple[str, object]]) -> Mapping[str, object] | Repeated:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return whole(made)
+    [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+    return Repeated(name)
+
+
+def _repeated(value: object) -> Repeated | None:
+    # Not by recursion: what a decoder reads may nest deeper than that goes.
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, Repeated):
+            return each
+        if isinstance(each, list):
+            left += each
+    return None
+
 
 SUFFIXES = (".json", ".jsonl", ".csv")
 # What SkillOpt's loaders call the splits.
@@ -168,3 +210,111 @@ def _cell(name: str, text: str) -> object:
 def _shown(path: Path) -> str:
     text = str(path)
     return f"'{text if len(text) <= SHOWN else text[:SHOWN] + '...'}'"
+
+
+DEFAULT_TYPE = "qa"
+_ANSWERS = ("answers", "answer", "ground_truth")
+_FIELDS = frozenset({"id", "question", "context", "task_type", "task_description", "split", *_ANSWERS})
+
+
+def is_question(item: object) -> bool:
+    """Return whether a row is one of a question answering data set. Raises BadInput where a key comes twice in it."""
+    if isinstance(item, Repeated):
+        raise BadInput(
+            f"the key {quoted(item.key)} comes twice in one object, and JSON would keep the last: leave one out"
+        )
+    return isinstance(item, Mapping) and "question" in item and "judge" not in item
+
+
+def question_task(item: Mapping[str, object], split: Split | None = None) -> NewTask:
+    """Return the task of a row {question, answers, context?, task_type?, id?}. Raises BadInput with what to change.
+
+    Hard is exact match and soft the token F1, both as SQuAD normalises them. The prompt never holds an answer field.
+    """
+    unknown = sorted(str(name) for name in item if name not in _FIELDS)
+    if unknown:
+        raise BadInput(f"unknown field {quoted(unknown[0])}: a question has {', '.join(sorted(_FIELDS))}")
+    question = _text_items(item, "question")
+    if not question.strip():
+        raise BadInput("the question is empty: say what is asked")
+    context = _text_items(item, "context")
+    parts = [f"Context:\n{context}"] if context.strip() else []
+    judge = F1(expected=_answers(item), exact=True)
+    check_judge(judge)
+    name = item.get("id")
+    return NewTask(
+        prompt=storable("\n\n".join([*parts, f"{QUESTION}{question}", QUESTION_ENDING])),
+        judge=judge,
+        name=storable(str(name)) if name not in (None, "") else None,
+        split=split,
+        tags=(storable(_text_items(item, "task_type")) or DEFAULT_TYPE,),
+    )
+
+
+def _answers(item: Mapping[str, object]) -> str | list[str]:
+    given = next((item[name] for name in _ANSWERS if item.get(name) not in (None, "", [])), None)
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        given = _listed(given)
+    texts = [given] if isinstance(given, str | int | float) else given
+    if isinstance(texts, Sequence) and texts and all(isinstance(each, str | int | float) for each in texts):
+        answers = [storable(str(each)) for each in texts]
+        return answers[0] if len(answers) == 1 else answers
+    raise BadInput("the question has no answers: give answers, a list of texts any one of which is right")
+
+
+def _listed(text: str) -> object:
+    """Return the list that a cell of a table holds as JSON, or the text itself when it is none."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, list) else text
+
+
+def _text_items(item: Mapping[str, object], name: str) -> str:
+    value = item.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadInput(f"{name} must be a text")
+    return value
+
+
+_USES: tuple[tuple[Split, str], ...] = (("train", "learns from"), ("val", "chooses by"))
+
+
+def check_left(name: str, told: Sequence[NewTask], left: Sequence[NewTask], stored: Mapping[str, Split]) -> None:
+    """Raise BadInput when the tasks that are left of all that the environment told cannot be trained on.
+
+    `stored` is the split of each task that is there already, by its digest.
+    """
+    _check_names(name, left)
+    splits = dict(stored)
+    for task in left:
+        splits.setdefault(task.digest, cast(Split, task.split))
+    found = {splits[task.digest] for task in left}
+    for split, use in _USES:
+        if split not in found:
+            n = sum(task.split == split for task in told)
+            elsewhere = [splits[task.digest] for task in left if task.split == split]
+            why = [f"{n - len(elsewhere):,} were retired"] if n > len(elsewhere) else []
+            if elsewhere:
+                there = " and ".join(sorted(set(elsewhere)))
+                why.append(f"{len(elsewhere):,} are {there} tasks already (the same prompt, judge and files)")
+            raise BadInput(
+                f"none of the {n:,} {split} tasks of the environment {quoted(name)} can be used: {', '.join(why)}. "
+                f"A run {use} {split} tasks: let the environment give others, which no other split has"
+            )
+
+
+def _check_names(name: str, tasks: Sequence[NewTask]) -> None:
+    """Raise BadInput when two tasks have one name: the store could keep only the first."""
+    first: dict[str, NewTask] = {}
+    for task in tasks:
+        if task.name and first.setdefault(task.name, task).digest != task.digest:
+            other = first[task.name].split
+            place = f"two {task.split} tasks" if other == task.split else f"a {other} task and a {task.split} task"
+            way = "" if other == task.split else f", for instance {quoted(f'{task.split}-{task.name}')}"
+            raise BadInput(
+                f"the environment {quoted(name)} calls {place} {quoted(task.name)}: give each a name of its own{way}"
+            )

@@ -1,15 +1,61 @@
-"""Confirm: the promotion gate, a paired test that may be looked at after every pair and keeps its error rate."""
+"""Betting: how evidence against "the mean is at most 0" grows, one bounded value at a time.
+
+Waudby-Smith and Ramdas (2024): a gambler who bets a fixed share on each value has a wealth that is a nonnegative
+supermartingale while that mean is at most 0, so by Ville's inequality it ever reaches 1/alpha with a chance of at most
+alpha, however often one looks. A mixture of gamblers is one too, as long as their first stakes add up to 1.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.betting import BETS, CURRENT_BETS, MIXTURE_COST, Wealth, growth
 from skillopt_mcp.records.evidence import Claim, Confirmation, ConfirmVerdict, Pair
+
+Bets = tuple[tuple[float, float], ...]
+"""The gamblers of a mixture: (share that is bet, in (0, 1); first stake); the stakes add up to 1."""
+
+BETS: dict[int, Bets] = {
+    1: ((0.2, 0.25), (0.4, 0.25), (0.6, 0.2), (0.8, 0.15), (0.95, 0.15)),
+    # Three gamblers lose less to each other than five; these are the shortest tests for gains of 0.16 to 0.3.
+    2: ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35)),
+}
+"""Every mixture that a stored verdict may rest on, by the number that the verdict keeps; never changed later."""
+
+CURRENT_BETS = 2
+MIXTURE_COST = 0.6
+"""What a mixture costs beside its best gambler, in log wealth; measured by benchmarks/gates.py."""
+
+
+class Wealth:
+    """The wealth of a mixture of gamblers; it starts at 1."""
+
+    __slots__ = ("_parts", "_shares")
+
+    def __init__(self, bets: int = CURRENT_BETS) -> None:
+        self._shares = [share for share, _ in BETS[bets]]
+        self._parts = [stake for _, stake in BETS[bets]]
+
+    def take(self, value: float) -> None:
+        """Bet on one value; it must be at least -1 for the wealth to stay above 0."""
+        self._parts = [part * (1 + share * value) for part, share in zip(self._parts, self._shares, strict=True)]
+
+    @property
+    def total(self) -> float:
+        """Return the wealth of all gamblers together."""
+        return sum(self._parts)
+
+
+def growth(mean: float, square: float, bets: int = CURRENT_BETS) -> float:
+    """Return the log wealth that the best bet gains per value, for values of -1, 0 and 1 with these two moments."""
+    square = min(1.0, max(square, mean))
+    bet = min(mean / square, BETS[bets][-1][0])
+    return (square + mean) / 2 * math.log(1 + bet) + (square - mean) / 2 * math.log(1 - bet)
+
 
 _MIN_PAIRS_TO_ESTIMATE = 8
 _MAX_ESTIMATE = 10_000
@@ -209,3 +255,147 @@ def _check(pair: Pair) -> None:
     for score in (pair.base, pair.candidate):
         if score is not None and not 0 <= score <= 1:
             raise BadInput(f'score "{score}" of a pair is not possible; use a number from 0 to 1')
+
+
+_N_EXACT = 1000
+
+
+def alpha_for(j: int, alpha: float) -> float:
+    """Return the least error rate of a skill's j-th test (1-based); over all j they add up to `alpha`."""
+    if j < 1:
+        raise BadInput(f'test number "{j}" is not possible; tests count from 1')
+    return alpha * 6 / (math.pi**2 * j**2)
+
+
+def refund(alpha: float, wealth: float) -> float:
+    """Return the error budget that a test at `alpha` gives back when it is rejected for good with this wealth.
+
+    The wealth starts at 1 and is a supermartingale, so P(false accept) <= alpha (1 - E[wealth at the end; no accept]):
+    a test that ends without an accept has used only 1 - wealth of its chance. What stays spent covers, in expectation
+    given the past, each test's chance of a false accept, and it never adds up to more than the lifetime alpha on any
+    path. So the chance of ever accepting a candidate that is no better is at most that alpha, whatever the others are.
+    A wealth above 1 gives back no more than was put in.
+    """
+    return alpha * min(1.0, max(0.0, wealth))
+
+
+def next_alpha(j: int, alpha: float, staked: float, refunded: float) -> float:
+    """Return the error rate of a skill's j-th test, of which the earlier ones staked and gave back so much of `alpha`.
+
+    It takes the share of what is left that alpha_j is of what all tests from the j-th on would take: with nothing given
+    back that is alpha_j, else more. Under changing alphas the largest one holds. Raises BadInput when j < 1.
+    """
+    left = alpha - staked + refunded
+    return max(alpha_for(j, alpha), left * _share(j))
+
+
+def _share(j: int) -> float:
+    """Return 1/j^2 over the sum of 1/i^2 from i = j on."""
+    if j > _N_EXACT:
+        # The tail of the sum lies between 1/j and 1/(j - 1); the larger one asks for less, and so is on the safe side.
+        return (j - 1) / j**2
+    return 1 / j**2 / (math.pi**2 / 6 - math.fsum(1 / i**2 for i in range(1, j)))
+
+
+PAIRS_AT_ONCE = 8
+"""Of how many pairs attempts are on their way at once, and so how many one interruption can cut short."""
+SPARE = 1
+"""By how many redraws beyond that the candidate may be ahead: a little luck in what an interruption meets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """How often the attempts of one pair were begun anew: their process was ended, or their lease ran out."""
+
+    base: int = 0
+    candidate: int = 0
+
+
+@dataclass(slots=True)
+class Redraws:
+    """The redraws of a promotion test, taken in pair by pair in drawn order.
+
+    Who ends a process whenever an attempt hangs, or lets leases run out, counts the best of several attempts, and what
+    is on its way at a Ctrl-C is what takes long. One interruption is forgiven: the first redraw of each attempt among
+    the pairs that were on their way with the first. Beyond it, what was redrawn more often for the candidate than for
+    the live version is held against it: that pair is missing, and its redraws are paid for. The other way round,
+    where what is ended is what fails, they only make an accept harder.
+    """
+
+    base: int = 0
+    candidate: int = 0
+    n_charged: int = 0
+    _first: int | None = field(default=None, init=False)
+    _surplus: int = field(default=0, init=False)
+
+    def take(self, n: int, anew: Anew) -> bool:
+        """Take in the n-th pair; return whether the candidate's attempt counts as missing for its redraws."""
+        if not (anew.base or anew.candidate):
+            return False
+        self.base += anew.base
+        self.candidate += anew.candidate
+        if self._first is None:
+            self._first = n
+        forgiven = 1 if n < self._first + PAIRS_AT_ONCE else 0
+        base, candidate = (max(0, times - forgiven) for times in (anew.base, anew.candidate))
+        self._surplus += candidate - base
+        if not candidate or self._surplus <= SPARE:
+            return False
+        self._surplus -= candidate
+        self.n_charged += 1
+        return True
+
+    def __str__(self) -> str:
+        """Return in words how many there were, and what that cost the candidate; empty where there were none."""
+        if not (self.base or self.candidate):
+            return ""
+        told = f"{counted(self.candidate, 'attempt')} of the candidate and {self.base} of the live version"
+        told = f"{told} were begun anew"
+        if not self.n_charged:
+            return told
+        return f"{told}, more than an interruption explains: {counted(self.n_charged, 'pair')} of it counted as missing"
+
+
+def redraws_of(taken: Mapping[int, Anew]) -> Redraws:
+    """Return the redraws of pairs by their numbers."""
+    redraws = Redraws()
+    for n, anew in sorted(taken.items()):
+        redraws.take(n, anew)
+    return redraws
+
+
+_ENOUGH = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """A target whose repeats never differed: `n_answers` are the attempts that say anything of their own."""
+
+    n_answers: int
+    n_repeats: int
+
+
+def alike(drawn: Iterable[tuple[int, Pair]]) -> Alike | None:
+    """Return how many answers there are, and repeats, if no version's repeat at a task differed; pairs have their task.
+
+    None as well while that may be chance: with the luck of each attempt its own, three repeats or more would be
+    expected to differ, by how often each version passes. One that always passes, or never does, shows nothing by them.
+    """
+    n_answers = n_repeats = 0
+    expected = 0.0
+    pairs = list(drawn)
+    for scores in (
+        [(task, pair.base) for task, pair in pairs if pair.base is not None],
+        [(task, pair.candidate) for task, pair in pairs if pair.candidate is not None],
+    ):
+        seen: dict[int, set[float]] = {}
+        for task, score in scores:
+            seen.setdefault(task, set()).add(score)
+        if any(len(each) > 1 for each in seen.values()):
+            return None
+        repeated = len(scores) - len(seen)
+        passed = sum(score for each in seen.values() for score in each) / max(1, len(seen))
+        expected += repeated * 2 * passed * (1 - passed)
+        n_answers += len(seen)
+        n_repeats += repeated
+    return Alike(n_answers, n_repeats) if expected >= _ENOUGH else None

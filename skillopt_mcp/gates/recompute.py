@@ -11,13 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.calibration import Calibration, calibrated
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.credit import Credit, CreditRule, credit
-from skillopt_mcp.gates.means import EVEN
-from skillopt_mcp.gates.paired import paired_se
-from skillopt_mcp.gates.racing import Lap, RaceRule, Standing, race, running
-from skillopt_mcp.gates.regression import Rerun, fallen, no_regression
+from skillopt_mcp.gates.search import EVEN, Comparison, Rerun, TaskScore, compare, fallen, no_regression, paired_se
 from skillopt_mcp.gates.serving import as_served
-from skillopt_mcp.gates.strict import Comparison, TaskScore, compare
 from skillopt_mcp.records.evidence import (
     Claim,
     Confirmation,
@@ -147,41 +142,6 @@ def confirm_verdict(pairs: Sequence[Pair], inputs: str) -> ConfirmVerdict:
     return confirmed(pairs, ConfirmInputs.model_validate_json(inputs)).verdict
 
 
-class RaceInputs(BaseModel):
-    """The rule of a race and its laps: the base's score, then each arm's, None where missing or not rolled out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-    beta: float
-    min_effect: float
-    max_laps: int
-    bets: int
-    laps: list[tuple[float | None, ...]]
-
-    @property
-    def standings(self) -> list[Standing]:
-        """Return where every arm ended. Raises BadInput."""
-        rule = RaceRule(self.beta, self.min_effect, self.max_laps, self.bets)
-        return race([Lap(lap[0], lap[1:]) for lap in self.laps], rule)
-
-
-class CreditInputs(BaseModel):
-    """The rule of a credit and its laps: the whole candidate's score, then that without each of its edits."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-    alpha: float
-    delta: float
-    max_pairs: int
-    bets: int
-    laps: list[tuple[float | None, ...]]
-
-    @property
-    def credits(self) -> list[Credit]:
-        """Return the verdict on every edit. Raises BadInput."""
-        rule = CreditRule(self.alpha, self.delta, self.max_pairs, self.bets)
-        n_edits = len(self.laps[0]) - 1 if self.laps else 0
-        return [credit([Pair(lap[1 + edit], lap[0]) for lap in self.laps], rule) for edit in range(n_edits)]
-
-
 class CalibrateInputs(BaseModel):
     """Scores of one version against itself, pair by pair."""
 
@@ -204,16 +164,6 @@ class PersonInputs(BaseModel):
     verdict: PersonVerdict
 
 
-def race_verdict(inputs: RaceInputs) -> str:
-    """Return the places of the arms that are still in, such as "0,2"."""
-    return ",".join(map(str, running(inputs.standings)))
-
-
-def credit_verdict(inputs: CreditInputs) -> str:
-    """Return the verdicts on all edits in order, such as "helps,harms"."""
-    return ",".join(each.verdict for each in inputs.credits)
-
-
 def recomputed(gate: str, inputs: str, pairs: Sequence[Pair] = ()) -> str:
     """Return the verdict that follows from what a decision of any gate keeps, `pairs` being those of its test.
 
@@ -221,10 +171,6 @@ def recomputed(gate: str, inputs: str, pairs: Sequence[Pair] = ()) -> str:
     """
     if gate == "confirm":
         return confirm_verdict(pairs, inputs)
-    if gate == "race":
-        return race_verdict(RaceInputs.model_validate_json(inputs))
-    if gate == "credit":
-        return credit_verdict(CreditInputs.model_validate_json(inputs))
     if gate == "calibrate":
         CalibrateInputs.model_validate_json(inputs)
         return MEASURED

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from skillopt_mcp.documents.characters import escaped
+from skillopt_mcp.documents.text import escaped
 from skillopt_mcp.records.calls import models_in
 from skillopt_mcp.records.evidence import Confirmation, Served, Trial
 

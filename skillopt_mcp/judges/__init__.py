@@ -1,4 +1,4 @@
-"""Judges: how an answer is scored; bounded in time whatever the answer is, and pure but for what runs a command.
+"""Judges: how an answer is scored; bounded in time whatever the answer is, and pure but for `programs`.
 
-Not pure: `command` with `confinement`, and `supervisor` with `leading` and `disk`, which nothing else in here imports.
+A kind is a class in `kinds/`. `supervisor` runs as a process of its own, and imports the standard library alone.
 """

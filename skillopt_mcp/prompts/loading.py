@@ -15,7 +15,6 @@ from skillopt_mcp.errors import BadInput
 _FOLDER = Path(__file__).parent
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SHARED = ("edit_rules", "suggestion_rules", "rewrite_rules", "earlier_steps")
-_FIXED = ("one_shot", "rubric")
 _KNOWN = frozenset({"budget"})
 _MAX_BYTES = 1 << 18
 
@@ -141,10 +140,10 @@ def _override_paths(folder: Path) -> dict[str, Path]:
     except OSError as error:
         raise BadInput(f"prompts folder '{folder}' cannot be read: {error.strerror}; name a folder") from error
     for name, path in paths.items():
-        if name not in known and name in _FIXED:
+        if name not in known and name == "rubric":
             if _lines(path) != _lines(_FOLDER / path.name):
                 raise BadInput(
-                    f"'{path}' is not the shipped one, and no run can have its own: judges and races compare by it, "
+                    f"'{path}' is not the shipped one, and no run can have its own: judges compare by it, "
                     "the same for every skill; take the file out, or leave it as it was"
                 )
         elif name not in known:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+
+from skillopt_mcp.records.replies import OPS, PatchReply
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -20,28 +22,24 @@ _OBJECT_START = re.compile(r'\{\s*["}]')
 
 
 def parse_reply(text: str, model: type[M]) -> M | str:
-    """Return the last JSON object in `text` that is a valid `model`, or a one-line reason why there is none.
+    """Return the last JSON object in `text` that can be read as `model`, or a one-line reason why there is none.
 
     An object counts only when it has a field of the model beyond its reasoning: so that the inside of a reply that
     breaks off is not taken for an empty one.
     """
-    found = found_reply(text, model)
-    return found if isinstance(found, str) else found[1]
-
-
-def found_reply(text: str, model: type[M]) -> tuple[dict[str, object], M] | str:
-    """Return the object that `parse_reply` takes, as it was written and as a `model`, or why there is none."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return f"the reply is longer than {MAX_BYTES:,} bytes"
     wanted = [name for name in model.model_fields if name != "reasoning"]
     problem = f"the reply has no JSON object with {' or '.join(map(repr, wanted))}"
-    parsed: tuple[dict[str, object], M] | None = None
+    parsed: M | None = None
     for found in _objects(text):
         if isinstance(found, str):
             problem = found
-        elif any(name in found for name in wanted):
+            continue
+        found = _unwrapped(found, wanted)
+        if any(name in found for name in wanted):
             result = _validated(found, model)
-            parsed, problem = (parsed, result) if isinstance(result, str) else ((found, result), problem)
+            parsed, problem = (parsed, result) if isinstance(result, str) else (result, problem)
     return problem if parsed is None else parsed
 
 
@@ -62,9 +60,28 @@ def _objects(text: str) -> Iterator[dict[str, object] | str]:
             yield _defect(value) or value
 
 
+def _unwrapped(value: dict[str, object], wanted: Sequence[str]) -> dict[str, object]:
+    """Return an object without its nulls, which are defaults, and without the {"patch": ...} around SkillOpt's."""
+    inner = value.get("patch")
+    if isinstance(inner, dict) and not any(name in value for name in wanted):
+        value = {name: each for name, each in value.items() if name != "patch"} | inner
+    return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+
+
+def _without_nulls(value: object) -> object:
+    """Return the value without the nulls of the objects that it lists."""
+    if not isinstance(value, list):
+        return value
+    return [{k: v for k, v in each.items() if v is not None} if isinstance(each, dict) else each for each in value]
+
+
 def _validated(value: dict[str, object], model: type[M]) -> M | str:
     try:
-        return model.model_validate(value)
+        reply = model.model_validate(value)
+        edits = reply.edits if isinstance(reply, PatchReply) else []
+        if edits and not any(edit.op in OPS for edit in edits):
+            return f"edits.0.op: Input should be one of {', '.join(OPS)}"
+        return reply
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the object"

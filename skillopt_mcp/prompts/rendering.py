@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Generic, Literal, TypeVar
 
-from skillopt_mcp.documents.characters import without_hidden
-from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Message
+from pydantic import BaseModel
+
+from skillopt_mcp.documents.edits import rewritten
+from skillopt_mcp.documents.text import without_hidden
+from skillopt_mcp.prompts.loading import Prompts, fill
+from skillopt_mcp.prompts.parsing import parse_reply
+from skillopt_mcp.records import replies
+from skillopt_mcp.records.calls import NO_TOOL_CALL, TOOL_CALL, Ask, Call, Message, Question, Reply
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.replies import ProposalReply
+from skillopt_mcp.records.skills import SkillFiles
 
 TRAJECTORY_LIMIT = 12_000
 MOST_NAME = 80
@@ -165,3 +175,162 @@ def _suggestion(number: int, edit: Edit) -> dict[str, object]:
 
 def _from(edit: Edit) -> str:
     return "failures" if edit.from_failure else "successes"
+
+
+M = TypeVar("M", bound=BaseModel)
+MAX_REASKS = 2
+SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[M]):
+    """A usable reply as `value`, or None with the `problem` and the beginning of what was answered."""
+
+    value: M | None
+    problem: str = ""
+
+
+def ask_parsed(
+    ask: Ask, calls: Sequence[Call], model: type[M], check: Callable[[M], str] | None = None
+) -> list[Parsed[M]]:
+    """Return the parsed reply to each call, asked together; unusable ones are asked again as child calls.
+
+    `check` says what else is wrong with a parsed reply, and nothing ("") when it can be used.
+    """
+    results: list[Parsed[M]] = [Parsed(None)] * len(calls)
+    reasons: dict[int, str] = dict.fromkeys(range(len(calls)), "")
+    for round_ in range(MAX_REASKS + 1):
+        if not reasons:
+            break
+        replies = ask([_child(calls[i], round_, reason) for i, reason in reasons.items()])
+        for i, reply in zip(list(reasons), replies, strict=True):
+            results[i], reasons[i] = _parsed(reply, model, check)
+        reasons = {i: reason for i, reason in reasons.items() if reason}
+    return results
+
+
+def _parsed(reply: Reply, model: type[M], check: Callable[[M], str] | None) -> tuple[Parsed[M], str]:
+    """Return what became of a reply, and the reason to ask again if there is one: a missing reply stays missing."""
+    if reply.missing:
+        return Parsed(None, f"missing ({reply.fault}): {_beginning(reply.text)}"), ""
+    parsed = parse_reply(reply.text, model)
+    if isinstance(parsed, str):
+        return Parsed(None, f"{parsed}: {_beginning(reply.text)}"), parsed
+    problem = check(parsed) if check else ""
+    return (Parsed(None, f"{problem}: {_beginning(reply.text)}"), problem) if problem else (Parsed(parsed), "")
+
+
+def _child(call: Call, round_: int, reason: str) -> Call:
+    """Return the call itself, or the child that asks again and says what was wrong."""
+    if round_ == 0 or not isinstance(call.request, Question):
+        return call
+    again = f"Your last answer could not be used ({reason}). Answer with the JSON object only."
+    request = replace(call.request, instructions=f"{call.request.instructions}\n\n{again}")
+    return call._replace(request=request, draw=f"{call.draw}/again{round_}")
+
+
+def _beginning(text: str) -> str:
+    # A reply may hold half surrogate pairs, which no store takes.
+    return text[:SHOWN].encode("utf-8", "backslashreplace").decode()
+
+
+UpdateMode = Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
+Group = Literal["failure", "success", "contrast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How changes are asked for and shown in one update mode. Names are those of prompts and of reply schemas.
+
+    `analyst` has the prompts for failures, successes and contrasts, `merge` those for failures, successes and the final
+    merge; `whole`: each proposal is a whole text, of which one stays.
+    """
+
+    reply: str
+    analyst: tuple[str, str, str]
+    merge_reply: str
+    merge: tuple[str, str, str]
+    rank: str
+    render: Callable[[Sequence[Edit]], str]
+    whole: bool = False
+
+    def analyst_reply(self, *, aware: bool) -> tuple[str, type[ProposalReply]]:
+        """Return schema and model of what an analyst answers."""
+        name = f"aware_{self.reply}" if aware else self.reply
+        return name, _MODELS[name]
+
+    @property
+    def merge_model(self) -> type[ProposalReply]:
+        """Return the model of what a merge answers."""
+        return _MODELS[self.merge_reply]
+
+    def problem(self, files: SkillFiles, reply: ProposalReply) -> str:
+        """Return why a reply cannot be used with this skill: a whole text may not change what is protected."""
+        texts = [edit.content or "" for edit in reply.proposals()] if self.whole else []
+        return next((found for text in texts if isinstance(found := rewritten(files, text), str)), "")
+
+
+_MODELS: dict[str, type[ProposalReply]] = {
+    "patch": replies.PatchReply, "suggest": replies.SuggestReply, "rewrite": replies.RewriteReply,
+    "aware_patch": replies.AwarePatchReply, "aware_suggest": replies.AwareSuggestReply,
+    "aware_rewrite": replies.AwareRewriteReply, "merge": replies.MergeReply,
+    "merge_suggestions": replies.MergeSuggestionsReply, "merge_rewrites": replies.MergeRewritesReply,
+}  # fmt: skip
+FORMS: dict[UpdateMode, Form] = {
+    "patch": Form(
+        reply="patch",
+        analyst=("analyst_failure", "analyst_success", "analyst_contrast"),
+        merge_reply="merge",
+        merge=("merge_failure", "merge_success", "merge_final"),
+        rank="rank",
+        render=render_edits,
+    ),
+    "rewrite_from_suggestions": Form(
+        reply="suggest",
+        analyst=("suggest_failure", "suggest_success", "suggest_contrast"),
+        merge_reply="merge_suggestions",
+        merge=("merge_suggestions",) * 3,
+        rank="rank_suggestions",
+        render=render_suggestions,
+    ),
+    "full_rewrite_minibatch": Form(
+        reply="rewrite",
+        analyst=("rewrite_failure", "rewrite_success", "rewrite_contrast"),
+        merge_reply="merge_rewrites",
+        merge=("merge_rewrites",) * 3,
+        rank="rank",
+        render=render_rewrites,
+        whole=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What the questions of one step share: prompts, edit budget, draw, update mode, and what is remembered.
+
+    `notes` are the optimizer's own from earlier epochs, `history` is what earlier steps tried.
+    """
+
+    prompts: Prompts
+    budget: int
+    draw: str
+    mode: UpdateMode = "patch"
+    notes: str = ""
+    history: str = ""
+
+    @property
+    def form(self) -> Form:
+        """Return the form of the update mode."""
+        return FORMS[self.mode]
+
+    def instructions(self, *names: str) -> str:
+        """Return the prompts of these names, one after the other, with this step's budget in them."""
+        return "\n".join(fill(getattr(self.prompts, name), budget=self.budget) for name in names)
+
+    def question(
+        self, files: SkillFiles, instructions: str, body: str, schema: str, refs: tuple[str, ...] = ()
+    ) -> Question:
+        """Return a question about a skill with `body` as its evidence, beside what is remembered."""
+        evidence = render_evidence(files.text, body, self.notes, self.history)
+        return Question(instructions, evidence, schema, refs)

@@ -13,10 +13,8 @@ from skillopt_mcp.records.skills import SkillFiles
 CandidateOrigin = Literal["host", "step", "run"]
 PromotionKind = Literal["promote", "rollback"]
 PromotionState = Literal["pending", "undoing", "done", "undone"]
-STANDING_PERMISSION = "standing permission"
-"""The consent of a change that no person was asked about."""
-IMPORTED = "it was imported from another store: see that you know where its edits come from"
-"""What the guard finds of a candidate that another store made."""
+AgreedBy = Literal["person", "permission", "none"]
+AgreedOn = Literal["dialog", "terminal", "command", "rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """One change of a live skill; pending while it happens, undoing while it is taken back because it failed."""
+    """One change of a live skill; pending while it happens, undoing while it is taken back because it failed.
+
+    `agreed_by` none: a command with --yes, or the demo's own rule. `login` is the name of who agreed, where known.
+    """
 
     id: int
     skill_id: int
@@ -68,8 +69,10 @@ class Promotion:
     to_version: str
     state: PromotionState
     verdict: str
-    consent: str
-    created_at: str
+    agreed_by: AgreedBy
+    agreed_on: AgreedOn
+    login: str = ""
+    created_at: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -79,7 +82,12 @@ class Promotion:
     @property
     def is_persons_rollback(self) -> bool:
         """Return whether a person had it rolled back, or agreed to it."""
-        return self.kind == "rollback" and self.consent != STANDING_PERMISSION
+        return self.kind == "rollback" and self.agreed_by != "permission"
+
+    @property
+    def agreed(self) -> str:
+        """Return who agreed and on what, as a list shows it."""
+        return f"{self.agreed_by}, {self.agreed_on}{self.login and f' ({self.login})'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ class Approval:
     to_version: str
     findings: tuple[str, ...] = ()
     evidence: str = ""
-    given_by: str = ""
+    login: str = ""
 
     @property
     def findings_digest(self) -> str:

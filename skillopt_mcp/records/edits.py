@@ -17,9 +17,8 @@ UnmatchedReason = Literal["not_found", "ambiguous", "protected", "overlap", "no_
 class Edit:
     """One change: `target` is the exact anchor text (for insert_after, replace, delete), `content` the new text.
 
-    `sources` names the trajectories that the edit came from; `support` counts them (recomputed, never a model's claim).
-    `cited` are those of them that whoever proposed it says it rests on: a claim, which only ever holds an edit back.
-    A number that it gave and no attempt has stands there behind UNSHOWN.
+    `sources` names the trajectories that its author was shown, `cited` those of them that it rests on, which `support`
+    counts. A number that the author gave and no attempt has stands there behind UNSHOWN.
     """
 
     op: Op
@@ -32,8 +31,8 @@ class Edit:
 
     @property
     def support(self) -> int:
-        """Return from how many trajectories the edit came."""
-        return len(self.sources)
+        """Return how many attempts the edit cites."""
+        return sum(not each.startswith(UNSHOWN) for each in self.cited)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,217 +1,23 @@
-"""Judging: how an answer is to be scored (the spec, as a task carries it) and the score that comes of it."""
+"""Judging: what every judge has in common, the registry of their kinds, and the score that a judge gives."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
-
-
-class Spec(BaseModel):
-    """What every judge spec shares: unknown fields are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Exact(Spec):
-    """The answer equals one of `expected`, after trimming, case folding (unless `case_sensitive`) and Unicode NFC."""
-
-    kind: Literal["exact"]
-    expected: str | list[str]
-    case_sensitive: bool = False
-
-
-class Contains(Spec):
-    """The answer contains all (or, with `any`, at least one) of `expected`; soft is the share it contains."""
-
-    kind: Literal["contains"]
-    expected: str | list[str]
-    any: bool = False
-    case_sensitive: bool = False
-
-
-class Regex(Spec):
-    """A linear-time (RE2) pattern is found in the trimmed answer (with `full`, matches all of it)."""
-
-    kind: Literal["regex"]
-    pattern: str
-    full: bool = False
-
-
-class Numeric(Spec):
-    """The answer's last number is within `tolerance` (or `relative` x expected) of `expected`.
-
-    Currency signs, units, a percent sign and grouping commas are passed over; nothing is computed.
-    """
-
-    kind: Literal["numeric"]
-    expected: float
-    tolerance: float = Field(default=1e-9, ge=0)
-    relative: float = Field(default=0.0, ge=0)
-
-
-class Choice(Spec):
-    """The answer names exactly one of `options` (letters, texts, or texts by their letter A, B, ...): `expected`."""
-
-    kind: Literal["choice"]
-    expected: str
-    options: list[str] = Field(min_length=2)
-
-
-class F1(Spec):
-    """The answer shares words with one of `expected`: soft is the token F1 of SQuAD, passed from `threshold` on.
-
-    With `exact` it passes when it is one of them (case, punctuation and articles aside), whatever the threshold.
-    """
-
-    kind: Literal["f1"]
-    expected: str | list[str]
-    threshold: float = Field(default=0.8, gt=0, le=1)
-    exact: bool = False
-
-
-class Anls(Spec):
-    """The answer is spelled like one of `expected`: soft is ANLS (0 below 0.5), passed from `threshold` on."""
-
-    kind: Literal["anls"]
-    expected: str | list[str]
-    threshold: float = Field(default=0.8, gt=0, le=1)
-
-
-class Json(Spec):
-    """The answer holds one JSON value, valid under `schema`, equal in `fields` (path such as `items.0.id` -> value).
-
-    `schema` is a JSON Schema without references and formats. Soft is the share of these conditions that hold; numbers
-    are equal within `tolerance`.
-    """
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
-    kind: Literal["json"]
-    json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
-    fields: dict[str, JsonValue] = Field(default_factory=dict)
-    tolerance: float = Field(default=1e-9, ge=0)
-
-
-class Table(Spec):
-    """The answer's last Markdown, CSV or TSV table has the cells of `expected` (rows, or a table as text).
-
-    Rows after the first may stand in `any_order`; numbers are equal within `tolerance`; soft is the share of right
-    cells (of right rows in any order).
-    """
-
-    kind: Literal["table"]
-    expected: str | list[list[str]]
-    any_order: bool = False
-    tolerance: float = Field(default=1e-9, ge=0)
-
-
-class ToolCalled(Spec):
-    """The recorded messages hold `min` to `max` calls of the tool `name` with at least these `arguments`.
-
-    What the answer says of tools counts for nothing; an attempt of which nothing was recorded has no score.
-    """
-
-    kind: Literal["tool_called"]
-    name: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
-    min: int = Field(default=1, ge=0)
-    max: int | None = Field(default=None, ge=0)
-
-
-class Length(Spec):
-    """The answer has `min` to `max` words (or characters, or lines). Shape only: it cannot promote alone."""
-
-    kind: Literal["length"]
-    min: int = Field(default=0, ge=0)
-    max: int | None = Field(default=None, ge=0)
-    unit: Literal["words", "characters", "lines"] = "words"
-
-
-class Heading(Spec):
-    """The answer has the Markdown headings `expected` (at `level`, if given). Shape only: it cannot promote alone."""
-
-    kind: Literal["heading"]
-    expected: str | list[str]
-    level: int | None = Field(default=None, ge=1, le=6)
-
-
-class Rubric(Spec):
-    """A judge model finds how much of `rubric` the answer fulfils: none, little, half, most (0.75), all.
-
-    Soft is the median of `votes` independent votes, passed from `threshold` on. The model sees the task too.
-    """
-
-    kind: Literal["rubric"]
-    rubric: str
-    votes: int = Field(default=1, ge=1, le=9)
-    threshold: float = Field(default=0.75, gt=0, le=1)
-
-
-class Command(Spec):
-    """The registered command `name` exits with 0 in a private folder that holds the task's files and `answer.txt`.
-
-    A person registers commands at a terminal; a task can only name one. The answer also is its standard input.
-    """
-
-    kind: Literal["command"]
-    name: str
-
-
-class ByEnvironment(Spec):
-    """The environment `name` scored the attempt itself: only what its backend recorded beside the answer counts.
-
-    An attempt that another backend made has no score. Verdicts on such tasks say who scored them.
-    """
-
-    kind: Literal["environment"]
-    name: str
-
-
-class ByHost(Spec):
-    """The host that made the attempt says itself how far it fulfils `criteria`: verdicts on such tasks say so.
-
-    It passes from `threshold` on. An attempt that no host reported a score for has none.
-    """
-
-    kind: Literal["host"]
-    criteria: str
-    threshold: float = Field(default=0.75, gt=0, le=1)
-
-
-class All(Spec):
-    """Every judge in `judges` passes; soft is their mean."""
-
-    kind: Literal["all"]
-    judges: list[JudgeSpec] = Field(min_length=1)
-
-
-class Part(Spec):
-    """A judge and its weight among others."""
-
-    judge: JudgeSpec
-    weight: float = Field(default=1.0, gt=0)
-
-
-class Weighted(Spec):
-    """The weighted mean of `judges` ({judge, weight}) is at least `threshold`; soft is that mean."""
-
-    kind: Literal["weighted"]
-    judges: list[Part] = Field(min_length=1)
-    threshold: float = Field(default=0.8, gt=0, le=1)
-
-
-# What scores an attempt by what is recorded of it, and asks nobody.
-Rule = Exact | Contains | Regex | Numeric | Choice | F1 | Anls | Json | Table | ToolCalled | Length | Heading
-Leaf = Rule | Rubric | Command | ByEnvironment | ByHost
-JudgeSpec = Annotated[Leaf | All | Weighted, Field(discriminator="kind")]
-_ADAPTER: TypeAdapter[JudgeSpec] = TypeAdapter(JudgeSpec, config=ConfigDict(defer_build=True))
-SPECS: dict[str, type[Spec]] = {
-    "exact": Exact, "contains": Contains, "regex": Regex, "numeric": Numeric, "choice": Choice, "f1": F1, "anls": Anls,
-    "json": Json, "table": Table, "tool_called": ToolCalled, "command": Command, "rubric": Rubric, "length": Length,
-    "heading": Heading, "environment": ByEnvironment, "host": ByHost, "all": All, "weighted": Weighted,
-}  # fmt: skip
-KINDS: tuple[str, ...] = tuple(SPECS)
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainValidator,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+
+from skillopt_mcp.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,16 +39,131 @@ class Unscored:
     reason: str
 
 
-def parse_spec(value: object) -> JudgeSpec:
-    """Return the judge spec of a decoded JSON value. Raises pydantic.ValidationError when it is none."""
-    return _ADAPTER.validate_python(value)
+Outcome = Score | Unscored
 
 
-def parse_spec_json(text: str) -> JudgeSpec:
-    """Return the judge spec of a JSON text written by `spec_json`."""
-    return _ADAPTER.validate_json(text)
+class Recorded(Protocol):
+    """A message of an attempt, as its backend recorded it."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
 
 
-def spec_json(spec: JudgeSpec) -> str:
-    """Return the spec as compact JSON, without defaults."""
-    return spec.model_dump_json(exclude_defaults=True, by_alias=True)
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a judge looks at: the answer, what was recorded of its making, and the task's prompt and (path, text)."""
+
+    answer: str
+    messages: Sequence[Recorded] = ()
+    prompt: str = ""
+    files: Sequence[tuple[str, str]] = ()
+    draw: str = ""
+
+
+class Judge(BaseModel, ABC):
+    """Base of every kind: its fields are the parameters, its docstring is the help."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    kind: ClassVar[str]
+    needs_answer_only: ClassVar[bool] = True
+    """Whether the answer decides: no model, no program and no recorded message is needed."""
+
+    @abstractmethod
+    def score(self, attempt: Attempt) -> Outcome:
+        """Return the score of an attempt, in time linear in the part of the answer that is looked at."""
+
+    def check(self) -> None:
+        """Raise BadInput if it could never judge sensibly: nothing is expected, a pattern is broken, ..."""
+
+    def references(self) -> list[str]:
+        """Return answers of which a sensible judge passes at least one; [] if none can be made."""
+        return []
+
+    def is_form_only(self) -> bool:
+        """Return whether it judges the form of an answer alone: such evidence cannot promote."""
+        return False
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"kind": self.kind, **handler(self)}
+
+
+class Combined(Judge):
+    """Base of the kinds that combine the outcomes of other judges."""
+
+    @abstractmethod
+    def parts(self) -> Sequence[Judge]:
+        """Return the judges that are combined, in order."""
+
+    @abstractmethod
+    def combine(self, outcomes: Sequence[Outcome]) -> Outcome:
+        """Return the outcome of the outcomes of its parts."""
+
+    def score(self, attempt: Attempt) -> Outcome:
+        """Return the combined score of an attempt."""
+        return self.combine([part.score(attempt) for part in self.parts()])
+
+
+KINDS: dict[str, type[Judge]] = {}
+J = TypeVar("J", bound=Judge)
+
+
+def judge(kind: str) -> Callable[[type[J]], type[J]]:
+    """Register a judge class under its kind."""
+
+    def register(cls: type[J]) -> type[J]:
+        cls.kind = kind
+        KINDS[kind] = cls
+        return cls
+
+    return register
+
+
+def judge_of(value: object) -> Judge:
+    """Return the judge of `{"kind": ..., **parameters}`, unchecked. Raises BadInput in one line."""
+    if isinstance(value, Judge):
+        return value
+    known = f"use one of {', '.join(sorted(KINDS))}"
+    if not isinstance(value, Mapping):
+        raise BadInput(f'judge must be an object: {{"kind": "exact", "expected": "a"}}, got {_shown(value)}')
+    parameters = dict(value)
+    kind = parameters.pop("kind", None)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadInput(f"unknown judge kind {_shown(kind)}; {known}" if kind else f'judge needs a "kind"; {known}')
+    try:
+        return KINDS[kind].model_validate(parameters)
+    except ValidationError as error:
+        raise BadInput(_one_line(KINDS[kind], error)) from None
+
+
+AnyJudge = Annotated[SerializeAsAny[Judge], PlainValidator(judge_of)]
+
+
+def judge_json(judge: Judge) -> str:
+    """Return a judge as compact JSON, without defaults."""
+    return judge.model_dump_json(exclude_defaults=True, by_alias=True)
+
+
+def _one_line(cls: type[Judge], error: ValidationError) -> str:
+    # Of a union's errors the deepest is about the alternative that was meant.
+    deepest = max(error.errors(include_url=False, include_context=False), key=lambda each: len(each["loc"]))
+    where = ".".join(str(part) for part in deepest["loc"] if part not in ("str", "list[str]"))[:80]
+    if deepest["type"] == "extra_forbidden":
+        fields = ", ".join(field.alias or name for name, field in cls.model_fields.items())
+        return f'"{cls.kind}" has no field {_shown(where)}; it has: {fields}'
+    got = "" if deepest["type"] == "missing" else f", got {_shown(deepest['input'])}"
+    return f"{cls.kind} judge: {_shown(where)}: {deepest['msg'][:1].lower()}{deepest['msg'][1:120]}{got}"
+
+
+def _shown(value: object) -> str:
+    """Return a short text for any value: a deep list or a huge integer may fail to become text."""
+    if isinstance(value, str):
+        line = " ".join(value[:320].split()).encode("utf-8", "replace").decode()
+        return f'"{line[:80]}{"..." if len(line) > 80 else ""}"'
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**20):
+        return f'"{value}"'
+    return {"list": "a list", "dict": "an object", "int": "a huge integer"}.get(type(value).__name__, "this")

@@ -2,29 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from skillopt_mcp.records.edits import Op
 from skillopt_mcp.records.skills import MAIN_FILE
 
 
+def _numbers(value: object) -> object:
+    """Return the whole numbers in a list: what else a model cites is left out."""
+    return [each for each in value if type(each) is int] if isinstance(value, list) else []
+
+
+def _lists_of_numbers(value: object) -> object:
+    return [_numbers(each) for each in value] if isinstance(value, list) else []
+
+
+Numbers = Annotated[list[int], BeforeValidator(_numbers)]
+OPS = get_args(Op)
+
+
 class _Reply(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls_are_defaults(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: each for name, each in value.items() if each is not None or name not in optional}
 
-class EditReply(_Reply):
-    """One edit. `target` is copied exactly from the skill; `content` is the new text.
 
-    `evidence` holds the numbers of the attempts that it rests on.
-    """
+class MergedEdit(_Reply):
+    """One edit. `target` is copied exactly from the skill; `content` is the new text."""
 
-    op: Op
+    # What a model got wrong costs this edit, not the reply: one of an unknown op is kept, and is unmatched later.
+    op: Annotated[Op, PlainValidator(str), WithJsonSchema({"enum": list(OPS), "type": "string"})]
     target: str | None = None
     content: str | None = None
     path: str = MAIN_FILE
-    evidence: list[int] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lenient(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return {"op": ""}
+        fields = {"op": "", **value}
+        fields["op"] = str(fields["op"]).strip().lower()[:40]
+        if fields.get("path") is not None:
+            fields["path"] = str(fields["path"])
+        texts = ("target", "content")
+        return {name: each for name, each in fields.items() if name not in texts or isinstance(each, str | None)}
+
+
+class EditReply(MergedEdit):
+    """One edit, with the numbers of the attempts that it rests on (`evidence`)."""
+
+    evidence: Numbers = Field(default_factory=list)
 
 
 class ProposalReply(_Reply):
@@ -51,10 +88,15 @@ class PatchReply(ProposalReply):
         return self.edits
 
 
-class MergeReply(PatchReply):
+class MergeReply(ProposalReply):
     """The merged patch. `merged_from` lists, per edit, the numbers of the input edits that it stands for."""
 
-    merged_from: list[list[int]] = Field(default_factory=list)
+    edits: list[MergedEdit] = Field(default_factory=list)
+    merged_from: Annotated[list[list[int]], BeforeValidator(_lists_of_numbers)] = Field(default_factory=list)
+
+    def proposals(self) -> list[EditReply]:
+        """Return the edits."""
+        return [EditReply(**each.model_dump()) for each in self.edits]
 
     def parents(self) -> list[list[int]]:
         """Return `merged_from`."""
@@ -85,7 +127,7 @@ class SuggestReply(ProposalReply):
 class MergeSuggestionsReply(SuggestReply):
     """The merged suggestions. `merged_from` lists, per suggestion, the numbers of those that it stands for."""
 
-    merged_from: list[list[int]] = Field(default_factory=list)
+    merged_from: Annotated[list[list[int]], BeforeValidator(_lists_of_numbers)] = Field(default_factory=list)
 
     def parents(self) -> list[list[int]]:
         """Return `merged_from`."""
@@ -105,7 +147,7 @@ class RewriteReply(ProposalReply):
 class MergeRewritesReply(RewriteReply):
     """One text made of several. `merged_from` lists the numbers of the texts that something was taken from."""
 
-    merged_from: list[int] = Field(default_factory=list)
+    merged_from: Numbers = Field(default_factory=list)
 
     def parents(self) -> list[list[int]]:
         """Return `merged_from`, for the one proposal."""

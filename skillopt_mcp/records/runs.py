@@ -15,7 +15,7 @@ from skillopt_mcp.records.evidence import Mean, Trial
 RunStatus = Literal["running", "stopped", "finished"]
 RunKind = Literal["replay", "proposal"]
 StepKind = Literal["step", "slow", "meta"]
-StepVerdict = Literal["accept_best", "accept", "reject", "no_change", "held"]
+StepVerdict = Literal["accept_best", "accept", "reject", "no_change"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +31,12 @@ class Answering:
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
-    """How a run's search was ended early: after how many of its `planned` steps, those that end an epoch too, and why.
-
-    `at` is when (UTC), empty before it is stored.
-    """
-
-    after: int
-    planned: int
-    why: str
-    at: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        place = f"after step {self.after}" if self.after else "before the first step"
-        return f"{place} of {self.planned}"
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     """A run's row: config, prompts and result are json texts; `tasks` and `sessions` (trajectories) are ids.
 
     Target, optimizer and judge are backend specs; `note` is what earlier runs left for the optimizer; `caps` are those
-    that it was given last. `answering` is who answered, the latest last; empty where that is not known. One with a
-    `conclusion` searches on no more. A proposal is one step up to its candidate, which a host asked for.
+    that it was given last. `answering` is who answered, the latest last; empty where that is not known. A
+    proposal is one step up to its candidate, which a host asked for.
     """
 
     id: str
@@ -75,7 +58,6 @@ class Run:
     caps: Caps = field(default=NO_CAPS, repr=False, compare=False)
     # Two runs can be frozen to the same things but for this, which is then told.
     answering: tuple[Answering, ...] = field(default=(), repr=False, compare=False)
-    conclusion: Conclusion | None = field(default=None, repr=False, compare=False)
 
 
 class StepRecord(BaseModel):
@@ -85,7 +67,8 @@ class StepRecord(BaseModel):
     `candidate` and `best` are val scores by the run's metric; `val` has both scores of the candidate there, `baseline`
     those of the base version, with the first row. A slow update's `train` is that of two versions, `train_current` that
     of the current one alone. `patterns` are the mistakes that the analysts saw; `train_by_type` and `val_by_type` (the
-    candidate's) are means by a task's first tag.
+    candidate's) are means by a task's first tag. `left_out` are
+    edits beyond the budget, with which the next step begins.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -114,6 +97,7 @@ class StepRecord(BaseModel):
     val: Mean | None = None
     baseline: Mean | None = None
     train_current: Mean | None = None
+    left_out: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

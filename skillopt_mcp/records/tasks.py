@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from skillopt_mcp.records.judging import JudgeSpec, spec_json
+from skillopt_mcp.records.judging import Judge, judge_json
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -31,7 +30,7 @@ class NewTask:
     """A task before it is stored; `name` is the caller's own id for it."""
 
     prompt: str
-    judge: JudgeSpec
+    judge: Judge
     name: str | None = None
     split: Split | None = None
     tags: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ class NewTask:
     @property
     def digest(self) -> str:
         """Return the sha256 (hex) over prompt, judge and files: two tasks with the same digest are duplicates."""
-        return task_digest(self.prompt, spec_json(self.judge), [[file.path, file.content] for file in self.files])
+        return task_digest(self.prompt, judge_json(self.judge), [[file.path, file.content] for file in self.files])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +50,11 @@ class Task:
     skill_id: int
     name: str
     prompt: str
-    judge: JudgeSpec
+    judge: Judge
     split: Split
     digest: str
     tags: tuple[str, ...] = ()
     files: tuple[TaskFile, ...] = ()
-
-
-def asked_digest(prompt: str, files: Sequence[TaskFile]) -> str:
-    """Return the sha256 (hex) over what a task asks: its prompt without the blanks around it, and its files."""
-    held = sorted([file.path, file.content] for file in files)
-    asked = json.dumps([prompt.strip(string.whitespace), held], ensure_ascii=False)
-    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def task_digest(prompt: str, judge: str, files: Sequence[Sequence[str]]) -> str:

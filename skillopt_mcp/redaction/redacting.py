@@ -1,17 +1,436 @@
-"""Redacting: texts with a placeholder where a secret stood, the same for the same secret."""
+"""Views: a text as it reads once its escapes (JSON, URL, HTML) are undone, and where each byte of it came from."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 
+import re2
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from skillopt_mcp.records.calls import Message
-from skillopt_mcp.redaction.finding import Secret, find_secrets
-from skillopt_mcp.redaction.known import NOTHING_KNOWN, KnownSecrets
+from skillopt_mcp.redaction import shapes as chance
+from skillopt_mcp.redaction.shapes import LATIN1, PRIVATE_KEY, SHAPE_SIGN, UTF8, Found, Pattern, find_shapes
+
+MAX_DEPTH = 4
+_BACKSLASH = r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F])"
+_OTHER = r"%(?:[2-7][0-9A-Fa-f]|0[9ADad])|&(?:quot|amp|#34|#39);"
+# A pattern that begins with one letter is searched ten times as fast as one of several.
+_BACKSLASH_ESCAPE = re.compile(f"({_BACKSLASH})".encode())
+_ANY_ESCAPE = re.compile(f"({_BACKSLASH}|{_OTHER})".encode())
+_OTHER_ESCAPE = re2.compile(_OTHER)
+_PLAIN = {
+    b"\\n": b"\n", b"\\r": b"\r", b"\\t": b"\t", b"\\b": b"\b", b"\\f": b"\f", b"\\\\": b"\\", b"\\/": b"/",
+    b'\\"': b'"', b"\\'": b"'", b"&quot;": b'"', b"&#34;": b'"', b"&#39;": b"'", b"&amp;": b"&",
+}  # fmt: skip
+_PLAIN.update({b"\\u00%02x" % code: bytes([code]) for code in range(128)})
+_PLAIN.update({b"\\x%02x" % code: bytes([code]) for code in range(32, 128)})
+_PLAIN.update({b"%%%02x" % code: bytes([code]) for code in (9, 10, 13, *range(32, 128))})
+
+
+class View:
+    """A text, or one whose escapes were undone: then `below` is the view that it was made of, in `parts`."""
+
+    def __init__(self, text: bytes, parts: list[bytes] | None = None, below: View | None = None) -> None:
+        self.text = text
+        self._parts = parts
+        self._below = below
+
+    def undone(self) -> View | None:
+        """Return the view of this text without one level of escapes, None when it has none."""
+        has_other = (b"%" in self.text or b"&" in self.text) and _OTHER_ESCAPE.search(self.text)
+        if not has_other and b"\\" not in self.text:
+            return None
+        parts = (_ANY_ESCAPE if has_other else _BACKSLASH_ESCAPE).split(self.text)
+        if len(parts) == 1:
+            return None
+        plain = parts.copy()
+        plain[1::2] = [_PLAIN.get(escape) or _PLAIN[escape.lower()] for escape in parts[1::2]]
+        return View(b"".join(plain), parts, self)
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return from where to where in the first text the bytes from `start` to `end` of this one come."""
+        if self._below is None:
+            return start, end
+        return self._below.origin(self._under(start), self._under(end - 1) + self._n_under(end - 1))
+
+    def _under(self, at: int) -> int:
+        plain_starts, starts, _ = self._starts
+        part = bisect_right(plain_starts, at) - 1
+        return starts[part] + at - plain_starts[part]
+
+    def _n_under(self, at: int) -> int:
+        plain_starts, _, lengths = self._starts
+        part = bisect_right(plain_starts, at) - 1
+        return lengths[part] if part % 2 else 1
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], list[int], list[int]]:
+        """Return where each part starts in this text and in the one below, and its length there."""
+        lengths = [len(part) for part in self._parts or ()]
+        plain = [1 if n % 2 else length for n, length in enumerate(lengths)]
+        return [0, *accumulate(plain)], [0, *accumulate(lengths)], lengths
+
+
+def views(text: bytes) -> list[View]:
+    """Return the text and what it reads as with one level of escapes undone after the other, the deepest first."""
+    found = [View(text)]
+    while len(found) <= MAX_DEPTH and (deeper := found[0].undone()):
+        found.insert(0, deeper)
+    return found
+
+
+_LONGEST = 4096
+_LOOKED_AT = 256
+_USER_INFO_BYTES = 512
+_KEY_OWNERS = (
+    "api|access|private|signing|encryption|encrypt|master|account|license|service|auth|storage|subscription|deploy|admin"
+    "|shared|secret|client|app|rest|write|ingest|session|cookie|crypto|jwt|hmac|webhook|consumer"
+)
+_NAME = (
+    r"pass(?:word|wd|phrase|code)s?|pwd|pgpass|secrets?|tokens?|(?:" + _KEY_OWNERS + r")[ _-]?keys?|[A-Za-z0-9]_keys?"
+    r"|credentials?|authorization|bearer|mnemonic|x-[a-z-]{1,20}-(?:key|token|secret)"
+)
+# A name and what says that a value follows; or a flag, a header, a sentence, a line of .netrc.
+CONTEXT_SIGN = (
+    rf"(?i)(?:{_NAME})[\w.-]{{0,20}}[\"'`\])]{{0,3}}[ \t]{{0,3}}(?:[=:>|]|[ \t](?:is|was)[ \t:])"
+    rf"|--[a-z-]{{0,24}}(?:password|passwd|passphrase|token|secret|api-?key)[ \t]"
+    r"|(?:\b|_)auth[\"']?[ \t]{0,3}[=:]"
+    r"|[?&](?:sig|signature|x-amz-signature|key)="
+    r"|\bbearer[ \t]"
+    r"|[ \t](?:-u|--user)[ \t=]"
+    r"|\bsshpass[ \t]{1,3}(?-i:-p)"
+    r"|\b(?:mysql|mariadb)[a-z-]{0,12}[ \t](?:[^\n|;&]{0,80}?[ \t])?(?-i:-p)"
+    r"|\blogin[ \t\n]{1,4}[^\s]{1,64}[ \t\n]{1,4}password[ \t]{1,2}"
+    r"|\b(?:set-)?cookie[\"']?[ \t]{0,2}[:=]"
+    r"|://"
+)
+"""What stands before every secret that shows by its context."""
+_HINT: Pattern = re2.compile(CONTEXT_SIGN, UTF8)
+_COOKIE = re.compile(rb"(?i)(?:set-)?cookie\W+\Z")
+# What may stand between the sign and the value: a type, the prefix of a string, its quote, the scheme of a header.
+_LEAD = re.compile(
+    rb"[=>]{0,2}[ \t]{0,3}(?:[A-Za-z_][\w.|\[\]]{0,24}[ \t]?=[ \t]{1,2}(?=[\"'`]))?"
+    rb"(?:[bBrRuUfF]{0,2}(?P<quote>\"{3}|'{3}|[\"'`]))?(?:(?i:bearer|basic|token|bot|apikey)[ \t]{1,2})?"
+)
+_UNQUOTED = re.compile(rb"(?:[^\s\"'`<>\\\0]|\\[^nrtu\"'\\\s])+")
+_NAME_BEFORE = re.compile(rb"[\w.-]*\Z")
+# A placeholder of ours, and the name of a type or a resource: what follows these is no value.
+_NOT_BEFORE = (b"[redacted:", b"::")
+_LOOSE = re.compile(
+    rb"(?i)(?:pass(?:word|wd|phrase|code)s?|pwd|pgpass|secret|credentials?)(?:[_-]?\d{0,2}|[_-][a-z]{2,7})?\Z|sshpass|(?:mysql|mariadb).*-p\Z"
+)
+# Where nothing but a password can follow: the variable of an environment, or an option of a command.
+_TELLING = re.compile(
+    rb"(?:(?:[A-Z0-9_]*_|PG)?(?:PASSWORD|PASSWD|PASSPHRASE)|[A-Z0-9]_PWD|--[a-z-]{0,24}pass(?:word|wd|phrase))=\Z"
+    rb"|(?P<client>mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
+)
+# A name that tells of something about a password: a screen, a fault, a switch.
+_ABOUT_ONE = re.compile(
+    rb"(?i)(?:\A|[_-])(?:re?set|change|invalid|wrong|weak|forgot(?:ten)?|update|err(?:or)?|no|missing|bad|incorrect|confirm"
+    rb"|show|hide|toggle|validate|check|verify|expired?|required?|has|is)[_-]"
+)
+# Where a command begins.
+_COMMAND_BEFORE = re.compile(rb"(?:\A|[\n;|&(`$>\"':]|--|\b(?:sudo|exec|time|then|do|run))[ \t]*\Z")
+_PASSWORD = re.compile(rb"(?i)pass(?:word|wd|phrase)\Z")
+_NO_VALUE = re.compile(
+    rb"(?i)public|(?:next|page|client|request|lock|idempotency|continuation|change|action|pagination|sync|resume|work_?unit)"
+    rb"[_-]?token\Z|(?:file|path|url|uri|hash|digest|type|name|field|policy|hint|nonce|signature|method|version|status"
+    rb"|error|len|length|count|class|regexp?|pattern|arn|id|ids)\Z"
+)
+_SIGN = re.compile(rb"(?:[ \t]+(?:is|was))?[ \t=:>|\"'`\])]*\Z")
+_NO_LETTER = re.compile(rb"[0-9!@#$%^&*?~+]")
+_NO_WORD = re.compile(rb"[\W_]+")
+_ANY_KEY = re.compile(rb"(?i)[a-z0-9]_keys?\Z")
+_USER_INFO = re2.compile(
+    r"([^\s/?#\"'<>@:\\`]{0,100}):([^\s/\"'<>\\`]{1,200})@[\w\[{$*.-]|([^\s/?#\"'<>@:\\`]{16,200})@[\w\[]"
+)
+_PAIR = re.compile(rb"([\w.-]{1,64})=([^\s;,\"'\\\0]{8,4096})")
+_SESSION = re.compile(rb"(?i)sess|sid\Z|token|auth|jwt|csrf|xsrf|key|secret|remember|login")
+_PORT = re.compile(rb"\d{1,5}\Z")
+
+
+def find_contexts(text: bytes) -> Iterator[Found]:
+    """Yield the secrets that show by what stands before them."""
+    runs = _Runs(text)
+    done = line_end = 0
+    for match in _HINT.finditer(text):
+        start, end = match.span()
+        if start < done:
+            continue
+        if text.endswith(b"://", start, end):
+            yield from _user_info(text, end)
+        elif _COOKIE.match(text, start, end):
+            if end > line_end:
+                line_end = _index(text, b"\n", end, len(text))
+                yield from _cookies(text, end, line_end)
+        else:
+            found = _value_after(runs, start, end)
+            if found:
+                done = found.end
+                yield found
+
+
+class _Runs:
+    """The unquoted runs of a text; the end of one is sought once, however many names stand in it."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self._start = self._end = 0
+
+    def end(self, at: int) -> int:
+        """Return where the run ends that goes on at `at`."""
+        if not self._start <= at < self._end:
+            match = _UNQUOTED.match(self.text, at)
+            self._start, self._end = at, match.end() if match else at
+        return self._end
+
+
+def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
+    """Return the secret that the name from `start` to `end`, its sign included, is given, if it is one."""
+    text = runs.text
+    before = _NAME_BEFORE.search(text, max(start - 40, 0), start)
+    name_start = before.start() if before else start
+    name = _SIGN.sub(b"", text[name_start:end])
+    lead = _LEAD.match(text, end, end + 64)
+    in_a_path = text[name_start - 1 : name_start] == text[end - 1 : end] == b":"
+    if lead is None or in_a_path or text.endswith(_NOT_BEFORE, 0, name_start):
+        return None
+    value_start, quote = lead.end(), lead["quote"]
+    value_end = _end_of_value(runs, value_start, quote)
+    if text[max(name_start - 1, 0) : name_start + 1].startswith((b"?", b"&")):
+        limit = min(value_end, value_start + _LONGEST)
+        value_end = min(_index(text, each, value_start, limit) for each in (b"&", b"#"))
+    value = text[value_start : min(value_end, value_start + _LOOKED_AT)]
+    closes = quote is None or text.startswith(quote, value_end)
+    before_it = text[max(name_start - 24, 0) : name_start]
+    sign, between = text[name_start:end], text[end:value_start]
+    is_told = closes and _is_told(before_it, sign, between, value, quoted=quote is not None)
+    if not (is_told or _is_secret(name, value, quoted=quote is not None)):
+        return None
+    return Found(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
+
+
+def _end_of_value(runs: _Runs, start: int, quote: bytes | None) -> int:
+    text = runs.text
+    if quote:
+        end = text.find(quote, start, start + _LOOKED_AT)
+        if end >= 0 and len(text[start:end].split()) <= 1:
+            return end
+    end = runs.end(start)
+    while end > start and text[end - 1] in b".,;:)]}":
+        end -= 1
+    return end
+
+
+def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
+    at = text.find(sought, start, end)
+    return end if at < 0 else at
+
+
+def _is_told(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
+    """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
+    telling = _TELLING.search(sign)
+    if telling is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
+        return False
+    if _ABOUT_ONE.search(sign) or value.startswith(b"/") or _plain(value) in _plain(sign):
+        return False
+    if telling["client"] and not (_COMMAND_BEFORE.search(before) and (quoted or _NO_LETTER.search(value))):
+        return False
+    if telling["apart"] is None and between.strip(b"\"'`"):
+        return False
+    # An option is also spoken of: what follows then is the next word.
+    if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
+        return False
+    return quoted or not chance.is_expression(value)
+
+
+def _plain(text: bytes) -> bytes:
+    return _NO_WORD.sub(b"", text).lower()
+
+
+def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:
+    if len(value) < 8 or not _NO_LETTER.search(value) or _NO_VALUE.search(name) or chance.is_stand_in(value):
+        return False
+    if not quoted and chance.is_code(value):
+        return False
+    if _LOOSE.search(name) and (chance.is_password(value) or (_PASSWORD.search(name) and chance.is_memorable(value))):
+        return True
+    return chance.is_random(value, 20 if _ANY_KEY.search(name) else 16) or _is_user_and_password(value)
+
+
+def _is_user_and_password(value: bytes) -> bool:
+    """Return whether a value is "user:password", or that in base64, as in a header of basic authentication."""
+    try:
+        user, colon, password = base64.b64decode(value, validate=True).partition(b":")
+    except ValueError:
+        user, colon, password = value.partition(b":")
+    return bool(colon and user.isascii() and password.isascii() and chance.is_password(password))
+
+
+def _cookies(text: bytes, start: int, end: int) -> Iterator[Found]:
+    for pair in _PAIR.finditer(text, start, end):
+        name, value = pair.groups()
+        if chance.is_stand_in(value[:_LOOKED_AT]):
+            continue
+        if chance.is_random(value) or (_SESSION.search(name) and chance.is_random(value, 8)):
+            yield Found(pair.start(2), pair.end(2), "cookie")
+
+
+def _user_info(text: bytes, start: int) -> Iterator[Found]:
+    match = _USER_INFO.match(text, start, start + _USER_INFO_BYTES)
+    if match is None:
+        return
+    user, password, alone = match.groups()
+    if alone is not None:
+        if chance.is_random(alone):
+            yield Found(match.start(3), match.end(3), "url-password")
+    elif len(password) >= 4 and password != user and not (_PORT.match(password) or chance.is_stand_in(password)):
+        yield Found(match.start(2), match.end(2), "url-password")
+
+
+MIN_BYTES = 8
+_MOST = 1_000
+_NAME_known = re.compile(
+    r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|PAT|SECRETS?|PASS|PASSWD|PASSWORD|PASSPHRASE|PWD|PGPASS|CREDENTIALS?|MNEMONIC|DSN)"
+    r"(?:\Z|_)|(?:PASSWORD|SECRET|TOKEN|APIKEY)\Z",
+    re.IGNORECASE,
+)
+_PASSWORD_known = re.compile(r"PASS(?:WORD|WD|PHRASE)?\Z", re.IGNORECASE)
+_PLACE = re.compile(rb"\A(?:~|\.{0,2}/|[A-Za-z]:[\\/]|[a-z][a-z0-9+.-]*:/)")
+_WORDS = re.compile(rb"\A(?:[a-z]+(?:[ _-][a-z]+)*|[\d.,: -]+)\Z", re.IGNORECASE)
+_WORD_BYTE = re.compile(rb"\w")
+
+
+class KnownSecrets:
+    """Values that are secret whatever stands around them, each with its kind; shorter than 8 bytes is none."""
+
+    def __init__(self, kinds: Mapping[bytes, str]) -> None:
+        self._kinds = {value: kind for value, kind in kinds.items() if len(value) >= MIN_BYTES}
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def find(self, text: bytes) -> Iterator[Found]:
+        """Yield where a value stands, not as a part of a longer word."""
+        if not self._kinds:
+            return
+        for match in self._pattern.finditer(text):
+            start, end = match.start(), match.end()
+            if not (_goes_on(text, start) or _goes_on(text, end)):
+                yield Found(start, end, self._kinds[text[start:end]])
+
+    @cached_property
+    def _pattern(self) -> Pattern:
+        longest_first = sorted(self._kinds, key=len, reverse=True)[:_MOST]
+        pattern: Pattern = re2.compile(b"|".join(map(re2.escape, longest_first)))
+        return pattern
+
+
+NOTHING_KNOWN = KnownSecrets({})
+
+
+def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> KnownSecrets:
+    """Return what a process knows: variables whose names say so, and what its credential files hold."""
+    kinds: dict[bytes, str] = {}
+    for name, value in environ.items():
+        raw = value.encode("utf-8", "surrogateescape")
+        for found in _found_in(raw):
+            kinds[raw[found.start : found.end]] = found.kind
+        if (
+            raw not in kinds
+            and _NAME_known.search(name)
+            and _says_something(raw, is_password=bool(_PASSWORD_known.search(name)))
+        ):
+            kinds[raw] = "environment"
+    for text in files:
+        raw = text.encode("utf-8", "surrogateescape")
+        kinds.update({raw[found.start : found.end]: found.kind for found in _found_in(raw)})
+    return KnownSecrets(kinds)
+
+
+def _found_in(text: bytes) -> Iterator[Found]:
+    yield from find_contexts(text)
+    yield from find_shapes(text)
+
+
+def _says_something(value: bytes, *, is_password: bool) -> bool:
+    """Return whether a value is none of those that stand in such variables without being secret: a place, a choice."""
+    return not (_PLACE.search(value) or (not is_password and _WORDS.search(value)) or chance.is_stand_in(value))
+
+
+def _goes_on(text: bytes, at: int) -> bool:
+    """Return whether a word goes on across `at`."""
+    return bool(0 < at < len(text) and _WORD_BYTE.match(text, at - 1) and _WORD_BYTE.match(text, at))
+
+
+Look = Callable[[bytes], Iterable[Found]]
+# Most texts hold none of it: they are read once, where each way to look would read them once more. It may take several
+# times as long on a long text without words, so only a shorter one is read for it.
+_SIGN_finding: Pattern = re2.compile(f"{SHAPE_SIGN}|{PRIVATE_KEY.decode()}|(?:{CONTEXT_SIGN})".encode(), LATIN1)
+_SHORT = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret of a text: from where to where it stands, in bytes, its kind, and its value without escapes."""
+
+    start: int
+    end: int
+    kind: str
+    value: bytes
+
+
+def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secret]:
+    """Return the secrets of a text in order; what is learned by a name is found again where it stands without."""
+    seen = views(text)
+    secrets = _apart(_all_found(seen, lambda text: _looks(text, known)))
+    if not secrets:
+        return []
+    learned = KnownSecrets({each.value: each.kind for each in secrets if _is_telling(each)})
+    return _apart([*secrets, *_all_found(seen, lambda _: (learned.find,))]) if len(learned) else secrets
+
+
+def _looks(text: bytes, known: KnownSecrets) -> tuple[Look, ...]:
+    """Return the ways to look at a text that may find something. A sign is known in ASCII alone."""
+    if len(text) <= _SHORT and text.isascii() and not _SIGN_finding.search(text):
+        return (known.find,)
+    return known.find, find_shapes, find_contexts
+
+
+def _all_found(seen: list[View], looks: Callable[[bytes], tuple[Look, ...]]) -> Iterator[Secret]:
+    for view in seen:
+        for look in looks(view.text):
+            for found in look(view.text):
+                start, end = view.origin(found.start, found.end)
+                yield Secret(start, end, found.kind, view.text[found.start : found.end])
+
+
+def _apart(secrets: Iterable[Secret]) -> list[Secret]:
+    """Return secrets in order; of those that overlap, the longest and first found one, over all that they cover."""
+    apart: list[Secret] = []
+    for each in sorted(secrets, key=lambda secret: secret.start):
+        if not apart or each.start >= apart[-1].end:
+            apart.append(each)
+            continue
+        last = apart[-1]
+        widest = each if each.end - each.start > last.end - last.start else last
+        apart[-1] = replace(widest, start=last.start, end=max(last.end, each.end))
+    return apart
+
+
+def _is_telling(secret: Secret) -> bool:
+    """Return whether a secret that showed by its context alone can be known again without it."""
+    by_context = secret.kind in ("password", "credential", "cookie", "url-password")
+    return by_context and (chance.is_password(secret.value) or chance.is_random(secret.value, 8))
+
 
 # Nothing that is looked for goes on over it, so texts that stand around it are read at once and apart.
 _BETWEEN = "\n\0\n"

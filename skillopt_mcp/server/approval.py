@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,23 +14,20 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredResult
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.operations.changes.approving import (
-    BY_THE_HOST,
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.promotions.consent import Consent, decline, note_unheard
+from skillopt_mcp.promotions.promoting import (
     Question,
     agree,
     disagree,
     question_of_promotion,
     question_of_rollback,
 )
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.declined import decline, note_unheard
-from skillopt_mcp.operations.results import Promoted
-from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.records.next_step import NextStep
+from skillopt_mcp.records.results import Promoted
+from skillopt_mcp.workspace import Workspace
 
-_ASKING = ("promote_skill", "rollback_skill")
-_COMMAND = re.compile(r"skillopt-mcp (?:approve|rollback) [^;(]*[^;( ]")
 _SHOWN_ERROR = 100
 _ASKS = ClientCapabilities(elicitation=ElicitationCapability())
 
@@ -53,17 +49,17 @@ class Agreement(BaseModel):
     )
 
 
-class Said(NamedTuple):
-    """What a person said in a dialog, in a few words; a yes is an approval with an id, which serves this call alone."""
+class Answer(NamedTuple):
+    """The outcome of a dialog, in a few words; a yes is an approval with an id, which serves this call alone."""
 
     text: str
     approval: Approval
     approval_id: int | None = None
-    no: bool = False
+    is_no: bool = False
 
 
-class ApprovalDesk:
-    """Asks about the changes of one workspace that lack a person's agreement."""
+class DialogApprover:
+    """Asks about the changes of one workspace that lack a person's agreement, in a dialog of their host."""
 
     def __init__(self, workspace: Workspace, consent: Consent) -> None:
         self._workspace, self._consent = workspace, consent
@@ -71,86 +67,72 @@ class ApprovalDesk:
 
     async def ask(
         self, tool: str, given: Mapping[str, Any], context: Context[dict[str, Any], Any]
-    ) -> InputRequiredResult | Said | None:
-        """Return what the host has to ask first (in the newer era), or how the person answered; None: nobody was asked.
+    ) -> InputRequiredResult | Answer | None:
+        """Return what the host has to ask first (in the newer era), or the person's answer; None: no one was asked.
 
         A yes is kept as an approval of exactly what was shown, which the tool then finds.
         """
-        if tool not in _ASKING:
-            return None
-        asking = _Asking(self._workspace, self._consent, tool, given, self._unheard)
-        marker = {"answer": (Resolve(asking.question), True)}
+        asked: Question | None = None
+
+        # Runs when the call comes, and again when it comes back with the answer.
+        def question(context: Context[dict[str, Any], Any]) -> Elicit[Agreement] | Agreement:
+            nonlocal asked
+            if context.session.check_client_capability(_ASKS):
+                asked = self._question(tool, given)
+            return Elicit(asked.text, Agreement) if asked else Agreement(write=False)
+
+        marker = {"answer": (Resolve(question), True)}
         try:
             resolved = await resolve_arguments(marker, build_resolver_plans(marker, set(given)), given, context)
         except ToolError:
-            if asking.asked is None:
+            if asked is None:
                 raise
-            return Said("the host was asked, and its answer had not the form that was asked for", asking.asked.approval)
+            return Answer("the host was asked, and its answer had not the form that was asked for", asked.approval)
         # A host may say that it can ask, and then not be able to: the person's command serves there as well.
         except MCPError as error:
-            if asking.asked is None:
+            if asked is None:
                 raise
-            said = f"{error.error.code}, {quoted(error.error.message, _SHOWN_ERROR)}"
-            return Said(f"the host was asked, and answered with an error ({said})", asking.asked.approval)
+            why = f"{error.error.code}, {quoted(error.error.message, _SHOWN_ERROR)}"
+            return Answer(f"the host was asked, and answered with an error ({why})", asked.approval)
         if isinstance(resolved, InputRequiredResult):
             return resolved
         # A write may wait for another process: not in the loop.
-        return await anyio.to_thread.run_sync(asking.settle, resolved["answer"])
+        return await anyio.to_thread.run_sync(self._settle, asked, resolved["answer"]) if asked else None
 
-    async def close(self, said: Said) -> None:
+    async def close(self, answer: Answer) -> None:
         """Take back what a person agreed to, unless the call that they were asked for has made the change."""
-        if said.approval_id is not None:
+        if answer.approval_id is not None:
             with anyio.CancelScope(shield=True):  # also of a call that the host has cancelled
-                await anyio.to_thread.run_sync(disagree, self._workspace, said.approval, said.approval_id)
+                await anyio.to_thread.run_sync(disagree, self._workspace, answer.approval, answer.approval_id)
 
-    def with_answer(self, result: BaseModel, said: Said) -> BaseModel:
-        """Return the result of a tool that lacks an approval, with what the person said when they were asked for it."""
+    def with_answer(self, result: BaseModel, answer: Answer) -> BaseModel:
+        """Return the result of a tool that lacks an approval, with the person's answer."""
         if not isinstance(result, Promoted) or result.status != "needs_approval":
             return result
-        # That somebody said no is the reason by now.
-        told = {} if said.no else {"reason": f"{result.reason}; {said.text}"}
-        if said.no:
-            command = _COMMAND.search(result.next_step)
-            later = f" Should they think better of it, they run: {command[0]}" if command else ""
-            told["next_step"] = f"They said no, and the file stays as it is: ask what they want changed.{later}"
-        return result.model_copy(update=told)
+        if not answer.is_no:
+            return result.model_copy(update={"reason": f"{result.reason}; {answer.text}"})
+        # That the person said no is the reason by now.
+        why = "the user said no, and the file stays as it is: ask what they want changed"
+        step = NextStep(action="propose_edits", arguments={"skill": result.skill}, why=why)
+        return result.model_copy(update={"next_step": step})
 
+    def _question(self, tool: str, given: Mapping[str, Any]) -> Question | None:
+        """Return what to ask a person before this call changes a file."""
+        if tool == "promote_skill":
+            return question_of_promotion(self._workspace, given["candidate_id"], self._consent)
+        return question_of_rollback(self._workspace, given["skill"], given.get("version") or None, self._consent)
 
-class _Asking:
-    """One question: found out when the call comes, and again when it comes back with the answer."""
-
-    def __init__(
-        self, workspace: Workspace, consent: Consent, tool: str, given: Mapping[str, Any], unheard: set[Approval]
-    ) -> None:
-        self._workspace, self._consent, self._tool, self._given = workspace, consent, tool, given
-        self._unheard = unheard
-        self.asked: Question | None = None
-
-    def question(self, context: Context[dict[str, Any], Any]) -> Elicit[Agreement] | Agreement:
-        """Return what to ask, where the host can ask and somebody is to be asked."""
-        if context.session.check_client_capability(_ASKS):
-            self.asked = self._found()
-        return Elicit(self.asked.text, Agreement) if self.asked else Agreement(write=False)
-
-    def settle(self, answer: ElicitationResult[Agreement]) -> Said | None:
-        """Keep a yes as an approval, a no as one; return what the person said."""
-        if self.asked is None:
-            return None
-        approval = self.asked.approval
-        if not isinstance(answer, AcceptedElicitation):
-            # Hosts decline and cancel also by themselves, and nothing in their answer tells.
-            said = f"the host answered {answer.action}, perhaps without asking anybody"
-            if answer.action == "decline" and approval not in self._unheard:
+    def _settle(self, asked: Question, given: ElicitationResult[Agreement]) -> Answer:
+        """Keep a yes as an approval, a no as a decline."""
+        approval = asked.approval
+        if not isinstance(given, AcceptedElicitation):
+            # Hosts decline and cancel also by themselves, and nothing in their answer shows it.
+            text = f"the host answered {given.action}, perhaps without asking the user"
+            if given.action == "decline" and approval not in self._unheard:
                 self._unheard.add(approval)  # one that declines everything is noted once
-                note_unheard(self._workspace, approval, said)
-            return Said(said, approval)
-        if not answer.data.write:
-            decline(self._workspace, approval, BY_THE_HOST)
-            return Said("the person was asked, and said no", approval, no=True)
-        return Said("the person said yes", approval, agree(self._workspace, approval, BY_THE_HOST))
-
-    def _found(self) -> Question | None:
-        if self._tool == "promote_skill":
-            return question_of_promotion(self._workspace, self._given["candidate_id"], self._consent)
-        version = self._given.get("version") or None
-        return question_of_rollback(self._workspace, self._given["skill"], version, self._consent)
+                note_unheard(self._workspace, approval, text)
+            return Answer(text, approval)
+        if not given.data.write:
+            decline(self._workspace, approval)
+            return Answer("the person was asked, and said no", approval, is_no=True)
+        return Answer("the person said yes", approval, agree(self._workspace, approval))

@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.opening import open_server
-from skillopt_mcp.server.setup import Setup
+from skillopt_mcp.server.lifecycle import Setup
+from skillopt_mcp.server.start import open_server
 
 PATH = "/mcp"
 BODY_BYTES = 4 * 1024 * 1024

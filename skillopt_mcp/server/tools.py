@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import ListToolsResult, ToolAnnotations
-from mcp_types import Tool as ListedTool
+from mcp_types import ToolAnnotations
 from pydantic import Field, WithJsonSchema
 
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.host_work.handing_out import DEFAULT_CHARS, DEFAULT_ITEMS, Room
-from skillopt_mcp.operations.looks.details import Inspected
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.results import (
-    Evaluated,
-    Promoted,
-    Proposed,
-    Recorded,
-    SkillList,
-    Submitted,
-    TasksAdded,
-)
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.server.app import LISTED_PATH
-from skillopt_mcp.server.watching import watcher
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.judges.judging import usage
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.records.results import Evaluated, Promoted, Proposed, Recorded, SkillList, Submitted, TasksAdded
+from skillopt_mcp.server.app import watcher
+from skillopt_mcp.show.details import Inspected
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.work_items import DEFAULT_CHARS, DEFAULT_ITEMS, Room
+from skillopt_mcp.workspace import Workspace
 
 CALL_WAIT_S = 25.0
 
@@ -45,11 +34,7 @@ _TASK = {
         "prompt": _STRING,
         "judge": {
             "type": "object",
-            "description": "{kind: exact|contains|numeric|f1|anls|table|heading, expected} | {kind: regex, pattern} | "
-            "{kind: choice, expected, options} | {kind: json, schema, fields} | {kind: tool_called, name, arguments} | "
-            "{kind: length, min, max} | {kind: rubric, rubric} | {kind: command, name: registered by the user} | "
-            "{kind: host, criteria} | "
-            "{kind: all, judges} | {kind: weighted, judges: [{judge, weight}]}",
+            "description": usage(),
         },
         "id": _STRING,
         "split": {"type": "string", "enum": ["train", "val", "test"], "description": "leave out to balance"},
@@ -208,22 +193,6 @@ def tools_over(workspace: Workspace, consent: Consent = Consent.STANDING) -> lis
     ]
 
 
-def listing(tools: Iterable[Tool]) -> str:
-    """Return what hosts are told of the tools, as the JSON that this module, when run, writes to `tools.json`."""
-    listed = [
-        ListedTool(
-            name=tool.name,
-            title=tool.title,
-            description=tool.description,
-            input_schema=tool.parameters,
-            output_schema=tool.output_schema,
-            annotations=tool.annotations,
-        )
-        for tool in tools
-    ]
-    return ListToolsResult(tools=listed).model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n"
-
-
 def _tool(
     method: Callable[..., object],
     title: str,
@@ -250,7 +219,3 @@ def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
         variants = [variant for variant in shape.get("anyOf", []) if variant != {"type": "null"}]
         properties[name] = {**(variants[0] if variants else {}), **kept}
     return {"type": "object", "properties": properties, "required": schema.get("required", [])}
-
-
-if __name__ == "__main__":
-    LISTED_PATH.write_text(listing(tools_over(Workspace(Path()))))

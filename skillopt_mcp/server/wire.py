@@ -1,13 +1,18 @@
-"""Wire: one host on the other end of two pipes; messages come in, answers go out, and open requests are counted."""
+"""Wire: one host at the other end of two pipes; bytes become messages, and every request gets an answer."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
+import re
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -17,15 +22,168 @@ import anyio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from skillopt_mcp.server.app import SkillOptServer
+from skillopt_mcp.server.lifecycle import Ending
+
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+MAX_DEPTH = 100
+
+# A JSON-RPC message has one member that is not a scalar (params), so its id stands behind scalars only, seen from the
+# start or from the end. That finds the id in frames that cannot be parsed or held.
+_KEPT_BYTES = 4096
+_SCALAR = rb'(?:-?[0-9.eE+-]{1,40}|"(?:[^"\\]|\\.){0,256}"|true|false|null)'
+_ID = rb'(-?(?:0|[1-9][0-9]{0,18})|"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,256}")'
+_HEAD_ID = re.compile(rb'\s*\{(?:\s*"\w+"\s*:\s*' + _SCALAR + rb'\s*,)*\s*"id"\s*:\s*' + _ID + rb"\s*[,}]")
+_TAIL_ID = re.compile(rb'(?<!\\)"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"\w+"\s*:\s*' + _SCALAR + rb"\s*)*\}\s*\Z")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_TOO_DEEP = f"This message is nested deeper than {MAX_DEPTH} levels; flatten it."
+_NO_REQUEST = (
+    "This is not a JSON-RPC 2.0 request: it needs jsonrpc, method, an id that is a string or an integer, "
+    "and params that are an object."
 )
 
-from skillopt_mcp.server.stdin_guard import Refusal, read_frames
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The answer to a frame that the server cannot take: `id` is None when the frame's own cannot be told."""
+
+    id: str | int | float | None
+    code: int
+    message: str
+
+    def frame(self) -> bytes:
+        """Return the refusal as one line of JSON-RPC."""
+        body = {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.message}}
+        return json.dumps(body).encode() + b"\n"
+
+
+@dataclass(slots=True)
+class _Frame:
+    """The bytes of one line so far; of a line over the limit only its start and its end are kept."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, part: bytes) -> None:
+        self.parts.append(part)
+        self.size += len(part)
+        if self.size > MAX_FRAME_BYTES:
+            kept = b"".join(self.parts)
+            self.parts = [kept[:_KEPT_BYTES], kept[-_KEPT_BYTES:]]
+
+    def read(self) -> JSONRPCMessage | Refusal | None:
+        if self.size <= MAX_FRAME_BYTES:
+            return read_frame(b"".join(self.parts))
+        size = f"{self.size / 1024**2:.1f} MiB"
+        return _refuse_bytes(b"".join(self.parts), f"This message has {size}, over the limit of 8 MiB; send less.")
+
+
+def read_frames(read: Callable[[], bytes]) -> Iterator[JSONRPCMessage | Refusal]:
+    """Yield the messages, and the refusals of what is none, in the chunks that `read` gives until it gives b""."""
+    frame = _Frame()
+    while chunk := read():
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            frame.add(end)
+            if (outcome := frame.read()) is not None:
+                yield outcome
+            frame = _Frame()
+        frame.add(rest)
+    if (outcome := frame.read()) is not None:
+        yield outcome
+
+
+def read_frame(line: bytes) -> JSONRPCMessage | Refusal | None:
+    """Return the message of one line, a refusal, or None for what asks for no answer (blank or garbage)."""
+    try:
+        message: JSONRPCMessage = jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        return _read_odd_frame(line)
+    return _checked(message, line)
+
+
+def _read_odd_frame(line: bytes) -> JSONRPCMessage | Refusal | None:
+    """Return a repaired message, or why the line is none."""
+    if not line.strip():
+        return None
+    try:
+        text = line.decode("utf-8-sig", "surrogatepass")
+        value = json.loads(text)
+        repaired = _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
+        message: JSONRPCMessage = jsonrpc_message_adapter.validate_json(repaired, by_name=False)
+    except UnicodeDecodeError:
+        return _refuse_bytes(line, "This message is not valid UTF-8; encode it as UTF-8.")
+    except RecursionError:
+        return _refuse_bytes(line, _TOO_DEEP)
+    except json.JSONDecodeError as error:
+        return _refuse_bytes(line, f"This message is not valid JSON ({error.msg}, character {error.pos}).")
+    except ValidationError:
+        return _refuse_value(value, line)
+    except ValueError:
+        return _refuse_bytes(line, "This message holds a number of more than 4300 digits; shorten it.")
+    return _checked(message, line)
+
+
+def _checked(message: JSONRPCMessage, line: bytes) -> JSONRPCMessage | Refusal | None:
+    """Return the message, or a refusal of what the parser let pass in it."""
+    if isinstance(message, JSONRPCRequest | JSONRPCNotification):
+        if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
+            return _refuse_value(json.loads(line), line)
+        if message.params and (fault := _fault_of(message.params)):
+            return _refuse_bytes(line, fault)
+    return message
+
+
+def _fault_of(value: dict[str, object] | list[object]) -> str | None:
+    """Return what is wrong with decoded JSON that the parser let pass, or None."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[dict[str, object] | list[object]] = []
+        for container in level:
+            for item in container.values() if isinstance(container, dict) else container:
+                if isinstance(item, (dict, list)):
+                    below.append(item)
+                elif isinstance(item, float) and not math.isfinite(item):
+                    return "This message holds NaN or an infinite number, which is not JSON; leave it out."
+        if not below:
+            return None
+        level = below
+    return _TOO_DEEP
+
+
+def _refuse_value(value: object, line: bytes) -> Refusal | None:
+    """Return the refusal of decoded JSON that is no message of this protocol, or None when it asks for no answer."""
+    if isinstance(value, list):
+        asks = any(isinstance(item, dict) and "id" in item for item in value)
+        return Refusal(None, INVALID_REQUEST, "Batches are not served; send one message per line.") if asks else None
+    if not isinstance(value, dict) or "id" not in value or "result" in value or "error" in value:
+        return None
+    if fault := _fault_of(value):
+        return _refuse_bytes(line, fault)
+    given = value["id"]
+    known = given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
+    return Refusal(known, INVALID_REQUEST, _NO_REQUEST)
+
+
+def _refuse_bytes(line: bytes, message: str) -> Refusal | None:
+    """Return the refusal of a frame that was not parsed, or None when it has no id to answer."""
+    found = _HEAD_ID.match(line[:_KEPT_BYTES]) or _TAIL_ID.search(line[-_KEPT_BYTES:])
+    return Refusal(json.loads(found[1].decode("utf-8", "replace")), PARSE_ERROR, message) if found else None
+
 
 _CHUNK_BYTES = 1 << 16
 # So many messages wait for the loop; a flood of more stays in the pipe.
@@ -223,3 +381,45 @@ class Wire:
     def _end_if_idle(self) -> None:
         if self._finishing and not self._open:
             self.incoming.end()
+
+
+_HOST_POLL_S = 0.5
+_LEAVING_POLL_S = 0.1
+
+
+class Session:
+    """A server at work for the host that started it; `leaving` is set once the host goes."""
+
+    def __init__(self, server: SkillOptServer, leaving: Future[None]) -> None:
+        self._server, self._leaving = server, leaving
+
+    def run(self, pipes: tuple[int, int], ending: Ending, parent: int) -> None:
+        """Serve the host at the other end of `pipes` until `ending` begins, or the process `parent` is gone."""
+        asyncio.run(self._run(pipes, ending, parent))
+
+    async def _run(self, pipes: tuple[int, int], ending: Ending, parent: int) -> None:
+        loop = asyncio.get_running_loop()
+        wire = Wire(*pipes)
+
+        def finish() -> None:
+            self._leaving.set_result(None)
+            loop.call_soon_threadsafe(wire.finish)
+
+        ending.attach(finish)
+        wire.start(on_end=ending.close)
+        watching = asyncio.create_task(_watch_host(parent, wire, ending))
+        await self._server.run_streams(wire.incoming, wire.outgoing)
+        await asyncio.to_thread(wire.outgoing.flush)
+        watching.cancel()
+        # All is answered: what still runs in a thread gets the grace.
+        ending.begin()
+
+
+async def _watch_host(parent: int, wire: Wire, ending: Ending) -> None:
+    """End the server when its host is gone: its parent has died, or nobody reads what it still has to answer.
+
+    Something else may still hold its stdin open.
+    """
+    while os.getppid() == parent and not (ending.is_closing and wire.outgoing.is_unread()):
+        await asyncio.sleep(_LEAVING_POLL_S if ending.is_closing else _HOST_POLL_S)
+    ending.begin()

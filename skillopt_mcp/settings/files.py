@@ -7,11 +7,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.settings.reading import Given, Layer, read_pairs, read_tree
+from skillopt_mcp.settings.reading import MAX_BYTES, Given, Layer, Tree, parse_toml, parse_yaml, read_pairs, read_tree
 from skillopt_mcp.settings.settling import Settings, settle
-from skillopt_mcp.settings.trees import MAX_BYTES, Tree, parse_toml, parse_yaml
 
 BASE = "_base_"
 MAX_BASES = 16

@@ -1,15 +1,21 @@
-"""Reading: one source of settings (a file, --set, flags) as values under the names that this program has for them."""
+"""Trees: small YAML and TOML texts as plain values, read strictly: no anchors, no tags, no depth, no surprises."""
 
 from __future__ import annotations
 
 import difflib
+import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, cast
 
-from skillopt_mcp.documents.characters import quoted
-from skillopt_mcp.environments.options import Scalar, plain_value
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.environments.registry import Scalar, plain_value
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.tasks import SPLITS, Split
 from skillopt_mcp.settings.skillopt_names import (
     ALIASES,
     FIELDS,
@@ -23,15 +29,140 @@ from skillopt_mcp.settings.skillopt_names import (
     SECTIONS,
     UNUSED,
 )
-from skillopt_mcp.settings.trees import Tree, Value
+from skillopt_mcp.training.config import Config
 
-OWN = ("target", "optimizer", "judge", "environment", "slots", "out", "prompts")
-ENDPOINTS = (
-    "qwen_chat_base_url", "optimizer_qwen_chat_base_url", "target_qwen_chat_base_url", "minimax_base_url",
-    "openai_compatible_base_url", "optimizer_openai_compatible_base_url", "target_openai_compatible_base_url",
+Value = Scalar | list["Value"] | dict[str, "Value"]
+Tree = dict[str, Value]
+MAX_BYTES = 1 << 16
+MAX_DEPTH = 6
+MAX_VALUES = 2_000
+
+
+def parse_yaml(text: str, where: str) -> Tree:
+    """Return the mapping of a YAML text. Plain scalars are read as YAML 1.2 does, so 2:1:7 stays a text.
+
+    Raises BadInput, at once, for what is too large or too deep, and for anchors, aliases, tags and keys given twice.
+    """
+    _check_size(text, where)
+    try:
+        # Events come one by one, so that a hostile text is given up where it turns bad.
+        return _Reader(yaml.parse(text, Loader=yaml.BaseLoader), where).document()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}" if mark else ""
+        raise BadInput(f"{where}{line} is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
+    # PyYAML lets a bad escape such as "\Uffffffff" out as the error of chr().
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{where} is not YAML: {error}") from None
+
+
+def parse_toml(text: str, where: str) -> Tree:
+    """Return the table of a TOML text. Raises BadInput as `parse_yaml` does."""
+    _check_size(text, where)
+    try:
+        tree: Tree = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where} is not TOML: {str(error)[:200]}") from None
+    _check_shape(tree, where)
+    return tree
+
+
+class _Reader:
+    """The values of an event stream."""
+
+    def __init__(self, events: Iterator[yaml.Event], where: str) -> None:
+        self._events, self._where, self._n = events, where, 0
+
+    def document(self) -> Tree:
+        """Return the one mapping of the text; an empty text has none."""
+        next(self._events)
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return {}
+        value = self._value(self._next(), 0)
+        next(self._events)
+        if not isinstance(next(self._events), yaml.StreamEndEvent):
+            raise BadInput(f"{self._where} holds more than one document: leave one")
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise BadInput(f"{self._where} is no mapping: write settings as key: value")
+        return value
+
+    def _next(self) -> yaml.Event:
+        event = next(self._events)
+        self._n += 1
+        if self._n > MAX_VALUES:
+            raise BadInput(f"{self._where} has more than {MAX_VALUES:,} values: settings are few")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise BadInput(f"{self._where} line {_line(event)} has an anchor or alias: write the value out")
+        if getattr(event, "tag", None) is not None:
+            raise BadInput(f"{self._where} line {_line(event)} has a tag: write a plain value")
+        return event
+
+    def _value(self, event: yaml.Event, depth: int) -> Value:
+        if isinstance(event, yaml.ScalarEvent):
+            text = str(event.value)
+            return plain_value(text) if event.style in (None, "") else text
+        if depth >= MAX_DEPTH:
+            raise BadInput(f"{self._where} line {_line(event)} is nested too deep: settings have {MAX_DEPTH} levels")
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(depth + 1)
+        items: list[Value] = []
+        while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+            items.append(self._value(item, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> Tree:
+        found: Tree = {}
+        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+            if not isinstance(key, yaml.ScalarEvent):
+                raise BadInput(f"{self._where} line {_line(key)} has a key that is no text")
+            name = str(key.value)
+            if name in found or name == "<<":
+                raise BadInput(
+                    f"{self._where} line {_line(key)} has the key {quoted(name)} twice, or merges: name it once"
+                )
+            found[name] = self._value(self._next(), depth)
+        return found
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _check_size(text: str, where: str) -> None:
+    if len(text) > MAX_BYTES:
+        raise BadInput(f"{where} has {len(text):,} characters, {MAX_BYTES:,} are allowed: settings are few")
+
+
+def _check_shape(tree: Tree, where: str) -> None:
+    """Raise BadInput when a table is too large or too deep, or holds what settings never are."""
+    level: list[object] = [tree]
+    n, depth = 0, 0
+    while level:
+        n, depth = n + len(level), depth + 1
+        if n > MAX_VALUES or depth > MAX_DEPTH + 1:
+            raise BadInput(f"{where} has more than {MAX_VALUES:,} values or {MAX_DEPTH} levels: settings are few")
+        for value in level:
+            if not isinstance(value, str | int | float | list | dict | None):
+                raise BadInput(f"{where} holds a {type(value).__name__}: settings are texts, numbers and truth values")
+        level = [inner for value in level for inner in _inner(value)]
+
+
+def _inner(value: object) -> list[object]:
+    if isinstance(value, Mapping):
+        return list(cast(Mapping[str, object], value).values())
+    return list(value) if isinstance(value, list) else []
+
+
+OWN = ("target", "optimizer", "judge", "environment", "concurrency", "out", "prompts")
+_ADDRESSES = (
+    "azure_openai_endpoint", "azure_openai_api_version", "qwen_chat_base_url", "minimax_base_url",
+    "openai_compatible_base_url",
 )  # fmt: skip
+ENDPOINTS = frozenset(f"{role}{name}" for role in ("", "optimizer_", "target_") for name in _ADDRESSES)
 _CAPS = tuple(f"max_{name}" for name in ("calls", "tokens", "usd", "minutes"))
-_PLACES = {"env": "environment", "out_root": "out", "workers": "slots", "max_api_workers": "slots"}
+_PLACES = {"env": "environment", "out_root": "out", "workers": "concurrency", "max_api_workers": "concurrency"}
 _LATER = tuple(name.partition(".")[0] for name in OFF_ONLY if not name.startswith("train."))
 _VENDORS = "model.* of single vendors: keys and endpoints come from the environment, options from behind the model"
 
@@ -156,6 +287,9 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
     said = f"{section}.{key}" if section else key
     if _is_later(layer, said, value):
         return
+    if _is_of_an_environment(section, key):
+        layer.note(UNUSED["data_root"], said)
+        return
     flat = _flat(layer, section, key, said)
     given = Given(_spelled(flat, value, said), said)
     if flat in FIXED:
@@ -186,6 +320,12 @@ def _is_later(layer: Layer, said: str, value: Value) -> bool:
             layer.note(instead, said)
             return True
     return False
+
+
+def _is_of_an_environment(section: str, key: str) -> bool:
+    """Return whether a key is an option of a person's own environment, and not a misspelled one of ours."""
+    known = {*IN_SECTION["env"], *SECTION_OF, *Config.model_fields}
+    return section == "env" and not difflib.get_close_matches(key, known, n=1, cutoff=0.85)
 
 
 def _flat(layer: Layer, section: str, key: str, said: str) -> str:
@@ -219,7 +359,7 @@ def _nearest(section: str, flat: str) -> str | None:
     if flat in SECTION_OF:
         return structured(flat)
     known = {name: structured(name) for name in SECTION_OF} | {name: name for name in (*OWN, *Config.model_fields)}
-    written = {inner: f"{place}.{inner}" for place, names in IN_SECTION.items() for inner in names}
+    written = {inner: f"{place}.{inner}" for place, names in IN_SECTION.items() if place for inner in names}
     names = written | known
     here = [name for name, text in names.items() if section and text.startswith(f"{section}.")]
     near = difflib.get_close_matches(flat, here, n=1) or difflib.get_close_matches(flat, list(names), n=1)
@@ -241,3 +381,36 @@ def _spelled(flat: str, value: Value, said: str) -> Scalar:
         raise BadInput(f"{quoted(said)} must be one value, not a list or a mapping")
     spelled = ALIASES.get(flat, {}).get(str(value).strip().lower())
     return value if spelled is None else spelled
+
+
+Mode = Literal["ratio", "split_dir"]
+DEFAULT_RATIO = "2:1:7"
+DEFAULT_SEED = 42
+_RATIO = re.compile(r"([0-9]{1,6}):([0-9]{1,6}):([0-9]{1,6})")
+
+
+class SplitPlan(BaseModel):
+    """By `ratio` (shares of train, val and test, drawn by `seed`), or as the folders of a split_dir have it."""
+
+    model_config = ConfigDict(frozen=True)
+    mode: Mode
+    ratio: str = DEFAULT_RATIO
+    seed: int = DEFAULT_SEED
+
+    @property
+    def shares(self) -> dict[Split, float]:
+        """Return the share of each split."""
+        return dict(zip(SPLITS, map(float, self.ratio.split(":")), strict=True))
+
+
+def split_plan(mode: str, ratio: str | None = None, seed: object = None) -> SplitPlan:
+    """Return the plan that these words name, defaults where they are None. Raises BadInput with what is possible."""
+    if mode not in ("ratio", "split_dir"):
+        raise BadInput(f"unknown split mode {quoted(mode)}: use ratio or split_dir")
+    wanted = DEFAULT_RATIO if ratio is None else ratio.strip()
+    found = _RATIO.fullmatch(wanted)
+    if not found or not all(int(part) for part in found.groups()):
+        raise BadInput(f"ratio {quoted(wanted)} is not possible: write train:val:test above 0, such as {DEFAULT_RATIO}")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise BadInput(f"split seed {quoted(str(seed))} is no whole number")
+    return SplitPlan(mode=cast(Mode, mode), ratio=wanted, seed=DEFAULT_SEED if seed is None else seed)

@@ -7,18 +7,17 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skillopt_mcp.documents.characters import quoted
+from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.settings.reading import Given, Layer
+from skillopt_mcp.settings.reading import Given, Layer, SplitPlan, split_plan
 from skillopt_mcp.settings.skillopt_names import BACKENDS
-from skillopt_mcp.settings.splitting import SplitPlan, split_plan
+from skillopt_mcp.training.config import Config
 
 MAX_SLOTS = 1_000
 _OF_CONFIG = ("limit", "lr_control_mode")
 _ROLES = ("target", "optimizer")
-# Backends of SkillOpt that are reached at an address, by a word of their names -> what their keys begin with.
-_VENDORS = (("minimax", "minimax"), ("qwen", "qwen_chat"), ("compatible", "openai_compatible"))
+# Backends of SkillOpt that are at an address of their own, by a word of their names -> the key of that address.
+_VENDORS = {"minimax": "minimax_base_url", "qwen": "qwen_chat_base_url", "compatible": "openai_compatible_base_url"}
 LIMITS = ("limit_train", "limit_val", "limit_test")
 # SkillOpt without a budget lets every edit through; a patch has a limit all the same.
 _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata if hasattr(field, "le"))
@@ -36,7 +35,7 @@ class Settings(BaseModel):
     optimizer: str | None = None
     judge: str | None = None
     environment: str | None = None
-    slots: int | None = None
+    concurrency: int | None = None
     out: str | None = None
     prompts: str | None = None
     splits: SplitPlan | None = None
@@ -64,7 +63,7 @@ def settle(layers: Sequence[Layer]) -> Settings:
         optimizer=_backend(values, "optimizer"),
         judge=_text(values, "judge"),
         environment=_text(values, "environment"),
-        slots=_slots(values),
+        concurrency=_concurrency(values),
         out=_text(values, "out"),
         prompts=_text(values, "prompts"),
         splits=plan,
@@ -123,17 +122,38 @@ def _backend(values: dict[str, Given], role: str) -> str | None:
     model, kind = _text(values, f"{role}_model"), _backend_key(values, role)
     if own or not model:
         return own
-    if kind is None:
-        return model if ":" in model else f"openai:{model}"
-    name = BACKENDS.get(str(kind.value).strip().lower())
-    if name is None:
+    word = str(kind.value).strip().lower() if kind else "openai_chat"
+    if kind is None and ":" in model:
+        return model
+    name = BACKENDS.get(word)
+    if kind and name is None:
         known = ", ".join(sorted(BACKENDS))
-        raise BadInput(f"{quoted(kind.said)} is no backend of SkillOpt, {quoted(str(kind.value))}: known are {known}")
-    vendor = next((vendor for word, vendor in _VENDORS if word in str(kind.value)), "")
-    places = [f"{role}_{vendor}_base_url", f"{vendor}_base_url"] if vendor else []
-    url = next((text for place in places if (text := _text(values, place))), None)
-    azure = ",azure=on" if "azure" in str(kind.value) else ""
-    return f"{name}:{model}{azure}{f',base_url={url}' if url else ''}"
+        raise BadInput(f"unknown backend {quoted(str(kind.value))} in {quoted(kind.said)}; use one of: {known}")
+    return f"{name}:{model}{_address(values, role, word)}" if name == "openai" else f"{name}:{model}"
+
+
+def _address(values: dict[str, Given], role: str, word: str) -> str:
+    """Return the options of a spec that lead to the server that the settings mean, never to another vendor's.
+
+    SkillOpt reaches Azure by `openai_chat`, too, where an endpoint or the shared backend says so. Raises BadInput where
+    a server is meant, but its address is not given.
+    """
+
+    def find(name: str) -> str | None:
+        return _text(values, f"{role}_{name}") or _text(values, name)
+
+    key = next((key for vendor, key in _VENDORS.items() if vendor in word), None)
+    if key:
+        url = find(key)
+        if url is None:
+            raise BadInput(f"{role} backend {quoted(word)} has no address: set model.{key}")
+        return f",base_url={url}"
+    endpoint, shared = find("azure_openai_endpoint"), _text(values, "model_backend") or ""
+    if not endpoint and "azure" not in f"{word} {shared.lower()}":
+        return ""
+    version = find("azure_openai_api_version")
+    parts = [",azure=on", f",base_url={endpoint}" if endpoint else "", f",api_version={version}" if version else ""]
+    return "".join(parts)
 
 
 def _backend_key(values: dict[str, Given], role: str) -> Given | None:
@@ -157,8 +177,8 @@ def _data(values: dict[str, Given]) -> tuple[SplitPlan | None, str | None]:
     return plan, folder if plan.mode == "split_dir" else path
 
 
-def _slots(values: dict[str, Given]) -> int | None:
-    given = values.get("slots")
+def _concurrency(values: dict[str, Given]) -> int | None:
+    given = values.get("concurrency")
     if given is None or given.value is None:
         return None
     if isinstance(given.value, bool) or not isinstance(given.value, int) or not 1 <= given.value <= MAX_SLOTS:

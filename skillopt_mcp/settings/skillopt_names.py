@@ -72,6 +72,7 @@ IN_SECTION: dict[str, dict[str, str]] = {
     },
     "evaluation": {},
     "env": {"name": "env"},
+    "": {"backend": "model_backend"},
 }
 """Keys that are called otherwise inside their section than outside."""
 
@@ -101,16 +102,17 @@ SECTION_OF: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("model_backend", "optimizer_model", "target_model", "optimizer_backend", "target_backend", "reasoning_effort",
-         "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_trace_to_optimizer",
-         "claude_trace_to_optimizer"), "model",
+         "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_path", "codex_trace_to_optimizer",
+         "codex_trace_to_teacher", "claude_trace_to_optimizer"), "model",
     ),
 }  # fmt: skip
 """The section that each flat key stands in."""
 
 MODEL_PREFIXES = (
     "codex_exec_", "claude_code_exec_", "azure_", "optimizer_azure_", "target_azure_", "qwen_chat_",
-    "optimizer_qwen_chat_", "target_qwen_chat_", "minimax_", "openai_compatible_", "optimizer_openai_compatible_",
-    "target_openai_compatible_", "cursor_exec_", "copilot_exec_", "copilot_chat_",
+    "optimizer_qwen_chat_", "target_qwen_chat_", "minimax_", "optimizer_minimax_", "target_minimax_",
+    "openai_compatible_", "optimizer_openai_compatible_", "target_openai_compatible_", "cursor_exec_", "copilot_exec_",
+    "copilot_chat_",
 )  # fmt: skip
 """How the keys of single vendors begin: what they say, the backends here read from the environment."""
 
@@ -140,8 +142,8 @@ UNUSED: dict[str, str] = {
     **dict.fromkeys(("skill_init",), "the skill is the one that the command names"),
     **dict.fromkeys(("split_output_dir",), "splits are kept in the store"),
     **dict.fromkeys(
-        ("reasoning_effort", "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_trace_to_optimizer",
-         "claude_trace_to_optimizer"),
+        ("reasoning_effort", "rewrite_reasoning_effort", "rewrite_max_completion_tokens", "codex_path",
+         "codex_trace_to_optimizer", "codex_trace_to_teacher", "claude_trace_to_optimizer"),
         "an option of the backend: write it behind the model, as in openai:MODEL,effort=high",
     ),
     **dict.fromkeys(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from skillopt_mcp.prompts.asking import Parsed, ask_parsed
-from skillopt_mcp.prompts.forms import Brief
+from skillopt_mcp.prompts.rendering import Brief, Parsed, ask_parsed
 from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.replies import EditReply, ProposalReply

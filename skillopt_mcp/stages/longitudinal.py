@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skillopt_mcp.documents.diffs import unified_diff
-from skillopt_mcp.documents.regions import region_text, with_region
+from skillopt_mcp.documents.edits import region_text, with_region
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.prompts.asking import ask_parsed
-from skillopt_mcp.prompts.forms import Brief
 from skillopt_mcp.prompts.history import render_longitudinal
-from skillopt_mcp.prompts.rendering import fence
+from skillopt_mcp.prompts.rendering import Brief, ask_parsed, fence
 from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Patch
 from skillopt_mcp.records.evidence import Change, Longitudinal, PairPolicy, Trial

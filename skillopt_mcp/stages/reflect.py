@@ -10,10 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from skillopt_mcp.documents.appendix import clean_note
-from skillopt_mcp.prompts.asking import Parsed, ask_parsed
-from skillopt_mcp.prompts.forms import Brief, Group
-from skillopt_mcp.prompts.rendering import TRAJECTORY_LIMIT, render_contrasts, render_trajectories
+from skillopt_mcp.documents.edits import clean_note
+from skillopt_mcp.limits import PATCH_EDITS
+from skillopt_mcp.prompts.rendering import (
+    TRAJECTORY_LIMIT,
+    Brief,
+    Group,
+    Parsed,
+    ask_parsed,
+    render_contrasts,
+    render_trajectories,
+)
 from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import UNSHOWN, Edit, Patch
 from skillopt_mcp.records.evidence import Trajectory
@@ -63,7 +70,7 @@ class _Minibatch:
 def reflect(
     ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], brief: Brief, settings: ReflectSettings
 ) -> Reflection:
-    """Return a patch per minibatch of failures (hard is 0), successes and contrasts, each within the step's budget.
+    """Return a patch per minibatch of failures (hard is 0), successes and contrasts.
 
     What has no score is neither. Minibatches are shuffled by the draw. Every edit carries the ids of its minibatch's
     trajectories.
@@ -138,7 +145,7 @@ def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, se
         return Reflection((), (f"{name} analyst: {parsed.problem}",))
     ids = tuple(each.id for each in minibatch.attempts)
     patterns = (reply.reasoning,) if reply.reasoning and name != "success" else ()
-    proposals, notes, unusable = reply.proposals()[: brief.budget], tuple[Edit, ...](), tuple[str, ...]()
+    proposals, notes, unusable = reply.proposals()[:PATCH_EDITS], tuple[Edit, ...](), tuple[str, ...]()
     if isinstance(reply, AwareReply) and _is_aware(minibatch, settings):
         failed = {each.id for each in minibatch.attempts if not each.hard}
         lapses = {ids[each.trajectory - 1] for each in reply.classified if _is_lapse(each.kind, each.trajectory, ids)}

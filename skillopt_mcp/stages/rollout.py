@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skillopt_mcp.gates.search import EVEN, TaskScore, mean_score, metric_value
 from skillopt_mcp.judges.judging import judge_all
 from skillopt_mcp.records.calls import EVALUATION, Ask, Call, Reply, Rollout
-from skillopt_mcp.records.evidence import Attempted, Trajectory, Trial
+from skillopt_mcp.records.evidence import Attempted, Mean, Metric, Trajectory, Trial
 from skillopt_mcp.records.judging import Score, Unscored
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Task
@@ -71,3 +72,26 @@ def _scored(version: str, task: Task, draw: str, reply: Reply, outcome: Score | 
     if isinstance(outcome, Unscored):
         return Trial(version, task, draw, reply, None, None, outcome.reason)
     return Trial(version, task, draw, reply, outcome.hard, outcome.soft, outcome.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A version's trials on the validation tasks, their mean, and the one score that gates compare."""
+
+    trials: tuple[Trial, ...]
+    mean: Mean
+    score: float
+
+
+def evaluate(
+    ask: Ask, files: SkillFiles, tasks: Sequence[Task], metric: Metric, *, draw: str, mixed_weight: float = EVEN
+) -> Evaluation:
+    """Return a version's evaluation; under the same draw it is paid once and serves again."""
+    trials = tuple(rollout(ask, [Attempt(files, task, draw) for task in tasks]))
+    mean = mean_score(trials)
+    return Evaluation(trials, mean, metric_value(mean, metric, mixed_weight))
+
+
+def task_scores(evaluation: Evaluation) -> list[TaskScore]:
+    """Return what gates compare of an evaluation: one score per task."""
+    return [TaskScore(trial.task.id, trial.hard, trial.soft) for trial in evaluation.trials]

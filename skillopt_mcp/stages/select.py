@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skillopt_mcp.prompts.asking import ask_parsed
-from skillopt_mcp.prompts.forms import Brief
+from skillopt_mcp.prompts.rendering import Brief, ask_parsed
 from skillopt_mcp.records.calls import Ask, Call
-from skillopt_mcp.records.edits import Patch
-from skillopt_mcp.records.replies import RankReply
+from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.records.evidence import Mean
+from skillopt_mcp.records.replies import BudgetReply, RankReply
 from skillopt_mcp.records.skills import SkillFiles
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The edits that stay, and why the ranking was not the model's when it was not."""
+    """The edits that stay, those beyond the budget, both best first, and why the ranking was not the model's."""
 
     patch: Patch
+    left_out: tuple[Edit, ...] = ()
     unusable: tuple[str, ...] = ()
 
 
@@ -27,13 +28,39 @@ def select(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief) -> Selection
     """
     pool, budget = patch.edits, brief.budget
     if budget < 1:
-        return Selection(Patch((), patch.reasoning))
+        return Selection(Patch((), patch.reasoning), pool)
     if len(pool) <= budget:
         return Selection(patch)
     question = brief.question(files, brief.instructions(brief.form.rank), brief.form.render(pool), "rank")
     [parsed] = ask_parsed(ask, [Call("optimizer", "rank", question, brief.draw)], RankReply)
     ranked = [number - 1 for number in parsed.value.ranking if 1 <= number <= len(pool)] if parsed.value else []
     fallback = sorted(range(len(pool)), key=lambda n: (not pool[n].from_failure, -pool[n].support, n))
-    kept = list(dict.fromkeys([*ranked, *fallback]))[:budget]
+    best = [pool[n] for n in dict.fromkeys([*ranked, *fallback])]
     unusable = () if parsed.value else (f"rank: {parsed.problem}",)
-    return Selection(Patch(tuple(pool[n] for n in kept), patch.reasoning), unusable)
+    return Selection(Patch(tuple(best[:budget]), patch.reasoning), tuple(best[budget:]), unusable)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many edits the step makes, and why the number is not the optimizer's when it is not."""
+
+    n: int
+    unusable: tuple[str, ...] = ()
+
+
+def autonomous_budget(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief, train: Mean, *, fallback: int) -> Budget:
+    """Return the optimizer's number, from 0 to the most that the pool and the brief's budget allow, for one call.
+
+    Nothing is asked where there is nothing to decide; `fallback` serves when the reply is unusable.
+    """
+    most = min(len(patch.edits), brief.budget)
+    if most < 1:
+        return Budget(most)
+    means = f"mean hard {train.hard:.3f}, mean soft {train.soft:.3f}, over {train.n}" if train.n else "none"
+    went = f"The attempts of this step: {means}."
+    body = f"{went}\n\n{brief.form.render(patch.edits)}"
+    question = brief.question(files, brief.instructions("autonomous"), body, "budget")
+    [parsed] = ask_parsed(ask, [Call("optimizer", "budget", question, brief.draw)], BudgetReply)
+    if parsed.value is None:
+        return Budget(min(most, fallback), (f"budget: {parsed.problem}",))
+    return Budget(max(0, min(parsed.value.n, most)))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skillopt_mcp.documents.appendix import notes_in, with_notes
-from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.rewriting import rewritten
+from skillopt_mcp.documents.edits import apply_patch, notes_in, rewritten, with_notes
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.prompts.asking import ask_parsed
-from skillopt_mcp.prompts.forms import FORMS, Brief
-from skillopt_mcp.prompts.loading import fill, shipped
-from skillopt_mcp.prompts.rendering import TRAJECTORY_LIMIT, render_evidence, render_trajectories
-from skillopt_mcp.records.calls import Ask, Call, Question
+from skillopt_mcp.prompts.rendering import FORMS, Brief, ask_parsed
+from skillopt_mcp.records.calls import Ask, Call
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Patch
-from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.replies import RewriteReply
 from skillopt_mcp.records.skills import SkillFiles
 
 REWRITTEN = "the whole text was rewritten"
 NOTED = "written into the appendix"
 NOTED_BEFORE = "the appendix says as much already, or is full of later notes"
-ONE_SHOT_CHARACTERS = 240_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +45,6 @@ def update(ask: Ask, files: SkillFiles, patch: Patch, brief: Brief) -> Update:
     from_failure = any(edit.from_failure for edit in patch.edits)
     edit = Edit("replace", None, parsed.value.skill, sources=refs, from_failure=from_failure, cited=refs)
     return _replaced(files, edit, parsed.value.reasoning or patch.reasoning)
-
-
-def rewrite_once(ask: Ask, files: SkillFiles, evidence: Sequence[Trajectory], draw: str) -> Update:
-    """Return the skill as one call rewrites it that reads all attempts at once, failed ones first: no step follows."""
-    told = [*(each for each in evidence if not each.hard), *(each for each in evidence if each.hard)]
-    instructions = fill(shipped("one_shot"), rewrite_rules=shipped("rewrite_rules").strip())
-    refs = tuple(each.id for each in told)
-    limit = min(TRAJECTORY_LIMIT, ONE_SHOT_CHARACTERS // max(1, len(told)))
-    question = Question(instructions, render_evidence(files.text, render_trajectories(told, limit)), "rewrite", refs)
-    form = FORMS["full_rewrite_minibatch"]
-    call = Call("optimizer", "rewrite", question, draw)
-    [parsed] = ask_parsed(ask, [call], RewriteReply, lambda reply: form.problem(files, reply))
-    if parsed.value is None or not parsed.value.skill.strip():
-        return Update(Applied(files, ()), Patch(()), (f"rewrite: {parsed.problem or 'the new text is empty'}",))
-    return _replaced(files, Edit("replace", None, parsed.value.skill, sources=refs, cited=refs), parsed.value.reasoning)
 
 
 def annotate(made: Update, notes: tuple[Edit, ...], most: int) -> Update:

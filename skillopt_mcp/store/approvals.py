@@ -17,12 +17,12 @@ _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
 
 @dataclass(frozen=True, slots=True)
 class UnusedApproval:
-    """An approval that no change has used up: of which change, who gave it, and when."""
+    """An approval that no change has used up: of which change, by whose login, and when."""
 
     kind: PromotionKind
     from_version: str
     to_version: str
-    given_by: str
+    login: str
     at: str
 
 
@@ -36,21 +36,21 @@ class Approvals:
         """Store that a person agreed to a change; return the id of that."""
         with self._pool.write() as connection:
             cursor = connection.execute(
-                "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, given_by)"
+                "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, login)"
                 " values (?, ?, ?, ?, ?, ?, ?)",
-                [*_change(new), _shown(new), new.evidence, new.given_by],
+                [*_change(new), _shown(new), new.evidence, new.login],
             )
             approval_id = int(cursor.lastrowid or 0)
             append(connection, "approval_given", approval_id, skill=new.skill_id, what=new.kind)
         return approval_id
 
     def find_unused(self, wanted: Approval) -> tuple[int, str] | None:
-        """Return the id and the giver of an unused approval of this change, or None.
+        """Return the id and the login of an unused approval of this change, or None.
 
         It may have been shown with more findings, as what is known to be a secret differs by process; never with fewer.
         """
         rows = self._pool.rows(
-            f"select id, given_by, findings from approval where {_CHANGE} and evidence = ? and {_UNUSED} order by id",
+            f"select id, login, findings from approval where {_CHANGE} and evidence = ? and {_UNUSED} order by id",
             [*_change(wanted), wanted.evidence],
         )
         return next(((cast(int, id), str(by)) for id, by, shown in rows if _covers(str(shown), wanted)), None)
@@ -58,7 +58,7 @@ class Approvals:
     def list_unused(self, skill_id: int) -> list[UnusedApproval]:
         """Return the unused approvals of a skill, the oldest first."""
         rows = self._pool.rows(
-            "select kind, from_version, to_version, given_by, created_at from approval"
+            "select kind, from_version, to_version, login, created_at from approval"
             f" where skill_id = ? and {_UNUSED} order by id",
             [skill_id],
         )
@@ -66,11 +66,6 @@ class Approvals:
             UnusedApproval(cast(PromotionKind, kind), str(old), str(new), str(by), str(at))
             for kind, old, new, by, at in rows
         ]
-
-    def withdraw(self, given: Approval) -> int:
-        """Take back every unused approval of a change, whatever it was shown with; return how many there were."""
-        with self._pool.write() as connection:
-            return _remove_unused(connection, given.skill_id, _CHANGE, _change(given))
 
     def drop(self, skill_id: int, approval_id: int) -> None:
         """Take back one approval, unless a change has used it up."""

@@ -8,9 +8,8 @@ from typing import Literal, NamedTuple, cast
 from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
-from skillopt_mcp.store.calls import insert_reply
+from skillopt_mcp.store.calls import Attempt, insert_attempts, insert_reply
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.failing import Attempt, insert_attempts
 from skillopt_mcp.store.pool import Pool, Row
 
 BatchState = Literal["opening", "running", "cancelling", "over", "dissolved"]

@@ -10,14 +10,12 @@ from skillopt_mcp.errors import StoreError
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.sums import row_sum
 
 _GET = "select calls, tokens, usd, seconds from budget where id = ?"
 # To replace the row would write its index anew too, in every settlement.
 _PUT = (
-    "insert into budget(id, calls, tokens, usd, seconds, sum) values (?, ?, ?, ?, ?, ?) on conflict do update set"
-    " calls = excluded.calls, tokens = excluded.tokens, usd = excluded.usd, seconds = excluded.seconds,"
-    " sum = excluded.sum"
+    "insert into budget(id, calls, tokens, usd, seconds) values (?, ?, ?, ?, ?) on conflict do update set"
+    " calls = excluded.calls, tokens = excluded.tokens, usd = excluded.usd, seconds = excluded.seconds"
 )
 _Values = tuple[int, int, float, float]
 
@@ -74,7 +72,7 @@ def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
         )
     row = connection.execute(_GET, [bill.budget]).fetchone()
     spent = _above_nothing((Spent(*row) if row else Spent()).plus(*change))
-    connection.execute(_PUT, (bill.budget, *spent, row_sum(*spent)))
+    connection.execute(_PUT, (bill.budget, *spent))
     return spent
 
 

@@ -7,26 +7,55 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import NamedTuple, cast
 
-from skillopt_mcp.errors import UnsafeStore
 from skillopt_mcp.records.budgets import Spent
-from skillopt_mcp.records.calls import Call, Fault, Question, Reply, Usage, messages_json, parse_messages
+from skillopt_mcp.records.calls import NOTHING, Call, Fault, Question, Reply, Usage, messages_json, parse_messages
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.failing import Attempt, end_claims, insert_attempts
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.sums import LATER, is_summed, row_sum
+
+_INTO_ATTEMPT = (
+    "insert into attempt(call_id, fault, detail, tokens_in, tokens_out, tokens_cached, usd)"
+    " values (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class Attempt(NamedTuple):
+    """An attempt at a call that gave no reply, and what it used; its price is None where that is not known."""
+
+    call_id: int
+    fault: Fault
+    detail: str
+    usage: Usage = NOTHING
+
+
+def insert_attempts(connection: Connection, attempts: Sequence[Attempt]) -> None:
+    """Store attempts that gave no reply within the caller's transaction."""
+    rows = [
+        (call_id, fault, detail, usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.usd)
+        for call_id, fault, detail, usage in attempts
+    ]
+    connection.executemany(_INTO_ATTEMPT, rows)
+
+
+def end_claims(connection: Connection, call_ids: Sequence[int]) -> None:
+    """Have the last attempt at each call end its claim: nothing of it is lost when somebody claims it once more."""
+    connection.execute(
+        "update attempt set claim = (select n_claims from call where id = call_id) where id in ("
+        "select max(id) from attempt where call_id in (select value from json_each(?)) group by call_id)",
+        [json.dumps(call_ids)],
+    )
+
 
 _CHUNK = 256
 _MOST_ROWS = 128
 _REPLY = (
     "select c.key, c.id, r.text, r.messages, r.tokens_in, r.tokens_out, r.usd, r.latency_ms, r.fault,"
-    " r.tokens_cached, r.served, r.sum, (select name from served where id = r.served)"
+    " r.tokens_cached, (select name from served where id = r.served)"
     " from call c join reply r on r.call_id = c.id"
 )
-_INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner, n_claims, sum)"
+_INTO_CALL = "insert into call(id, key, scope, role, stage, draw, refs, owner, n_claims)"
 _INTO_REPLY = (
-    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, served,"
-    " sum)"
+    "insert into reply(call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, served)"
 )
 
 
@@ -82,7 +111,7 @@ class Calls:
         self._pool = pool
 
     def get_replies(self, keys: Sequence[bytes]) -> dict[bytes, Reply]:
-        """Return the stored replies of those calls that have one. Raises UnsafeStore where one is damaged."""
+        """Return the stored replies of those calls that have one."""
         found: dict[bytes, Reply] = {}
         for start in range(0, len(keys), _CHUNK):
             marks, chunk = _listed(keys[start : start + _CHUNK])
@@ -97,7 +126,7 @@ class Calls:
         never overwritten.
         """
         bill = work.bill
-        with self._pool.write() as connection:
+        with self._pool.write(evidence=True) as connection:
             if work.replies:
                 _insert_replies(connection, work.replies)
             if work.attempts:
@@ -181,8 +210,7 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
     [newest] = connection.execute("select coalesce(max(id), 0) from call").fetchone()
     rows = []
     for call_id, (key, call) in enumerate(fresh, newest + 1):
-        values = (key, scope, call.role, call.stage, call.draw, _refs(call), owner, 1)
-        rows.append((call_id, *values, row_sum(*values)))
+        rows.append((call_id, key, scope, call.role, call.stage, call.draw, _refs(call), owner, 1))
     if _insert(connection, _INTO_CALL, rows) == len(rows):
         return [Claim(call_id, owner) for call_id, *_ in rows]
     # An owner that claims again sends again: its last attempt was cut short.
@@ -201,16 +229,8 @@ def _let_go(connection: Connection, call_ids: Sequence[int], owner: str) -> None
 
 def _claim_again(connection: Connection, owner: str, where: str, values: Sequence[object], n: int = 1) -> int:
     """Claim calls `n` times more, for `owner`; return how many calls."""
-    rows = connection.execute(
-        f"select id, key, scope, role, stage, draw, refs, n_claims from call where {where}", values
-    ).fetchall()
-    for call_id, *fixed, n_claims in rows:
-        changed = (owner, n_claims + n)
-        connection.execute(
-            "update call set owner = ?, n_claims = ?, sum = ? where id = ?",
-            [*changed, row_sum(*fixed, *changed), call_id],
-        )
-    return len(rows)
+    sql = f"update call set owner = ?, n_claims = n_claims + ? where {where}"
+    return connection.execute(sql, [owner, n, *values]).rowcount
 
 
 def _listed(values: Sequence[bytes]) -> tuple[str, list[bytes]]:
@@ -252,20 +272,14 @@ def _id_of(connection: Connection, served: str) -> int:
 def _reply_values(reply: Reply, served: int | None) -> tuple[object, ...]:
     usage = reply.usage
     messages = messages_json(reply.messages)
-    values = (
+    return (
         reply.id, reply.text, messages, usage.tokens_in, usage.tokens_out, usage.usd, usage.latency_ms, reply.fault,
-        usage.tokens_cached,
+        usage.tokens_cached, served,
     )  # fmt: skip
-    return (*values, served, row_sum(*values) if served is None else row_sum(*values, served))
 
 
 def _reply(row: Row) -> Reply:
-    _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, _, _, served = row
-    if not is_summed(row[1:-1], LATER["reply"]):
-        raise UnsafeStore(
-            f"row {call_id!s} of table reply is not what was written: the store is damaged, and nothing goes on with "
-            "such an answer; skillopt-mcp verify tells how far it goes, and what to do"
-        )
+    _, call_id, text, messages, tokens_in, tokens_out, usd, latency_ms, fault, tokens_cached, served = row
     return Reply(
         text=str(text),
         messages=parse_messages(str(messages)),

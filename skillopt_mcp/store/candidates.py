@@ -14,7 +14,6 @@ from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import add_version
-from skillopt_mcp.store.sums import row_sum
 
 _CANDIDATE = "select id, skill_id, base_version, version_id, origin, reasoning, findings, run_id from candidate"
 
@@ -65,15 +64,6 @@ class Candidates:
         )
         return [_candidate(row) for row in rows]
 
-    def list_twins(self, candidate: Candidate) -> list[Candidate]:
-        """Return the candidates of other listed skills that are the same change of the same version, newest first."""
-        rows = self._pool.rows(
-            f"{_CANDIDATE} where base_version = ? and version_id = ? and skill_id <> ?"
-            " and skill_id not in (select skill_id from forgotten) order by rowid desc",
-            [candidate.base_version, candidate.version_id, candidate.skill_id],
-        )
-        return [_candidate(row) for row in rows]
-
     def list_edits(self, candidate_id: str) -> list[tuple[Edit, EditReport]]:
         """Return the edits of a candidate with what became of each."""
         rows = self._pool.rows(
@@ -84,10 +74,10 @@ class Candidates:
         return [_edit(row) for row in rows]
 
 
-def insert_candidate(connection: Connection, new: NewCandidate, *, made_here: bool = True) -> bool:
+def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
     """Store a candidate within the caller's transaction; return whether it is new.
 
-    One that is there stays as it is, but that what was one step of a run may have been `made_here` in its own right.
+    One that is there stays as it is, but that what was one step of a run may have been made in its own right.
     """
     made = new.candidate
     add_version(connection, made.skill_id, new.files, parent_id=made.base_version, origin="edited")
@@ -98,7 +88,7 @@ def insert_candidate(connection: Connection, new: NewCandidate, *, made_here: bo
          json.dumps(made.findings)],
     )  # fmt: skip
     if not cursor.rowcount:
-        if made_here and made.origin != "step":  # proposed, or what came out best
+        if made.origin != "step":  # proposed, or what came out best
             connection.execute(
                 "update candidate set origin = ? where id = ? and origin = 'step'", [made.origin, made.id]
             )
@@ -124,9 +114,9 @@ def insert_trials(connection: Connection, scope: str, trials: Sequence[Trial]) -
         for trial in trials
     ]  # fmt: skip
     connection.executemany(
-        "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason, sum)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
-        [(*row, row_sum(*row)) for row in rows],
+        "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+        rows,
     )
 
 

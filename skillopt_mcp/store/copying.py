@@ -2,34 +2,96 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from skillopt_mcp.errors import BadInput, Busy, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.keeping import SIDE_FILES, copy_into, make_file, remove_store
 from skillopt_mcp.store.locations import check_store, told_empty
-from skillopt_mcp.store.migrating import migrate, migration_files, schema_version
+from skillopt_mcp.store.schema import has_schema
+
+_PAGES = 4096
+SIDE_FILES = ("-wal", "-shm", "-journal")
+
+
+def replaced_stores(path: Path) -> list[Path]:
+    """Return the stores that a restore took the place of, and that are kept beside a store."""
+    found = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")
+    return sorted(each for each in found if not each.name.endswith(SIDE_FILES))
+
+
+def copy_into(
+    source: Connection, path: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
+    """Copy the store at `path`, open as `source`, into an empty file that is complete without files beside it.
+
+    `advance` is told how many pages are through, and of how many. Raises StoreError and its kinds, of the file that is
+    at fault.
+    """
+    copy = driver.connect(target)
+    try:
+        # Held: else it would begin again with each write of another process.
+        with driver.storage_errors(path):
+            source.execute("begin")
+            source.execute("select 1 from sqlite_schema limit 1").fetchone()
+        with driver.storage_errors(target):
+            try:
+                source.backup(copy, pages=_PAGES, progress=lambda _, left, n: advance(n - left, n))
+            except driver.failures() as error:
+                if driver.is_damage(error):
+                    raise driver.explained(error, path) from error
+                raise
+            copy.execute("pragma journal_mode = delete")
+    finally:
+        if source.in_transaction:
+            source.execute("rollback")
+        copy.close()
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file that its user alone may read and write, whatever the umask. Raises OSError."""
+    made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        os.fchmod(made, 0o600)
+    finally:
+        os.close(made)
+
+
+def remove_store(path: Path) -> None:
+    """Remove a copy with whatever lies beside it."""
+    for end in ("", *SIDE_FILES):
+        with suppress(NotADirectoryError):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
 
 ALONE_MS = 1_000
 
 
-def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None) -> bool:
+def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None) -> None:
     """Copy a store into a new file that is the user's alone, and complete without files beside it.
 
-    `advance` is told how many pages are through, and of how many. Return whether it has the schema of this release.
-    Raises NotFound when there is no store, BadInput when the file is there or cannot be made, NewerStore, StoreError.
+    `advance` is told how many pages are through, and of how many. Raises NotFound when there is no store, BadInput when
+    the file is there or cannot be made, StoreError.
     """
     check_store(source)
     connection = driver.connect(source)
     try:
         with driver.storage_errors(source):
-            schema = schema_version(connection, source)
-        if not schema:
-            raise told_empty(source)
+            if not has_schema(connection, source):
+                raise told_empty(source)
         _make(target)
         try:
             copy_into(connection, source, target, advance)
@@ -38,20 +100,10 @@ def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] =
             raise
     finally:
         connection.close()
-    return schema == len(migration_files())
-
-
-def migrate_copy(path: Path) -> None:
-    """Bring a copy to the schema of this release; what it is a copy of stays as it is. Raises StoreError."""
-    connection = driver.connect(path)
-    try:
-        migrate(connection, path, keeps_old=False)
-    finally:
-        connection.close()
 
 
 def read_tests(path: Path) -> list[tuple[str, str, float]]:
-    """Return id, skill and error rate of a store's promotion tests, of whatever schema it is. Raises StoreError."""
+    """Return id, skill and error rate of a store's promotion tests. Raises StoreError."""
     sql = "select confirmation.id, name, alpha from confirmation join skill on skill.id = skill_id order by skill.id"
     connection = driver.connect(path)
     try:

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from skillopt_mcp.errors import Busy
-from skillopt_mcp.gates.redraws import Anew
-from skillopt_mcp.records.candidates import Decision
+from skillopt_mcp.gates.confirm import Anew
+from skillopt_mcp.gates.recompute import PERSON, PersonInputs, PersonVerdict
+from skillopt_mcp.records.candidates import Approval, Decision, PromotionKind, candidate_id
 from skillopt_mcp.records.evidence import Claim, Pair, Trial
 from skillopt_mcp.store.candidates import insert_trials
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.lineage import KIN
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.skills import KIN
 
 _DECISION = "select skill_id, gate, base_version, version_id, scope, verdict, reason, inputs from decision"
 _CONFIRMATION = "select id, skill_id, base_version, version_id, j, alpha, backend, tasks, claim, rule from confirmation"
@@ -286,3 +287,97 @@ def _confirmation(row: Row) -> ConfirmationRow:
         str(confirmation_id), cast(int, skill_id), str(base), str(version), cast(int, j), cast(float, alpha),
         str(backend), tuple(json.loads(str(tasks))), cast(Claim, claim), cast(str | None, rule),
     )  # fmt: skip
+
+
+# What a simulation rejected says nothing to a run with a real target. The verdict is that of `Decisions.latest`, then.
+_VERDICT = (
+    "(select verdict from decision where decision.skill_id = made.skill_id and gate = ?2"
+    " and decision.base_version = made.base_version and decision.version_id = made.version_id"
+    f" and decision.created_at < run.created_at and (run.target glob 'simulated*' or not {IS_SIMULATED})"
+    f" order by {IS_SIMULATED}, verdict = 'undecided', decision.id desc limit 1)"
+)
+_MADE = (
+    f"select made.id, made.version_id, {_VERDICT} from run join candidate made on made.skill_id = run.skill_id"
+    " where run.id = ?1 and made.origin in ('host', 'run') and made.created_at < run.created_at"
+    " order by made.rowid desc"
+)
+_REJECTED = (
+    "select made.id from candidate made where made.skill_id = ?1 and made.origin in ('host', 'run')"
+    " and (select verdict from decision where decision.skill_id = made.skill_id and gate = ?2"
+    " and decision.base_version = made.base_version and decision.version_id = made.version_id"
+    f" and not {IS_SIMULATED} order by verdict = 'undecided', decision.id desc limit 1) = 'reject'"
+    " order by made.rowid desc limit ?3"
+)
+
+
+class Standing(NamedTuple):
+    """A candidate, and a gate's verdict on it when a run began; None where it had none that speaks to the run."""
+
+    candidate_id: str
+    version_id: str
+    verdict: str | None
+
+
+class Discarding:
+    """Of the candidates of a skill: where they stood when a run of it began, and which a gate rejected."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def list_standing(self, run_id: str, gate: str) -> list[Standing]:
+        """Return the candidates that were there when a run began, the newest first."""
+        return [Standing(*row) for row in self._pool.rows(_MADE, [run_id, gate])]  # type: ignore[arg-type]
+
+    def list_rejected(self, skill_id: int, gate: str, n: int) -> list[str]:
+        """Return the `n` newest candidates of a skill that a gate rejected by what a real model did, newest first."""
+        return [str(row[0]) for row in self._pool.rows(_REJECTED, [skill_id, gate, n])]
+
+    def begun_at(self, run_id: str) -> str:
+        """Return when a run began (UTC); empty for none."""
+        row = self._pool.row("select created_at from run where id = ?", [run_id])
+        return str(row[0]) if row else ""
+
+
+_OF_SKILL = (
+    "select json_extract(inputs, '$.kind'), base_version, version_id, reason, created_at, verdict from decision"
+    " where skill_id = ? and gate = ? order by id desc"
+)
+_N_OF_CHANGE = "select count(*) from decision where gate = ? and scope = ?"
+
+
+class Refusal(NamedTuple):
+    """A no to one change of a live file: who said it, when (UTC), and whether it was surely a person."""
+
+    kind: PromotionKind
+    from_version: str
+    to_version: str
+    said: str
+    at: str
+    verdict: PersonVerdict
+
+
+class Refusals:
+    """Of table decision, those of people."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def add_refusal(self, asked: Approval, said: str, verdict: PersonVerdict) -> None:
+        """Store a no to a change; each time is a decision of its own."""
+        # Not the promotion test: its newest decision is its gate's.
+        scope = f"{asked.kind} {candidate_id(asked.skill_id, asked.from_version, asked.to_version)}"
+        with self._pool.write() as connection:
+            [n] = connection.execute(_N_OF_CHANGE, [PERSON, scope]).fetchone()
+            inputs = PersonInputs(kind=asked.kind, evidence=asked.evidence, n=n + 1, verdict=verdict)
+            versions, kept = (asked.from_version, asked.to_version), inputs.model_dump_json()
+            insert_decision(connection, Decision(asked.skill_id, PERSON, *versions, scope, verdict, said, kept))
+
+    def list_refusals(self, skill_id: int) -> list[Refusal]:
+        """Return each no to a change of a skill, the newest first."""
+        return [Refusal(*row) for row in self._pool.rows(_OF_SKILL, [skill_id, PERSON])]  # type: ignore[arg-type]
+
+    def last_refusal(self, asked: Approval, verdict: PersonVerdict = "declined") -> Refusal | None:
+        """Return the newest no to a change, whatever it was shown with; None where nobody said no."""
+        change = (asked.kind, asked.from_version, asked.to_version)
+        found = (each for each in self.list_refusals(asked.skill_id) if each.verdict == verdict)
+        return next((each for each in found if each[:3] == change), None)

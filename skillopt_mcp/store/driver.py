@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from skillopt_mcp.errors import BadInput, SkillOptError, StoreError, UnsafeStore
-from skillopt_mcp.store.sums import row_sum
 
 BUSY_TIMEOUT_S = 30
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -87,13 +86,12 @@ class Connection(Protocol):
     def execute(self, sql: str, values: Sequence[object] = ..., /) -> Cursor: ...
     def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> Cursor: ...
     def backup(self, target: Any, /, *, pages: int, progress: Callable[[int, int, int], object]) -> None: ...
-    def create_function(self, name: str, n_arguments: int, function: Callable[..., object], /) -> None: ...
     def close(self) -> None: ...
 
 
 @cache
 def sqlite() -> ModuleType:
-    """Return the driver that sqlite-utils chooses too, which takes 70 ms to load: pysqlite3 where it can be had."""
+    """Return the driver, which takes 70 ms to load: pysqlite3 where it is installed."""
     try:
         return import_module("pysqlite3")
     except ImportError:
@@ -124,7 +122,6 @@ def connect(path: Path) -> Connection:
         try:
             for setting in _SETTINGS:
                 connection.execute(setting)
-            connection.create_function("row_sum", -1, row_sum)
         except BaseException:
             connection.close()
             raise
@@ -165,10 +162,7 @@ def explained(error: Exception, path: Path) -> SkillOptError:
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and (why := _no_room(path, name)):
         return StoreError(f"the store '{path}' cannot be written, for {why}, and go on: what was stored is kept")
     if is_busy(error):
-        return StoreError(
-            f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it (it brings the store to a "
-            "newer schema, or writes for long); try again"
-        )
+        return StoreError(f"the store '{path}' was locked for {BUSY_TIMEOUT_S} s: another process holds it; try again")
     if name.startswith(_DAMAGE):
         return _damaged(path)
     return StoreError(f"the store '{path}' failed: {error}")

@@ -27,7 +27,6 @@ KINDS = {
     "permission_set": "permission",
     "permission_withdrawn": "permission",
     "tasks_added": "task",
-    "tasks_moved": "task",
     "tasks_rotated": "rotation",
     "tasks_retired": "retirement",
     "command_registered": "command",
@@ -35,7 +34,6 @@ KINDS = {
     "run_running": "run",
     "run_stopped": "run",
     "run_finished": "run",
-    "run_concluded": "conclusion",
     "candidate_made": "candidate",
     "test_opened": "confirmation",
     "test_widened": "confirmation",
@@ -43,7 +41,6 @@ KINDS = {
     "promotion_begun": "promotion",
     "promotion_finished": "promotion",
     "promotion_taken_back": "promotion",
-    "skill_imported": "imported",
     "approval_given": "approval",
     "approval_withdrawn": "approval",
     "attempts_erased": "erased",
@@ -79,7 +76,6 @@ ROWS = {
         "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
         " judge, kind, created_at from run where id = ?"
     ),
-    "conclusion": "select run_id, after, planned, why, created_at from conclusion where run_id = ?",
     "candidate": (
         "select c.id, c.skill_id, c.base_version, c.version_id, c.run_id, c.reasoning, c.findings, c.created_at,"
         " e.n, e.op, e.path, e.target, e.content, e.status, e.reason, e.detail, e.sources"
@@ -94,14 +90,13 @@ ROWS = {
         " from decision where id = ?"
     ),
     "promotion": (
-        "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, consent, created_at"
-        " from promotion where id = ?"
+        "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, agreed_by, agreed_on,"
+        " login, created_at from promotion where id = ?"
     ),
     "approval": (
-        "select id, skill_id, kind, from_version, to_version, findings, evidence, given_by, created_at"
+        "select id, skill_id, kind, from_version, to_version, findings, evidence, login, created_at"
         " from approval where id = ?"
     ),
-    "imported": "select id, skill_id, sha256, created_at from imported where id = ?",
     "erased": "select id, trajectory_id, created_at from erased where id between ? and ? order by id",
 }
 """The rows that an event of a table stands for, by its key."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
@@ -12,8 +11,8 @@ from skillopt_mcp.records.calls import Reply, Role
 from skillopt_mcp.store.budgets import Bill, charge, n_affordable
 from skillopt_mcp.store.calls import claim_again, insert_reply
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.exposures import KNOWS
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.tasks import KNOWS
 
 LeaseState = Literal["out", "answered", "failed", "withdrawn"]
 Answered = Literal["accepted", "duplicate", "late", "withdrawn"]
@@ -147,16 +146,6 @@ class Leases:
     def unanswered_of(self, scope: str) -> list[Lease]:
         """Return the leases of a scope that are out, in time or overdue, on calls that have no reply."""
         return [_lease(row) for row in self._pool.rows(f"{_LEASE} where l.scope = ? and {WAITED_FOR}", [scope])]
-
-    def tests_out(self, skill_id: int, base_version: str, versions: Sequence[str]) -> dict[str, str]:
-        """Return, by version, the newest promotion test against a base that has leases as in `unanswered_of`."""
-        rows = self._pool.rows(
-            "select c.version_id, c.id from confirmation c where c.skill_id = ? and c.base_version = ?"
-            " and c.version_id in (select value from json_each(?))"
-            f" and exists (select 1 from lease l where l.scope = c.id and {WAITED_FOR}) order by c.j",
-            [skill_id, base_version, json.dumps(versions)],
-        )
-        return {str(version): str(test_id) for version, test_id in rows}
 
     def count_answered(self, scope: str) -> dict[Role, int]:
         """Return how many leases of a scope were answered, by the role that was asked."""

@@ -10,7 +10,7 @@ from skillopt_mcp.store.pool import Pool
 
 _LedgerValues = tuple[
     str, str, int, int, int, int, int, float | None, float, int, int, int, float | None, float, int, int, int, int,
-    int, int,
+    int, int, int,
 ]  # fmt: skip
 
 
@@ -32,7 +32,8 @@ class LedgerRow:
     `usd` is None where the price of one send is not known, failed or answered: `usd_known` is that of the others,
     `n_unpriced` counts those without. `n_open` calls have no reply, of which `n_under_way` are sent or lost, and not
     known to have failed; `n_again` were asked again in place of a reply that could not be used. A host's own are
-    `n_with_host` of those under way, taken or not, and `n_host_again` of those that may have been lost.
+    `n_with_host` of those under way, taken or not, `n_host_again` of those that may have been lost, and `n_unbilled`
+    of those without a price: no API was billed for them.
     """
 
     role: str
@@ -55,6 +56,7 @@ class LedgerRow:
     n_under_way: int = 0
     n_with_host: int = 0
     n_host_again: int = 0
+    n_unbilled: int = 0
 
 
 class Ledger:
@@ -63,16 +65,10 @@ class Ledger:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def list_rows(self, scope: str, first: int = 0, end: int | None = None) -> list[LedgerRow]:
-        """Return what a scope used, one row per role and stage; its pairs from `first` to `end`, if it is a test."""
-        rows = self._pool.rows(_ROWS, [scope, first, end])
+    def list_rows(self, scope: str) -> list[LedgerRow]:
+        """Return what a scope used, one row per role and stage."""
+        rows = self._pool.rows(_ROWS, [scope])
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
-
-    def n_pairs_asked(self, test_id: str) -> int:
-        """Return how many pairs of a promotion test have calls, the first to the last of these."""
-        drawn = "max(cast(substr(draw, length(?1) + 2) as integer)) + 1"
-        [(n_pairs,)] = self._pool.rows(f"select coalesce({drawn}, 0) from call where scope = ?1", [test_id])
-        return cast(int, n_pairs)
 
     def count_untaken(self, scope: str, owner: str) -> int:
         """Return how many calls that `owner` is to answer nobody ever took; a replay leaves none to a host."""
@@ -97,7 +93,7 @@ class Ledger:
         return Usual(tokens, usd if is_priced else None, latency_ms)
 
 
-# The draws of a test begin with its name and the number of the pair. A claim was lost unless it is the last one, or an
+# A claim was lost unless it is the last one, or an
 # attempt that failed has ended it.
 _ROWS = """
 with failed as (
@@ -115,8 +111,6 @@ with failed as (
         coalesce(f.n_unpriced, 0) as failed_unpriced,
         r.call_id is null and coalesce(f.last_ended, 0) < c.n_claims as is_under_way
     from call c left join reply r on r.call_id = c.id left join failed f on f.call_id = c.id where c.scope = ?1
-    and (?2 = 0 and ?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) >= ?2
-        and (?3 is null or cast(substr(c.draw, length(?1) + 2) as integer) < ?3))
 )
 select role, stage, count(call_id), count(fault), sum(n_lost),
     coalesce(sum(tokens_in), 0) + sum(failed_in), coalesce(sum(tokens_out), 0) + sum(failed_out),
@@ -125,7 +119,8 @@ select role, stage, count(call_id), count(fault), sum(n_lost),
     coalesce(sum(n_lost * (tokens_in + tokens_out)), 0),
     case when not sum(n_lost > 0 and usd is null) then total(n_lost * usd) end,
     total(usd) + total(failed_usd), sum(is_unpriced + failed_unpriced), count(*) - count(call_id), sum(is_again),
-    sum(is_under_way), sum(is_hosts and is_under_way), sum(case when is_hosts then n_lost else 0 end)
+    sum(is_under_way), sum(is_hosts and is_under_way), sum(case when is_hosts then n_lost else 0 end),
+    sum(case when is_hosts then is_unpriced + failed_unpriced else 0 end)
 from asked group by role, stage order by role, stage
 """
 _USUAL = """

@@ -14,10 +14,13 @@ ENVIRONMENT = "SKILLOPT_STORE"
 
 
 def store_path(given: str | None, environ: Mapping[str, str]) -> Path:
-    """Return the store's file: `given`, else $SKILLOPT_STORE, else in the user's data folder; always absolute."""
+    """Return the store's file: `given`, else $SKILLOPT_STORE, else in the user's data folder.
+
+    Links are resolved: locks and salt lie next to the file, and have to be the same by whatever path it is named.
+    """
     named = given or environ.get(ENVIRONMENT)
     path = Path(os.path.expanduser(named)) if named else platformdirs.user_data_path("skillopt-mcp") / "skillopt.db"
-    return Path(os.path.abspath(path))
+    return Path(os.path.realpath(path))
 
 
 def check_store(path: Path) -> None:
@@ -31,6 +34,6 @@ def check_store(path: Path) -> None:
 def told_empty(path: Path) -> StoreError:
     """Return the error that says of a store's file that it is empty, and what to do."""
     return StoreError(
-        f"'{path}' is empty, and no store of skillopt-mcp (any more): put a backup in its place (skillopt-mcp restore "
-        "FILE), or remove the file, so that a new store begins there"
+        f"'{path}' is empty, and no store of skillopt-mcp (any more): put a backup in its place (skillopt-mcp "
+        "store restore FILE), or remove the file, so that a new store begins there"
     )

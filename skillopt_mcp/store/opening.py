@@ -11,19 +11,17 @@ from skillopt_mcp.store.batches import Batches
 from skillopt_mcp.store.budgets import Budgets
 from skillopt_mcp.store.calls import Calls
 from skillopt_mcp.store.candidates import Candidates
-from skillopt_mcp.store.commands import Commands
 from skillopt_mcp.store.decisions import Decisions
 from skillopt_mcp.store.events import Events
-from skillopt_mcp.store.exposures import Exposures
 from skillopt_mcp.store.leases import Leases
 from skillopt_mcp.store.ledger import Ledger
-from skillopt_mcp.store.permissions import Permissions
+from skillopt_mcp.store.permissions import Commands, Permissions
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.promotions import Promotions
 from skillopt_mcp.store.retirements import Retirements
 from skillopt_mcp.store.runs import Runs
 from skillopt_mcp.store.skills import Skills
-from skillopt_mcp.store.tasks import Tasks
+from skillopt_mcp.store.tasks import Exposures, Tasks
 from skillopt_mcp.store.trajectories import Trajectories
 
 _Room = TypeVar("_Room")
@@ -54,11 +52,6 @@ class Store:
         self.approvals = Approvals(self._pool)
         self.commands = Commands(self._pool)
         self.events = Events(self._pool)
-
-    @property
-    def migrated(self) -> str:
-        """Return what a person is to know when opening it has changed its schema, else ""."""
-        return self._pool.migrated
 
     def __enter__(self) -> Self:
         return self

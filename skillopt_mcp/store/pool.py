@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from skillopt_mcp.errors import NewerStore, StoreError
+from skillopt_mcp.errors import StoreError
 from skillopt_mcp.store import driver
+from skillopt_mcp.store.copying import make_file
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.keeping import make_file
 from skillopt_mcp.store.locations import told_empty
-from skillopt_mcp.store.migrating import migrate
+from skillopt_mcp.store.schema import prepare
 
 _FILLED_S = 2.0
 _LEFT = (".salt", ".locks")
@@ -25,7 +25,7 @@ class Pool:
     """Connections that are lent for one operation each, so that none is ever shared by two threads at once."""
 
     def __init__(self, path: Path) -> None:
-        """Open the store at `path`, made and migrated when needed. Raises StoreError and its kinds."""
+        """Open the store at `path`, made when needed. Raises StoreError and its kinds."""
         self.path = path
         # Taken from and given back to without a lock: a Ctrl-C just as one is taken would leave it held for good.
         self._idle: list[Connection] = []
@@ -37,8 +37,9 @@ class Pool:
         self._file = _file_at(path)
         connection = driver.connect(path)
         try:
-            self.migrated = migrate(connection, path)
-            self._schema = _schema_of(connection)
+            prepare(connection, path)
+            modes = [connection.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+            self._may_be_lazy = modes == ["wal", 2]
             connection.execute("pragma foreign_keys = on")
         except BaseException:
             connection.close()
@@ -66,27 +67,47 @@ class Pool:
                 self._close_idle()
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised."""
+    def write(self, *, evidence: bool = False) -> Iterator[Connection]:
+        """Lend a connection inside BEGIN IMMEDIATE: committed at the end, rolled back when anything is raised.
+
+        A power cut may take back the last commits of mere `evidence`, never anything else; the end of a process none.
+        """
         with self._lent() as connection:
+            is_lazy = evidence and self._may_be_lazy
             try:
+                if is_lazy:
+                    connection.execute("pragma synchronous = normal")
                 # Within: a Ctrl-C during it is raised once it is through, and would leave the transaction open.
                 connection.execute("begin immediate")
                 # Again: it may have been replaced while we waited for whoever held it.
                 self._check_there()
-                self._check_schema(connection)
                 yield connection
                 connection.execute("commit")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
+            finally:
+                if is_lazy:
+                    connection.execute("pragma synchronous = full")
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return all rows of one select, fetched before the connection goes back."""
         with self._lent() as connection:
             found: list[Row] = connection.execute(sql, values).fetchall()
             return found
+
+    def text_columns(self) -> dict[str, list[str]]:
+        """Return the columns of each table that hold text or bytes."""
+        # Imported here: only erasing reads tables that it does not name.
+        from sqlite_utils import Database  # noqa: PLC0415
+
+        with self._lent() as connection:
+            tables = Database(connection, recursive_triggers=False).tables  # type: ignore[arg-type]
+            columns = {
+                table.name: [each.name for each in table.columns if each.type in ("TEXT", "BLOB")] for table in tables
+            }
+        return {name: found for name, found in sorted(columns.items()) if found and "sqlite" not in name}
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         """Return the first row of one select, or None."""
@@ -114,17 +135,7 @@ class Pool:
             raise StoreError(
                 f"the store '{self.path}' was removed, moved or replaced while this ran: nothing more is written, for "
                 "it would be lost. End this process (where a host runs the server: disconnect it there), see that the "
-                "right store is in that place (a backup: skillopt-mcp restore FILE), then start again"
-            )
-
-    def _check_schema(self, connection: Connection) -> None:
-        """Raise NewerStore when another process has brought the store to a schema that this one does not know."""
-        found = _schema_of(connection)
-        if found > self._schema:
-            raise NewerStore(
-                f"the store '{self.path}' has schema {found} since a newer release was used on it, and this process "
-                f"knows {self._schema}: nothing was written; end it and start it again with the newer release "
-                "(where a host runs the server: connect it there anew)"
+                "right store is in that place (a backup: skillopt-mcp store restore FILE), then start again"
             )
 
     def close(self) -> None:
@@ -147,10 +158,6 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _schema_of(connection: Connection) -> int:
-    return int(connection.execute("pragma user_version").fetchone()[0])
 
 
 def _make_private(path: Path) -> None:

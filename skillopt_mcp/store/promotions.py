@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from skillopt_mcp.records.candidates import Promotion, PromotionKind, PromotionState, undone_by
+from skillopt_mcp.records.candidates import AgreedBy, AgreedOn, Promotion, PromotionKind, PromotionState, undone_by
 from skillopt_mcp.store.approvals import close_versions, is_unused
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.permissions import Permission, is_granted
@@ -13,7 +13,7 @@ from skillopt_mcp.store.pool import Pool, Row
 _PROMOTION = (
     "select id, skill_id, kind, candidate_id, from_version, to_version,"
     " iif(exists (select 1 from undoing where promotion_id = promotion.id), 'undoing', state),"
-    " verdict, consent, created_at from promotion"
+    " verdict, agreed_by, agreed_on, login, created_at from promotion"
 )
 _DONE = f"{_PROMOTION} where skill_id = ? and state = 'done' order by id desc"
 
@@ -37,15 +37,15 @@ class Promotions:
             if permission is not None and not is_granted(connection, new.skill_id, permission):
                 return None
             cursor = connection.execute(
-                "insert into promotion(skill_id, kind, candidate_id, from_version, to_version, state, verdict, consent,"
-                " approval_id) values (?, ?, ?, ?, ?, 'pending', ?, ?, ?)",
-                [new.skill_id, new.kind, new.candidate_id, new.from_version, new.to_version, new.verdict, new.consent,
-                 approval_id],
+                "insert into promotion(skill_id, kind, candidate_id, from_version, to_version, state, verdict,"
+                " agreed_by, agreed_on, login, approval_id) values (?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?)",
+                [new.skill_id, new.kind, new.candidate_id, new.from_version, new.to_version, new.verdict,
+                 new.agreed_by, new.agreed_on, new.login, approval_id],
             )  # fmt: skip
             row = connection.execute(f"{_PROMOTION} where id = ?", [cursor.lastrowid]).fetchone()
             append(
                 connection, "promotion_begun", row[0], skill=new.skill_id, what=new.kind, version=new.to_version,
-                consent=new.consent,
+                agreed_by=new.agreed_by, agreed_on=new.agreed_on,
             )  # fmt: skip
         return _promotion(row)
 
@@ -93,7 +93,7 @@ class Promotions:
 
 
 def _promotion(row: Row) -> Promotion:
-    promotion_id, skill_id, kind, candidate, from_version, to_version, state, verdict, consent, created = row
+    promotion_id, skill_id, kind, candidate, from_version, to_version, state, verdict, by, on, login, created = row
     return Promotion(
         id=cast(int, promotion_id),
         skill_id=cast(int, skill_id),
@@ -103,6 +103,8 @@ def _promotion(row: Row) -> Promotion:
         to_version=str(to_version),
         state=cast(PromotionState, state),
         verdict=str(verdict),
-        consent=str(consent),
+        agreed_by=cast(AgreedBy, by),
+        agreed_on=cast(AgreedOn, on),
+        login=str(login),
         created_at=str(created),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import string
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
@@ -22,13 +21,6 @@ class Retirement(NamedTuple):
     n_tests: int
     n_looks: int
     at: str
-
-
-class Predecessor(NamedTuple):
-    """A retired task, as far as it matters to the one that takes its place."""
-
-    id: int
-    split: Split
 
 
 class Retirements:
@@ -54,20 +46,16 @@ class Retirements:
         return {cast(int, row[0]): Retirement(*row[1:]) for row in rows}  # type: ignore[arg-type]
 
 
-def retired_name(digest: str) -> str:
-    """Return what the row of a retired task is called: longer than any name that can be given, so that it is free."""
-    return f"retired {digest * 4}"
-
-
-def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str, name: str | None = None) -> bool:
+def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str) -> bool:
     """Take a task out of use within the caller's transaction, which `note_retired` then records.
 
-    Returns False when it is not in use. `name` is what it was called where its row was stored under `retired_name`.
+    Returns False when it is not in use.
     """
-    cursor = connection.execute(_RETIRE, [name, reason, task_id, skill_id])
-    if cursor.rowcount and name is None:
+    cursor = connection.execute(_RETIRE, [reason, task_id, skill_id])
+    if cursor.rowcount:
+        # A name longer than any that can be given is free, and so is the one it had.
         [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
-        connection.execute("update task set name = ? where id = ?", [retired_name(digest), task_id])
+        connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
     return bool(cursor.rowcount)
 
 
@@ -81,19 +69,9 @@ def note_retired(connection: Connection, skill_id: int, task_ids: Sequence[int])
         append(connection, "tasks_retired", key, skill=skill_id, n=len(task_ids), **dict(counts))
 
 
-def predecessors(connection: Connection, skill_id: int) -> tuple[dict[str, Predecessor], dict[str, Predecessor]]:
-    """Return the retired tasks of a skill by what they ask, and by what they were called."""
-    rows = connection.execute(_OLD, [skill_id]).fetchall()
-    asked = {str(prompt).strip(string.whitespace): Predecessor(task_id, split) for task_id, _, prompt, split in rows}
-    return asked, {str(name): Predecessor(task_id, split) for task_id, name, _, split in rows}
-
-
 _RETIRE = (
-    "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, coalesce(?, name), ?,"
+    "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, name, ?,"
     " (select coalesce(max(j), 0) from confirmation where skill_id = task.skill_id),"
     " (select count(distinct confirmation_id) from pair where task_id = task.id)"
     " from task where id = ? and skill_id = ? on conflict do nothing"
-)
-_OLD = (
-    "select id, retirement.name, prompt, split from retirement join task on id = task_id where skill_id = ? order by id"
 )

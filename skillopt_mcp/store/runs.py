@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import cast
@@ -12,7 +14,6 @@ from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.edits import Edit, Op
 from skillopt_mcp.records.runs import (
     Answering,
-    Conclusion,
     Run,
     RunKind,
     RunStatus,
@@ -25,11 +26,12 @@ from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
 from skillopt_mcp.store.events import append, canonical
 from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.skills import insert_blob
 
 _RUN = (
-    "select id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, result, note,"
+    "select id, skill_id, base_version, config, (select content from blob where sha256 = prompts), tasks, sessions,"
+    " target, optimizer, status, result, note,"
     " judge, kind, answering,"
-    " (select json_array(after, planned, why, created_at) from conclusion where run_id = run.id),"
     " max_calls, max_tokens, max_usd, max_minutes from run"
 )
 _ALIKE = (
@@ -49,7 +51,7 @@ _TRIED = (
 
 
 class Runs:
-    """Tables run, step, meta_note, finish and conclusion."""
+    """Tables run, step, meta_note and finish."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -58,12 +60,14 @@ class Runs:
     def add_run(self, run: Run) -> None:
         """Store a run at its start; a run that is there stays as it was frozen."""
         with self._pool.write() as connection:
+            prompts = run.prompts.encode()
             cursor = connection.execute(
                 "insert into run"
                 "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge,"
                 " kind, answering, max_calls, max_tokens, max_usd, max_minutes)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(id) do nothing",
-                [run.id, run.skill_id, run.base_version, run.config, run.prompts, json.dumps(run.tasks),
+                [run.id, run.skill_id, run.base_version, run.config,
+                 insert_blob(connection, prompts, zlib.compress(prompts)), json.dumps(run.tasks),
                  json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind,
                  _answering_json(run.answering), *_cap_values(run.caps)],
             )  # fmt: skip
@@ -100,7 +104,8 @@ class Runs:
         rows = self._pool.rows(
             _ALIKE,
             [run.skill_id, is_finished, run.kind, run.base_version, run.config, json.dumps(run.sessions),
-             json.dumps(run.tasks) if by_tasks else None, run.prompts],
+             json.dumps(run.tasks) if by_tasks else None,
+             hashlib.sha256(run.prompts.encode()).hexdigest()],
         )  # fmt: skip
         return [str(row[0]) for row in rows]
 
@@ -168,29 +173,10 @@ class Runs:
             connection.execute("update run set target = ?, optimizer = ?, judge = ? where id = ?", values)
             append(connection, "run_running", run_id)
 
-    def conclude(self, run_id: str, conclusion: Conclusion) -> None:
-        """Note that a run's search is over; one that was ended before stays as it was."""
-        with self._pool.write() as connection:
-            cursor = connection.execute(
-                "insert into conclusion(run_id, after, planned, why) values (?, ?, ?, ?) on conflict do nothing",
-                [run_id, conclusion.after, conclusion.planned, conclusion.why],
-            )
-            if cursor.rowcount:
-                append(connection, "run_concluded", run_id)
-
     def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
         """Return the promotion tests that a run has come to, each with the pairs that it had by then."""
         rows = self._pool.rows("select confirmation_id, n_pairs from finish where run_id = ?", [run_id])
         return [(str(test_id), cast(int, n_pairs)) for test_id, n_pairs in rows]
-
-    def list_at(self, confirmation_id: str) -> list[tuple[Run, int]]:
-        """Return the runs that came to a promotion test, oldest first, each with the pairs that it had by then."""
-        rows = self._pool.rows(
-            "select f.run_id, f.n_pairs from finish f join run r on r.id = f.run_id where f.confirmation_id = ?"
-            " order by r.rowid",
-            [confirmation_id],
-        )
-        return [(self.get_run(str(run_id)), cast(int, n_pairs)) for run_id, n_pairs in rows]
 
     def begin_finish(self, run_id: str, confirmation_id: str, n_pairs: int) -> int:
         """Return how many pairs a promotion test had when the run first came to it: `n_pairs`, if that is now."""
@@ -257,13 +243,13 @@ class Runs:
 
 def _run(row: Row) -> Run:
     run_id, skill_id, base, config, prompts, tasks, sessions, target, optimizer, status, result, note = row[:12]
-    judge, kind, answering, conclusion, *caps = row[12:]
+    judge, kind, answering, *caps = row[12:]
     return Run(
         id=str(run_id),
         skill_id=cast(int, skill_id),
         base_version=str(base),
         config=str(config),
-        prompts=str(prompts),
+        prompts=zlib.decompress(cast(bytes, prompts)).decode(),
         tasks=tuple(json.loads(str(tasks))),
         sessions=tuple(json.loads(str(sessions))),
         target=str(target),
@@ -275,7 +261,6 @@ def _run(row: Row) -> Run:
         kind=cast(RunKind, kind),
         caps=Caps(*cast(_CapValues, tuple(caps))),
         answering=tuple(Answering(**each) for each in json.loads(str(answering))) if answering else (),
-        conclusion=Conclusion(*json.loads(str(conclusion))) if conclusion else None,
     )
 
 

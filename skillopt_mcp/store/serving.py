@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from skillopt_mcp.gates.serving import Arm, Serving
-from skillopt_mcp.records.calls import models_in
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.pool import Pool
 
@@ -15,27 +14,10 @@ _OF_TEST = (
     " join reply r on r.call_id = t.call_id join served s on s.id = r.served where t.scope = ?1"
     " group by t.version_id, s.name order by 4, 2"
 )
-_OF_CONTEST = (
-    "select t.version_id, s.name from trial t join reply r on r.call_id = t.call_id join served s on s.id = r.served"
-    " where t.scope = ? group by t.version_id, s.name order by min(t.id)"
-)
 _OF_SCOPE = (
     "select c.role, s.name, count(*) from call c join reply r on r.call_id = c.id join served s on s.id = r.served"
     " where c.scope = ? group by c.role, s.name order by min(c.id)"
 )
-
-_TOLD = "(select nullif(json_group_array(json_array(whose, name, n)), '[]') from ({}))"
-_ANSWERS = (
-    "reply r on r.call_id = {} join served s on s.id = r.served where {}.scope = {}.id group by 1, 2 order by 1, 2"
-)
-OF_TEST_TOLD = _TOLD.format(
-    "select t.version_id whose, s.name, count(*) n from trial t join "
-    + _ANSWERS.format("t.call_id", "t", "confirmation")
-)
-OF_RUN_TOLD = _TOLD.format(
-    "select c.role whose, s.name, count(*) n from call c join " + _ANSWERS.format("c.id", "c", "run")
-)
-"""What a history tells of them (json), as a column of a query of tests, or of runs; null where nobody said."""
 
 
 class ServedBy(NamedTuple):
@@ -64,13 +46,6 @@ class Servings:
         """Return by which names the calls of a run or a test were served, of each role."""
         rows = self._pool.rows(_OF_SCOPE, [scope])
         return [ServedBy(str(role), str(name), cast(int, n)) for role, name, n in rows]
-
-    def models_of(self, contest: str) -> dict[str, set[str]]:
-        """Return which models answered for each version in a race or a credit, as far as anybody said."""
-        found: dict[str, set[str]] = {}
-        for version, name in self._pool.rows(_OF_CONTEST, [contest]):
-            found.setdefault(str(version), set()).update(models_in(str(name)))
-        return found
 
     def serving(self, row: ConfirmationRow) -> Serving:
         """Return which models answered in a test's pairs, for either version."""

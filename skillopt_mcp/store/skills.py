@@ -8,19 +8,41 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from skillopt_mcp.errors import NotFound, Refused, UnsafeStore
+from skillopt_mcp.errors import NotFound, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.joining import MAY_JOIN, RECORDED, RECORDED_KINDS, join
 from skillopt_mcp.store.permissions import withdraw
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.sums import row_sum
+
+KIN = (
+    "with recursive named(id, skill_id) as (select id, skill_id from version union all select parent_id, skill_id from"
+    " version where parent_id is not null),"
+    " shared(id) as materialized (select id from named group by id having min(skill_id) < max(skill_id)),"
+    " held(id, skill_id) as materialized (select distinct id, skill_id from named where id in (select id from shared)),"
+    " kin(id) as (values (?1) union select its.skill_id from kin join held own on own.skill_id = kin.id"
+    " join held its on its.id = own.id) select id from kin"
+)
+"""The ids of a skill (?1) and of all that share a version with it, or the parent of one, and so on: renamed, copied.
+
+Versions are never deleted, so what is kin stays kin.
+"""
+
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
 _LISTED = "id not in (select skill_id from forgotten)"
 _VERSION = "select id, skill_id, parent_id, origin, created_at from version"
 _COMPRESS_FROM = 1024
+# A decision or a note rests on a candidate or a run.
+_RECORDED = """
+select 'tasks', count(*) from task where skill_id = ?1
+union all select 'attempts', count(*) from trajectory where skill_id = ?1
+union all select 'runs', count(*) from run where skill_id = ?1
+union all select 'candidates', count(*) from candidate where skill_id = ?1
+union all select 'promotion tests', count(*) from confirmation where skill_id = ?1
+union all select 'changes of the live file', count(*) from promotion where skill_id = ?1
+union all select 'standing permissions', count(*) from permission where skill_id = ?1
+"""
 
 
 class Skills:
@@ -82,12 +104,9 @@ class Skills:
         """Return every tracked skill that is not forgotten, by name."""
         return [_skill(row) for row in self._pool.rows(f"{_SKILL} where {_LISTED} order by name, path")]
 
-    def track(
-        self, name: str, path: str, files: SkillFiles, begun: int | None = None, before: str | None = None
-    ) -> Skill:
+    def track(self, name: str, path: str, files: SkillFiles, begun: int | None = None) -> Skill:
         """Return the skill at `path`, added if it is new, with `files` stored as its live version.
 
-        The first version of a new one follows from `before`, the version of another skill that it seems to have been.
         `begun` is the id of its newest change when the files were read (0: none). While that one is under way, or where
         another has begun since, they may be neither old nor new: the skill is returned as it is in the store.
         """
@@ -99,7 +118,7 @@ class Skills:
                 cursor = connection.execute(
                     "insert into skill(name, path, live_version) values (?, ?, ?)", [name, path, files.digest]
                 )
-                skill_id, parent = int(cursor.lastrowid or 0), before if before != files.digest else None
+                skill_id, parent = int(cursor.lastrowid or 0), None
             else:
                 skill_id, parent = _skill(row).id, _skill(row).live_version
                 values = [name, files.digest, skill_id]
@@ -113,43 +132,32 @@ class Skills:
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
 
     def move(self, skill_id: int, name: str, path: str) -> dict[str, int]:
-        """Let a skill be at another path with all that is known of it; whatever was tracked there takes its old one.
+        """Let a skill be at another path with all that is known of it.
 
-        That one is forgotten, and what `join` takes of it is the skill's own then. Returns how much that was. Raises
-        Refused when evidence rests on it, or `join` does.
+        What was tracked there takes its old path, and is forgotten; return what is recorded of that.
         """
-        joined = dict[str, int]()
+        held = dict[str, int]()
         with self._pool.write() as connection:
             skill = _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
             row = connection.execute(f"{_SKILL} where path = ? and id <> ?", [path, skill.id]).fetchone()
             if row is not None:
                 other = _skill(row)
-                held = _counted(connection.execute(RECORDED, [other.id]).fetchall())
-                if not held.keys() <= MAY_JOIN:
-                    raise Refused(
-                        f"'{path}' is tracked as a skill of its own, with {told(held)}: those cannot be merged into "
-                        f"'{skill.name}' by a move (skillopt-mcp export and import carry a history over; folders that "
-                        "have held one version share an error rate, moved or not)"
-                    )
-                joined = join(connection, skill, other)
+                held = _counted(connection.execute(_RECORDED, [other.id]).fetchall())
                 connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
             connection.execute("update skill set name = ?, path = ? where id = ?", [name, path, skill.id])
-            append(connection, "skill_moved", skill.id, before=skill.path, path=path, **joined)
+            append(connection, "skill_moved", skill.id, before=skill.path, path=path)
             _recall(connection, skill.id)
             if row is not None:
                 values = [skill.name, skill.path, other.id]
                 connection.execute("update skill set name = ?, path = ? where id = ?", values)
                 append(connection, "skill_moved", other.id, before=path, path=skill.path)
                 _forget(connection, other.id)
-        return joined
+                withdraw(connection, other.id)
+        return held
 
     def count_recorded(self, skill_id: int) -> dict[str, int]:
         """Return how many things of each kind rest on a skill, where there are any."""
-        return _counted(self._pool.rows(RECORDED, [skill_id]))
-
-    def recorded_kinds(self, skill_id: int) -> set[str]:
-        """Return which kinds of things rest on a skill: those in `MAY_JOIN`, and "other" for all that is no such."""
-        return {str(row[0]) for row in self._pool.rows(RECORDED_KINDS, [skill_id])}
+        return _counted(self._pool.rows(_RECORDED, [skill_id]))
 
     def forget(self, skill_id: int) -> None:
         """List a skill no more, and take its standing permission back; all that is known of it stays.
@@ -174,8 +182,7 @@ class Skills:
             short = " (give 8 characters of it or more)" if len(version_id) < 8 else ""
             called = shlex.quote(self.get_skill(skill_id).path)
             raise NotFound(
-                f"the skill has no single version '{version_id}'{short}: skillopt-mcp history {called} and "
-                f"skillopt-mcp show {called} tell of its versions"
+                f"the skill has no single version '{version_id}'{short}: skillopt-mcp show {called} lists its versions"
             )
         return _version(rows[0])
 
@@ -221,6 +228,17 @@ class Skills:
         return files
 
 
+def insert_blob(connection: Connection, content: bytes, packed: bytes | None) -> str:
+    """Store a content once within the caller's transaction, `packed` by zlib where that is given; return its sha256."""
+    digest = hashlib.sha256(content).hexdigest()
+    encoding, stored = ("raw", content) if packed is None else ("zlib", packed)
+    connection.execute(
+        "insert into blob(sha256, size, encoding, content) values (?, ?, ?, ?) on conflict do nothing",
+        [digest, len(content), encoding, stored],
+    )
+    return digest
+
+
 def add_version(
     connection: Connection,
     skill_id: int,
@@ -237,13 +255,8 @@ def add_version(
     if not cursor.rowcount:
         return False
     for file in files.files:
-        digest = hashlib.sha256(file.content).hexdigest()
         packed = zlib.compress(file.content) if len(file.content) >= _COMPRESS_FROM else file.content
-        encoding, content = ("zlib", packed) if len(packed) < len(file.content) else ("raw", file.content)
-        connection.execute(
-            "insert into blob(sha256, size, encoding, content, sum) values (?, ?, ?, ?, ?) on conflict do nothing",
-            [digest, len(file.content), encoding, content, row_sum(digest, len(file.content), encoding, content)],
-        )
+        digest = insert_blob(connection, file.content, packed if len(packed) < len(file.content) else None)
         connection.execute(
             "insert into version_file(skill_id, version_id, path, sha256, executable) values (?, ?, ?, ?, ?)",
             [skill_id, files.digest, file.path, digest, int(file.executable)],

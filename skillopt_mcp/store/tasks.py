@@ -1,4 +1,4 @@
-"""Tasks at rest: in a split that stays, but for a rotation; with the promotion tests that have drawn them."""
+"""Tasks at rest: in a split that stays; with the promotion tests that have drawn them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,64 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from skillopt_mcp.records.judging import parse_spec_json, spec_json
+from skillopt_mcp.judges.judging import parse_judge_json
+from skillopt_mcp.records.judging import judge_json
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
-from skillopt_mcp.splits import assign_split
+from skillopt_mcp.splits import Placed, StoredTask, default_name, files_json, place
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
-from skillopt_mcp.store.exposures import ASKS
-from skillopt_mcp.store.lineage import KIN
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.retirements import predecessors
+from skillopt_mcp.store.skills import KIN
+
+_ASKED, _GIVEN = (f"trim({text}, char(9, 10, 11, 12, 13, 32))" for text in ("prompt", "?2"))
+ASKS = (
+    f"skill_id = ?1 and length({_ASKED}) = length({_GIVEN}) and substr({_ASKED}, -32) = substr({_GIVEN}, -32)"
+    f" and {_ASKED} = {_GIVEN}"
+)
+"""Whether a row of task is one of skill ?1 that asks ?2, whatever blanks surround it; for the index task_by_prompt."""
+# A session knows a task that it added, or recorded an attempt at. Attempts without a place in their session are in
+# exposure alone: without it no index finds them, and a store may hold a million.
+KNOWS = (
+    "(exists (select 1 from exposure e where e.task_id = l.task_id and e.session = {who})"
+    " or exists (select 1 from task k join trajectory t on t.skill_id = k.skill_id"
+    " where k.id = l.task_id and t.session_id = {who} and t.session_id is not null and t.position is not null"
+    " and trim(t.prompt, ?2) = trim(k.prompt, ?2)))"
+)
+"""Whether the session {who} knows the task of lease `l`; ?2 are all blanks."""
+_EXPOSED = (
+    f"select 1 from lease l where l.scope = ?1 and l.state = 'answered' and {KNOWS.format(who='l.session')} limit 1"
+)
+_NEWLY_KNOWN = (
+    f"select id from task where {ASKS} and not exists (select 1 from exposure where task_id = task.id and session = ?3)"
+)
+
+
+class Exposures:
+    """Table exposure."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def expose(self, skill_id: int, digests: Iterable[str], session: str) -> None:
+        """Note that a session knows the tasks of a skill that have these digests."""
+        with self._pool.write() as connection:
+            connection.executemany(
+                "insert into exposure(task_id, session) select id, ? from task where skill_id = ? and digest = ?"
+                " on conflict do nothing",
+                [(session, skill_id, digest) for digest in digests],
+            )
+
+    def exposed(self, scope: str) -> bool:
+        """Return whether a session that answered for a scope knew a task that it was given there."""
+        return self._pool.row(_EXPOSED, [scope, string.whitespace]) is not None
+
+
+def expose_asked(connection: Connection, skill_id: int, prompt: str, session: str) -> None:
+    """Note within the caller's transaction that a session knows the tasks of a skill that ask this."""
+    asked = connection.execute(_NEWLY_KNOWN, [skill_id, prompt, session]).fetchall()
+    for [task_id] in asked:
+        connection.execute("insert into exposure(task_id, session) values (?, ?)", [task_id, session])
+
 
 _TASK = (
     "select id, skill_id, coalesce(retirement.name, task.name), prompt, judge, split, digest, tags, files from task"
@@ -24,43 +73,24 @@ _TASK = (
 
 
 class Tasks:
-    """Tables task and rotation."""
+    """Table task."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def add_tasks(self, skill_id: int, tasks: Sequence[NewTask], shares: dict[Split, float]) -> list[str]:
-        """Store tasks, each in its own split or the one furthest below its share.
-
-        One that asks what a retired task asked, or has its name, takes the place of that, in its split. Returns what
-        became of each, in order: "added", "duplicate" (same prompt, judge and files), "retired" (the same as one that
-        was), "name taken", or the split of the retired task that asks the same where the task names another.
-        """
-        outcomes: list[str] = []
+    def add_tasks(self, skill_id: int, tasks: Sequence[NewTask], shares: Mapping[Split, float]) -> list[Placed]:
+        """Store the tasks that can be added, and return where each of them went, in order."""
         with self._pool.write() as connection:
-            counts = dict.fromkeys(SPLITS, 0)
-            for split, n in connection.execute(_N_IN_SPLITS, [skill_id]):
-                counts[split] = n
-            asked, called = predecessors(connection, skill_id)
-            for task in tasks:
-                name = name_of(task)
-                found = connection.execute(_SAME, [task.digest, skill_id, task.digest, name]).fetchone()
-                same = asked.get(task.prompt.strip(string.whitespace))
-                if found:
-                    outcomes.append(found[1] if found[0] else "name taken")
-                elif same and task.split not in (None, same.split):
-                    outcomes.append(same.split)
-                else:
-                    place = same or called.get(name)
-                    split = task.split or (place.split if place else assign_split(counts, shares, task.digest))
-                    task_id = insert_task(connection, skill_id, task, split)
-                    if same:
+            rows = connection.execute(_PLACED, [skill_id]).fetchall()
+            placed = place(tasks, [StoredTask(*row) for row in rows], shares)
+            for task, each in zip(tasks, placed, strict=True):
+                if each.is_new:
+                    task_id = insert_task(connection, skill_id, task, each.split)
+                    if each.predecessor:
                         # Who knew the old one knows what this one asks.
-                        connection.execute(_KNOWN_TOO, [task_id, same.id])
-                    counts[split] += 1
-                    outcomes.append("added")
-            note_added(connection, skill_id, outcomes.count("added"))
-        return outcomes
+                        connection.execute(_KNOWN_TOO, [task_id, each.predecessor])
+            note_added(connection, skill_id, sum(each.is_new for each in placed))
+        return placed
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
         """Return the number of tasks in use per split, zeros included."""
@@ -108,35 +138,15 @@ class Tasks:
         sql = "select count(distinct confirmation_id) from pair where task_id = ?"
         return {each: cast(int, row[0]) for each in task_ids if (row := self._pool.row(sql, [each]))}
 
-    def rotate(self, looks: Mapping[int, int]) -> None:
-        """Move test tasks into train, each with the number of promotion tests that had drawn it on record."""
-        with self._pool.write() as connection:
-            for task_id, n in looks.items():
-                connection.execute(
-                    "insert into rotation(task_id, from_split, to_split, n_looks) values (?, 'test', 'train', ?)",
-                    [task_id, n],
-                )
-                connection.execute("update task set split = 'train' where id = ?", [task_id])
-            if looks:
-                append(connection, "tasks_rotated", json.dumps(sorted(looks)), n=len(looks))
 
-
-def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split, name: str | None = None) -> int:
-    """Store a task that is not there within the caller's transaction, which `note_added` then records; return its id.
-
-    `name` is what the row has in the place of the task's own name.
-    """
+def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Split) -> int:
+    """Store a task that is not there within the caller's transaction, for `note_added` to record; return its id."""
     cursor = connection.execute(
         "insert into task(skill_id, name, digest, prompt, judge, split, tags, files) values (?, ?, ?, ?, ?, ?, ?, ?)",
-        [skill_id, name or name_of(task), task.digest, task.prompt, spec_json(task.judge), split,
-         json.dumps(task.tags), json.dumps([[f.path, f.content] for f in task.files])],
+        [skill_id, default_name(task), task.digest, task.prompt, judge_json(task.judge), split,
+         json.dumps(task.tags), files_json(task)],
     )  # fmt: skip
     return int(cursor.lastrowid or 0)
-
-
-def name_of(task: NewTask) -> str:
-    """Return the name of a task, made from its digest where its author gave none."""
-    return task.name or f"task-{task.digest[:8]}"
 
 
 def parse_files(files: str) -> tuple[TaskFile, ...]:
@@ -154,9 +164,9 @@ def note_added(connection: Connection, skill_id: int, n: int) -> None:
 _N_IN_SPLITS = (
     "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
 )
-_SAME = (
-    "select digest = ?, iif(id in (select task_id from retirement), 'retired', 'duplicate') from task"
-    " where skill_id = ? and (digest = ? or name = ?) order by 1 desc"
+_PLACED = (
+    "select id, coalesce(retirement.name, task.name), prompt, files, split, digest, task_id is not null from task"
+    " left join retirement on task_id = id where skill_id = ? order by id"
 )
 _KNOWN_TOO = (
     "insert into exposure(task_id, session) select ?, session from exposure where task_id = ? on conflict do nothing"
@@ -182,7 +192,7 @@ def _task(row: Row) -> Task:
         skill_id=cast(int, skill_id),
         name=str(name),
         prompt=str(prompt),
-        judge=parse_spec_json(str(judge)),
+        judge=parse_judge_json(str(judge)),
         split=cast(Split, split),
         digest=str(digest),
         tags=tuple(json.loads(str(tags))),

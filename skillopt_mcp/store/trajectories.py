@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
-from skillopt_mcp.errors import UnsafeStore
 from skillopt_mcp.records.calls import Message, messages_json, parse_messages
 from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.store.attempts import IS_THERE, WHOLE, read, trajectory_of, written
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import now
-from skillopt_mcp.store.exposures import expose_asked
 from skillopt_mcp.store.pool import Pool, Row
-from skillopt_mcp.store.sums import row_sum
+from skillopt_mcp.store.tasks import expose_asked
+
+IS_THERE = "id not in (select trajectory_id from erased)"
+WHOLE = (
+    "select skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason, messages, created_at"
+    f" from trajectory where id = ? and {IS_THERE}"
+)
+
+
+def trajectory_of(trajectory_id: int, row: Row) -> Trajectory:
+    """Return the attempt that a row of WHOLE holds."""
+    _, _, session, _, prompt, answer, hard, soft, reason, messages, *_ = row
+    return Trajectory(
+        id=f"trajectory:{trajectory_id}",
+        prompt=str(prompt),
+        answer=str(answer),
+        messages=parse_messages(str(messages)),
+        hard=None if hard is None else bool(hard),
+        soft=cast(float | None, soft),
+        reason=str(reason),
+        source="session",
+        session=str(session or ""),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +81,18 @@ class Trajectories:
 
         Returns its id, whether it is new, and the number of trajectories since the last proposal.
         """
-        with self._pool.write() as connection:
+        with self._pool.write(evidence=True) as connection:
             known, prompt = self._look_up(connection, skill_id, new.task_name)
             values = (
                 skill_id, version_id, new.session_id, new.position, new.prompt if prompt is None else prompt,
                 new.answer, None if new.hard is None else int(new.hard), new.soft, new.reason, new.messages, now(),
-                None,
             )  # fmt: skip
             cursor = connection.execute(
                 "insert into trajectory(skill_id, version_id, session_id, position, prompt, answer, hard, soft, reason,"
-                " messages, created_at, imported_id, sum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " messages, created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " on conflict(skill_id, session_id, position)"
                 " where session_id is not null and position is not null do nothing",
-                (*values, row_sum(*values)),
+                values,
             )
             added = bool(cursor.rowcount)
             if added:
@@ -113,10 +130,9 @@ class Trajectories:
             if was_scored and connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
                 return "learned from"
             why = f"(corrected; before: hard {row[6]!s}, soft {row[7]!s}) {reason}" if was_scored else reason
-            values = [*row[:6], *told, "\n".join(filter(None, [str(row[8]), why])), *row[9:]]
             connection.execute(
-                "update trajectory set hard = ?, soft = ?, reason = ?, sum = ? where id = ?",
-                [*values[6:9], row_sum(*values), trajectory_id],
+                "update trajectory set hard = ?, soft = ?, reason = ? where id = ?",
+                [*told, "\n".join(filter(None, [str(row[8]), why])), trajectory_id],
             )
         return "corrected" if was_scored else "scored"
 
@@ -132,11 +148,9 @@ class Trajectories:
             if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
                 return
             placed = row[2:4] if row[3] is not None else (new.session_id, new.position)
-            values = [*row[:2], *placed, row[4], row[5] or new.answer, *row[6:9], new.messages, *row[10:]]
             connection.execute(
-                "update or ignore trajectory set session_id = ?, position = ?, answer = ?, messages = ?, sum = ?"
-                " where id = ?",
-                [*placed, values[5], values[9], row_sum(*values), trajectory_id],
+                "update or ignore trajectory set session_id = ?, position = ?, answer = ?, messages = ? where id = ?",
+                [*placed, row[5] or new.answer, new.messages, trajectory_id],
             )
 
     def find_unanswered(self, skill_id: int, session_id: str, position: int) -> int | None:
@@ -153,30 +167,15 @@ class Trajectories:
                 return
             if connection.execute(_IN_A_RUN, [skill_id, trajectory_id]).fetchone():
                 return
-            values = [*row[:9], messages_json([*messages, reaction]), *row[10:]]
             connection.execute(
-                "update trajectory set messages = ?, sum = ? where id = ?",
-                [values[9], row_sum(*values), trajectory_id],
+                "update trajectory set messages = ? where id = ?",
+                [messages_json([*messages, reaction]), trajectory_id],
             )
 
     def get_trajectory(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
-        """Return the skill's id and the trajectory, or None: also of one that was erased. Raises UnsafeStore."""
-        row = read(self._pool, trajectory_id)
+        """Return the skill's id and the trajectory, or None: also of one that was erased."""
+        row = self._pool.row(WHOLE, [trajectory_id])
         return (cast(int, row[0]), trajectory_of(trajectory_id, row)) if row else None
-
-    def find_sound(self, trajectory_id: int) -> tuple[int, Trajectory] | None:
-        """Return what `get_trajectory` does, None where the row is damaged, too."""
-        try:
-            return self.get_trajectory(trajectory_id)
-        except UnsafeStore:
-            return None
-
-    def list_damaged(self, trajectory_ids: Sequence[int]) -> list[int]:
-        """Return which of these attempts are not what was written."""
-        return [each for each in trajectory_ids if self.find_sound(each) is None and self._is_there(each)]
-
-    def _is_there(self, trajectory_id: int) -> bool:
-        return self._pool.row(f"select 1 from trajectory where id = ? and {IS_THERE}", [trajectory_id]) is not None
 
     def is_erased(self, skill_id: int, trajectory_id: int) -> bool:
         """Return whether an attempt of a skill was erased."""
@@ -238,17 +237,6 @@ class Trajectories:
         )
         return [cast(int, row[0]) for row in reversed(rows)]
 
-    def list_train_draws(self, skill_id: int, version_id: str, n: int) -> list[tuple[int, str]]:
-        """Return the `n` newest scored trials of a version on train tasks in use as (task id, draw), oldest first."""
-        rows = self._pool.rows(
-            "select trial.task_id, trial.draw from trial join task on task.id = trial.task_id where task.skill_id = ?"
-            " and task.split = 'train' and trial.version_id = ? and trial.hard is not null"
-            " and task.id not in (select task_id from retirement)"
-            " order by trial.id desc limit ?",
-            [skill_id, version_id, n],
-        )
-        return [(cast(int, task_id), str(draw)) for task_id, draw in reversed(rows)]
-
     def _look_up(self, connection: Connection, skill_id: int, task_name: str | None) -> tuple[_Counted, str | None]:
         """Return how many came since the last proposal of a skill, and the prompt of its task so named.
 
@@ -291,6 +279,6 @@ _N_AFTER = f"select count(*) from trajectory where skill_id = ? and id > ? and {
 
 
 def _own(connection: Connection, skill_id: int, trajectory_id: int) -> Row | None:
-    """Return an attempt of a skill as `written` does, None where it has no such one, or it was erased."""
-    row = connection.execute(WHOLE, [trajectory_id]).fetchone()
-    return written(trajectory_id, row) if row and row[0] == skill_id else None
+    """Return a row of WHOLE, None where the skill has no such attempt, or it was erased."""
+    row: Row | None = connection.execute(WHOLE, [trajectory_id]).fetchone()
+    return row if row and row[0] == skill_id else None

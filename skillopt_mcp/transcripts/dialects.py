@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 from pydantic import Field, JsonValue
+from pydantic_core import from_json
 
 from skillopt_mcp.backends.agents.claude_events import read_claude, text_of
-from skillopt_mcp.backends.agents.codex_session import read_session
-from skillopt_mcp.backends.agents.telling import Event, Told, parsed
+from skillopt_mcp.backends.agents.codex_events import read_session
+from skillopt_mcp.backends.agents.events import AgentEvents, Event, parsed
+from skillopt_mcp.records.calls import TOOL_CALL, Message
 
 # Hosts speak to the model in the person's name; they put what they say between such tags.
 _BY_THE_HOST = re.compile(r"\s*(?:<(?!command-)[a-z][a-z0-9_-]*>|Caveat: |# AGENTS\.md instructions)")
@@ -44,7 +47,7 @@ class Dialect(Protocol):
         """Return the working folder that a line sets for what follows."""
         ...
 
-    def read(self, lines: str) -> Told:
+    def read(self, lines: str) -> AgentEvents:
         """Return the messages of a turn."""
         ...
 
@@ -87,7 +90,7 @@ class Claude:
         """Return None: every message of a person names it."""
         return None
 
-    def read(self, lines: str) -> Told:
+    def read(self, lines: str) -> AgentEvents:
         """Return the messages of a turn."""
         return read_claude(lines)
 
@@ -132,7 +135,7 @@ class Codex:
         row = parsed(line.decode("utf-8", "replace"), _CodexLine)
         return (row.payload.cwd or None) if row else None
 
-    def read(self, lines: str) -> Told:
+    def read(self, lines: str) -> AgentEvents:
         """Return the messages of a turn."""
         return read_session(lines)
 
@@ -142,7 +145,7 @@ class _Any(Event):
     payload: JsonValue = None
 
 
-def is_told(line: bytes) -> bool:
+def is_host_line(line: bytes) -> bool:
     """Return whether a host may have written a line: an object of JSON that says what it is."""
     if b'"type"' not in line and b'"payload"' not in line:
         return False
@@ -153,3 +156,50 @@ def is_told(line: bytes) -> bool:
 def dialect_of(line: bytes) -> Dialect:
     """Return the dialect of a file by its first line."""
     return Codex() if b'"payload"' in line else Claude()
+
+
+OWN_TOOL = re.compile(r"(?:mcp__)?(?:plugin_\w+_)?skillopt(?:__|\.)\w+")
+_RECORD = "record_trajectory"
+# A host may keep the result as text within a text.
+_RECORDED = re.compile(r'\\?"trajectory_id\\?"\s*:\s*\\?"trajectory:(\d{1,18})\\?"')
+_NEW = re.compile(r'\\?"outcome\\?"\s*:\s*\\?"recorded\\?"')
+
+
+class SelfRecorded(NamedTuple):
+    """The trajectories that our tool stored in a turn; `tasks` and `sessions` are what it was given with them."""
+
+    ids: frozenset[int] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    sessions: frozenset[str] = frozenset()
+
+
+NOTHING = SelfRecorded()
+
+
+def self_recorded(messages: Iterable[Message]) -> SelfRecorded:
+    """Return what the agent recorded in a turn; an attempt that it only scored there was recorded before."""
+    own = [message for message in messages if message.name and _is_record(message.name)]
+    given = [_arguments(message.content) for message in own if message.role == TOOL_CALL]
+    results = [message.content for message in own if message.role == "tool" and _NEW.search(message.content)]
+    return SelfRecorded(
+        frozenset(int(found[1]) for content in results for found in _RECORDED.finditer(content)),
+        frozenset(task for each in given if (task := _text(each, "task"))),
+        frozenset(session for each in given if (session := _text(each, "session_id"))),
+    )
+
+
+def _is_record(name: str) -> bool:
+    return name.endswith(_RECORD) and OWN_TOOL.fullmatch(name) is not None
+
+
+def _arguments(content: str) -> JsonValue:
+    try:
+        value: JsonValue = from_json(content)
+    except ValueError:
+        return None
+    return value
+
+
+def _text(arguments: JsonValue, name: str) -> str:
+    value = arguments.get(name) if isinstance(arguments, dict) else None
+    return value if isinstance(value, str) else ""

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import pytest
 from fake_host import FakeHost
 
-from skillopt_mcp.backends.agents.claude_code import open_claude_code
-from skillopt_mcp.backends.agents.codex import open_codex
 from skillopt_mcp.backends.base import Backend, BackendFault
+from skillopt_mcp.backends.claude_code import open_claude_code
+from skillopt_mcp.backends.codex import open_codex
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task, TaskFile
 
@@ -38,7 +38,7 @@ def opened(host: FakeHost, spec: str = "m", **more: str) -> Backend:
 
 
 def task(*files: TaskFile) -> Task:
-    return Task(7, 1, "t", "Do it.", Exact(kind="exact", expected=REFERENCE), "val", "digest", files=files)
+    return Task(7, 1, "t", "Do it.", Exact(expected=REFERENCE), "val", "digest", files=files)
 
 
 def rollout(*files: TaskFile, skill: SkillFiles = SKILL) -> Call:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 
 from loopback import KEY
 
-from skillopt_mcp.backends.api.anthropic import AnthropicBackend, open_anthropic
-from skillopt_mcp.backends.api.openai import OpenAIBackend, open_openai
+from skillopt_mcp.backends.anthropic import AnthropicBackend, open_anthropic
 from skillopt_mcp.backends.base import Backend, BackendFault
+from skillopt_mcp.backends.openai import OpenAIBackend, open_openai
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.prompts.rendering import render_evidence
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
-from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task, TaskFile
 
 ENVIRON = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n- Be exact.\n"),))
-JUDGE = Exact(kind="exact", expected="the judge's own 42")
+JUDGE = Exact(expected="the judge's own 42")
 TASK = Task(1, 1, "one", "What is 6 x 7?", JUDGE, "train", "0" * 64, files=(TaskFile("a.txt", "six"),))
 ROLLOUT = Call("target", "rollout", Rollout(SKILL, TASK), "run:1")
 REFLECT = Call(

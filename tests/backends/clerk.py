@@ -8,17 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from sqlite_utils.utils import sqlite3
-
-from skillopt_mcp.backends.api.messages import ROLLOUT
+from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
+from skillopt_mcp.records.results import Replayed
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.store.driver import sqlite
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two", "three")]
 CONFIG = Config(epochs=2, batch=12, minibatch=4, max_pairs=60, slow_update=False, meta_skill=False)
@@ -64,7 +63,7 @@ def stage_of(request: Asked) -> str:
 
 def answer(n: int, request: Asked) -> str:
     text = f"{request.system}\n{request.user}"
-    rules = [Rule.model_validate(rule) for rule in SCRIPT[stage_of(request)]]
+    rules = [Rule.model_validate(rule) for rule in SCRIPT[stage_of(request)]]  # type: ignore[attr-defined]
     return next(rule.reply for rule in rules if rule.matches(text))
 
 
@@ -92,12 +91,12 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 
 def decided(result: Replayed) -> dict[str, object]:
-    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd"})
+    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"})
 
 
 def everything_kept(folder: Path) -> str:
     """Return all that the store holds, as rows and as bytes."""
-    connection = sqlite3.connect(folder / "store" / "s.db")
+    connection = sqlite().connect(folder / "store" / "s.db")
     try:
         tables = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
         dump = "\n".join(str(row) for (table,) in tables for row in connection.execute(f"select * from [{table}]"))

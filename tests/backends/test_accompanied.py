@@ -5,69 +5,41 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from skillopt_mcp.backends.accompanied import Accompanied
 from skillopt_mcp.backends.agents.places import Place
 from skillopt_mcp.backends.agents.working_copy import lay_out
-from skillopt_mcp.backends.base import slots_of, worst_case
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
-from skillopt_mcp.records.judging import Exact
+from skillopt_mcp.backends.wrappers import WithCompanion
+from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.records.calls import Call, Question, Rollout
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
 
-TASK = Task(1, 1, "one", "What is due?", Exact(kind="exact", expected="1"), "train", "digest")
+TASK = Task(1, 1, "one", "What is due?", Exact(expected="1"), "train", "digest")
 SKILL = SkillFiles((SkillFile(MAIN_FILE, b"# Skill\n"), SkillFile("references/more.md", b"More.\n")))
 MEMORY = SkillFiles((SkillFile("CLAUDE.md", b"# Memory\n"),))
 
 
-def asked(backend: Accompanied, request: Rollout | Question) -> None:
+def asked(backend: WithCompanion, request: Rollout | Question) -> None:
     stage = "rollout" if isinstance(request, Rollout) else "reflect"
     asyncio.run(backend.complete(Call("target", stage, request, "draw")))  # type: ignore[arg-type]
 
 
 def test_an_attempt_sees_the_skill_and_the_memory_whichever_is_trained() -> None:
     target = Scripted(lambda call: "1")
-    asked(Accompanied(target, MEMORY, "project:CLAUDE.md"), Rollout(SKILL, TASK))
-    asked(Accompanied(target, SKILL, "clerk"), Rollout(MEMORY, TASK))
+    asked(WithCompanion(target, MEMORY, "project:CLAUDE.md"), Rollout(SKILL, TASK))
+    asked(WithCompanion(target, SKILL, "clerk"), Rollout(MEMORY, TASK))
     first, second = (call.request for call in target.calls)
     assert first == second == Rollout(SkillFiles((*SKILL.files, *MEMORY.files)), TASK, "CLAUDE.md")
     assert first.files.text == "# Skill\n\n\n=== CLAUDE.md ===\n# Memory\n\n\n=== references/more.md ===\nMore.\n"
 
 
-def test_a_question_is_put_as_it_is() -> None:
-    target = Scripted(lambda call: "{}")
-    question = Question("do", "with this", "patch")
-    asked(Accompanied(target, MEMORY, "project:CLAUDE.md"), question)
-    assert target.calls[0].request is question
-
-
 def test_the_name_says_what_is_beside_and_the_fingerprint_changes_with_it() -> None:
     target = Scripted(lambda call: "1")
     other = SkillFiles((SkillFile("CLAUDE.md", b"# Other memory\n"),))
-    ours, theirs = (Accompanied(target, files, "project:CLAUDE.md") for files in (MEMORY, other))
+    ours, theirs = (WithCompanion(target, files, "project:CLAUDE.md") for files in (MEMORY, other))
     assert ours.name == f"scripted beside project:CLAUDE.md@{MEMORY.digest[:12]}"
     assert len({target.fingerprint, ours.fingerprint, theirs.fingerprint}) == 3
-    assert ours.fingerprint == Accompanied(target, MEMORY, "renamed:CLAUDE.md").fingerprint
-
-
-class _Measured(Scripted):
-    """A target that sends two calls at once, and whose worst case is the length of what it is shown."""
-
-    n_slots = 2
-
-    def worst_case(self, call: Call) -> Usage | None:
-        assert isinstance(call.request, Rollout)
-        return Usage(len(call.request.files.text), 0, 0.0)
-
-
-def test_slots_and_limits_are_those_of_the_target_with_both_documents() -> None:
-    target = Accompanied(_Measured(lambda call: Reply("1")), MEMORY, "project:CLAUDE.md")
-    whole = SkillFiles((*SKILL.files, *MEMORY.files))
-    assert slots_of(target) == 2
-    assert worst_case(target, Call("target", "rollout", Rollout(SKILL, TASK), "draw")) == Usage(len(whole.text), 0, 0.0)
-    assert worst_case(
-        Accompanied(Scripted(lambda call: "1"), MEMORY, "m"), Call("target", "rollout", Rollout(SKILL, TASK), "draw")
-    ) == worst_case(Scripted(lambda call: "1"), Call("target", "rollout", Rollout(SKILL, TASK), "draw"))
+    assert ours.fingerprint == WithCompanion(target, MEMORY, "renamed:CLAUDE.md").fingerprint
 
 
 def test_a_host_finds_the_memory_where_its_work_begins_and_the_skill_where_skills_are(tmp_path: Path) -> None:

@@ -9,15 +9,13 @@ import pytest
 from agent_calls import ask, opened, rollout
 from fake_host import FakeHost, claude_lines, codex_lines
 
-from skillopt_mcp.backends.agents.claude_code import open_claude_code
-from skillopt_mcp.backends.agents.codex import open_codex
 from skillopt_mcp.backends.base import worst_case
-from skillopt_mcp.backends.checking import check_backend
+from skillopt_mcp.backends.claude_code import open_claude_code
+from skillopt_mcp.backends.codex import open_codex
+from skillopt_mcp.costs import check_caps
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.operations.spending.budgeting import check_caps
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import TOOL_CALL, Message, Reply, Usage
-from skillopt_mcp.records.skills import SkillFiles
 
 
 def test_claude_code_gives_answer_transcript_tokens_and_cost(claude: FakeHost) -> None:
@@ -102,18 +100,6 @@ def test_a_skill_that_was_not_opened_is_recorded_as_such(claude: FakeHost) -> No
     assert ask(opened(claude)).messages[0] == Message("skill", "not opened", "clerk")
 
 
-def test_without_a_skill_the_transcript_still_tells_that_no_tool_was_called(claude: FakeHost) -> None:
-    claude.play(*claude_lines("done"))
-    assert ask(opened(claude), rollout(skill=SkillFiles(()))).messages == (Message("assistant", "done"),)
-
-
-def test_what_a_subagent_says_and_what_cannot_be_read_is_left_out(claude: FakeHost) -> None:
-    inner = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x"}]}, "parent_tool_use_id": "t0"}
-    note = {"type": "user", "message": {"content": [{"type": "text", "text": "Base directory"}]}, "isSynthetic": True}
-    claude.play("no json", '{"type": 3}', {"type": "assistant", "message": 5}, inner, note, *claude_lines("y"), '{"ty')
-    assert ask(opened(claude)).messages == (Message("skill", "not opened", "clerk"),)
-
-
 def test_a_spec_is_spelled_back_and_the_version_is_part_of_the_fingerprint(claude: FakeHost) -> None:
     backend = opened(claude, "opus,tools=Read+Bash,timeout=30")
     assert backend.name == f"claude-code:opus,timeout=30.0,tools=Read+Bash,binary={claude.path}"
@@ -148,35 +134,6 @@ def test_a_spec_that_cannot_be_used_is_explained(spec: str, words: str) -> None:
         open_claude_code(spec, {"PATH": "/usr/bin:/bin"})
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("price_in=1", "what Codex used is told in tokens, never at a price: leave it out"),
-        ("price_in=1,price_out=2", "what Codex used is told in tokens, never at a price: leave it out"),
-        ("max_tokens=1", "Codex has no limit to an answer: cap the calls (--max-calls) or the minutes (--max-minutes)"),
-    ],
-)
-def test_codex_refuses_what_it_has_no_use_for_and_says_what_to_do(codex: FakeHost, spec: str, words: str) -> None:
-    with pytest.raises(BackendError) as caught:
-        opened(codex, f"m,{spec}")
-    assert str(caught.value) == f"cannot use option '{spec.partition('=')[0]}' of 'codex:m': {words}"
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("price_out=1", "cannot use option 'price_out' of 'claude-code:m': Claude Code tells the price of each answer"),
-        ("max_tokens=1", "cannot use option 'max_tokens' of 'claude-code:m': Claude Code limits money, not tokens"),
-        ("api_key=x", "'api_key' of 'claude-code:m' is not an option: secrets come from the environment"),
-    ],
-)
-def test_claude_code_refuses_what_it_has_no_use_for_and_says_why(claude: FakeHost, spec: str, words: str) -> None:
-    with pytest.raises(BackendError) as caught:
-        opened(claude, f"m,{spec}")
-    assert str(caught.value).startswith(words)
-    assert "key_env" not in str(caught.value)
-
-
 def test_a_program_that_does_not_run_is_named(tmp_path: Path) -> None:
     path = tmp_path / "claude"
     path.write_text("#!/bin/sh\nexit 1\n")
@@ -188,15 +145,6 @@ def test_a_program_that_does_not_run_is_named(tmp_path: Path) -> None:
 def test_codex_sends_no_key_unencrypted(codex: FakeHost) -> None:
     with pytest.raises(BackendError, match="unencrypted"):
         opened(codex, "m,base_url=http://example.org/v1")
-
-
-def test_a_check_asks_once_and_says_what_is_wrong(claude: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{claude.path.parent}:/usr/bin:/bin")
-    claude.play(*claude_lines("ok"))
-    assert check_backend("claude-code:m") is None
-    [*_, ending] = claude_lines()
-    claude.play({**ending, "is_error": True, "result": "Not logged in"}, exit=1)
-    assert "log in (run `claude`, then /login)" in str(check_backend("claude-code:m"))
 
 
 def test_a_cap_on_money_holds_where_a_rollout_has_a_budget_and_none_on_tokens_does(

@@ -2,17 +2,17 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from api_calls import ENVIRON, REFLECT, ROLLOUT, SKILL, TASK, anthropic_at, ask, fault_of
 from loopback import KEY, Act, Request, Said, Sent, loopback
 
-from skillopt_mcp.backends.api.anthropic import open_anthropic
-from skillopt_mcp.backends.api.schemas import strict_schema
+from skillopt_mcp.backends.anthropic import open_anthropic
+from skillopt_mcp.backends.api.prompts import strict_schema
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.prompts.rendering import render_evidence
-from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout
+from skillopt_mcp.records.calls import Call, Message, Reply, Rollout
 from skillopt_mcp.records.replies import PatchReply
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 
@@ -24,7 +24,7 @@ def rollouts(n: int) -> list[Call]:
     return [ROLLOUT._replace(request=Rollout(LONG, replace(TASK, prompt=f"Do {i}")), draw=f"{i}") for i in range(n)]
 
 
-def gathered(backend: object, calls: list[Call]) -> list[Reply]:
+def gathered(backend: Any, calls: list[Call]) -> list[Reply]:
     async def all_of() -> list[Reply]:
         return await asyncio.gather(*(backend.complete(call) for call in calls))
 
@@ -83,16 +83,6 @@ def test_a_batch_that_is_sent_at_once_pays_its_skill_once() -> None:
     assert len({reply.usage.tokens_in for reply in replies}) <= 2
 
 
-def test_questions_of_a_batch_pay_instructions_and_skill_once() -> None:
-    def question(n: int) -> Call:
-        evidence = render_evidence(LONG.text, f"Trajectory {n} failed.")
-        return Call("optimizer", "reflect", Question("Propose edits.", evidence, "patch"), f"{n}")
-
-    with loopback("{}") as server:
-        replies = gathered(anthropic_at(server.url), [question(n) for n in range(4)])
-    assert sorted(reply.usage.tokens_cached > 0 for reply in replies) == [False, True, True, True]
-
-
 def test_a_batch_does_not_queue_behind_a_failure() -> None:
     async def all_of() -> list[object]:
         return await asyncio.gather(*(backend.complete(call) for call in rollouts(6)), return_exceptions=True)
@@ -131,9 +121,3 @@ def test_an_answer_that_did_not_end_is_a_fault_with_what_it_cost(end: str, fault
 def test_a_thinking_budget_that_the_api_refuses_is_refused_before(thinking: str) -> None:
     with pytest.raises(BackendError, match=r"'thinking' of 'anthropic:m' must be at least 1024, and less than max_tok"):
         open_anthropic(f"m,thinking={thinking}", ENVIRON)
-
-
-def test_adaptive_thinking_is_asked_for_by_name() -> None:
-    with loopback("42") as server:
-        ask(anthropic_at(server.url, "thinking=adaptive"))
-        assert server.requests[0].body["thinking"] == {"type": "adaptive"}

@@ -6,20 +6,24 @@ import pkgutil
 import socket
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import anthropic
 import httpx2
 import openai
 import pytest
-from api_calls import REFLECT, anthropic_at, ask, chat_at, fault_of, openai_at
+from api_calls import REFLECT, ROLLOUT, anthropic_at, ask, chat_at, fault_of, openai_at
 from loopback import KEY, Act, Request, Said, Sent, loopback
 
-from skillopt_mcp.backends.api.anthropic import anthropic_faults
-from skillopt_mcp.backends.api.endpoints import Endpoint, Secret
-from skillopt_mcp.backends.api.faults import Origin, retry_after_s
-from skillopt_mcp.backends.api.openai import openai_faults
+from skillopt_mcp.backends.anthropic import anthropic_faults
+from skillopt_mcp.backends.api.faults import Endpoint, Origin, Secret, retry_after_s
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
+from skillopt_mcp.backends.openai import openai_faults
+from skillopt_mcp.calls import spending as retrying
+from skillopt_mcp.calls.asking import Asker
+from skillopt_mcp.calls.spending import POLICIES
 from skillopt_mcp.records.calls import Usage
+from skillopt_mcp.store.opening import Store
 
 ORIGIN = Origin("m", Endpoint("http://h/v1", Secret("SOME_KEY", KEY), "h", "h/v1"))
 REQUEST = httpx2.Request("POST", "http://h/v1/x")
@@ -44,7 +48,7 @@ def error(message: str, type_: str = "error") -> bytes:
         (Sent(503, b"<html>busy</html>", {"content-type": "text/html"}), "overloaded"),
         (Sent(500, b""), "server"),
         (Sent(502, b"bad gateway"), "server"),
-        (Sent(408, b""), "timeout"),
+        (Sent(408, b""), "connection"),
         (Sent(401, error("no such key")), "auth"),
         (Sent(402, error("pay first")), "auth"),
         (Sent(403, error("not yours")), "auth"),
@@ -58,11 +62,11 @@ def error(message: str, type_: str = "error") -> bytes:
         (Sent(400, error("Your credit balance is too low")), "auth"),
         (Sent(400, error("messages must not be empty")), "internal"),
         (Sent(418, b"[]"), "internal"),
-        (Sent(200, b'{"output": [', JSON), "malformed"),
-        (Sent(200, b"{}", JSON), "malformed"),
-        (Sent(200, b'"42"', JSON), "malformed"),
-        (Sent(200, b"<html>log in</html>", {"content-type": "text/html"}), "malformed"),
-        (Sent(200, b"\xff\xfe", JSON), "malformed"),
+        (Sent(200, b'{"output": [', JSON), "connection"),
+        (Sent(200, b"{}", JSON), "connection"),
+        (Sent(200, b'"42"', JSON), "connection"),
+        (Sent(200, b"<html>log in</html>", {"content-type": "text/html"}), "connection"),
+        (Sent(200, b"\xff\xfe", JSON), "connection"),
         (Sent(200, b'{"output": [', JSON, promised=1000), "connection"),
         ("reset", "connection"),
         ("reset mid-body", "connection"),
@@ -97,7 +101,37 @@ def test_an_answer_that_is_not_whole_is_a_fault_with_what_it_cost(opener, said: 
 def test_a_server_that_hangs_is_left_in_time(opener) -> None:
     with loopback("hang") as server:
         found = fault_of(opener(server.url, "timeout=0.2"))
-    assert (found.fault, "timeout=SECONDS" in found.message) == ("timeout", True)
+    assert (found.fault, "timeout=SECONDS" in found.message) == ("connection", True)
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_an_attempt_at_a_task_outlives_four_faults_of_the_wire(
+    opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {fault: policy._replace(wait_s=0.001) for fault, policy in POLICIES.items()}
+    monkeypatch.setattr(retrying, "POLICIES", quick)
+    acts: list[Act] = [
+        "hang",
+        Sent(200, b'{"output": [', JSON),
+        Sent(200, b"<html>a proxy's page</html>", {"content-type": "text/html"}),
+        Sent(408, b""),
+        "42",
+    ]
+    with loopback(lambda n, _: acts[n - 1]) as server, Store(tmp_path / "kept" / "skillopt.db") as store:
+        with Asker(store, {"target": opener(server.url, "timeout=0.3")}, "run") as target:
+            [reply] = target([ROLLOUT])
+        assert (reply.text, reply.fault, len(server.requests)) == ("42", None, len(acts))
+
+
+@pytest.mark.parametrize(
+    ("opener", "end"),
+    [(openai_at, "max_output_tokens"), (chat_at, "length"), (chat_at, "content_filter"), (anthropic_at, "max_tokens")],
+)
+def test_what_the_model_itself_cut_short_is_not_asked_again(opener, end: str, tmp_path: Path) -> None:
+    with loopback(Said("4", end=end)) as server, Store(tmp_path / "kept" / "skillopt.db") as store:
+        with Asker(store, {"target": opener(server.url)}, "run") as target:
+            [reply] = target([ROLLOUT])
+        assert (reply.missing, len(server.requests)) == (True, 1)
 
 
 @pytest.mark.parametrize("opener", OPENERS)
@@ -173,7 +207,7 @@ def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
 def thrown(kind: type[Exception]) -> Exception:
     """Return an instance of an SDK's exception, past the constructor that each has of its own."""
     instance = kind.__new__(kind)
-    instance.request_id = None
+    instance.request_id = None  # type: ignore[attr-defined]
     if isinstance(instance, openai.APIStatusError | anthropic.APIStatusError):
         instance.status_code = getattr(kind, "status_code", 500)
         instance.response, instance.body = httpx2.Response(instance.status_code, request=REQUEST), None
@@ -199,9 +233,9 @@ def test_the_map_of_an_sdks_exceptions_is_total(vendor: str) -> None:
             raise thrown(kind)
         found[kind.__name__] = caught.value.fault
     known = {
-        "APITimeoutError": "timeout",
+        "APITimeoutError": "connection",
         "APIConnectionError": "connection",
-        "APIResponseValidationError": "malformed",
+        "APIResponseValidationError": "connection",
         "AuthenticationError": "auth",
         "PermissionDeniedError": "auth",
         "NotFoundError": "model_not_found",
@@ -209,10 +243,10 @@ def test_the_map_of_an_sdks_exceptions_is_total(vendor: str) -> None:
         "ConflictError": "server",
         "InternalServerError": "server",
         "BadRequestError": "internal",
-        "ReadTimeout": "timeout",
+        "ReadTimeout": "connection",
         "ReadError": "connection",
         "RemoteProtocolError": "connection",
-        "TimeoutError": "timeout",
+        "TimeoutError": "connection",
     }
     assert {name: found[name] for name in known} == known
 

@@ -6,9 +6,8 @@ from api_calls import JUDGE, REFLECT, ROLLOUT, SKILL, TASK
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.backends.api.messages import ROLLOUT as INSTRUCTIONS
-from skillopt_mcp.backends.api.messages import prompt_of
-from skillopt_mcp.backends.api.schemas import strict_schema
+from skillopt_mcp.backends.api.prompts import ROLLOUT as INSTRUCTIONS
+from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
 from skillopt_mcp.prompts.rendering import render_evidence
 from skillopt_mcp.records.calls import Call, Question, Rollout
 from skillopt_mcp.records.replies import SCHEMAS
@@ -29,10 +28,6 @@ def test_a_skill_and_a_file_cannot_close_their_own_fence() -> None:
     prompt = prompt_of(ROLLOUT._replace(request=Rollout(files, task)))
     assert prompt.system.endswith("`````skill\n```\nout\n````\n`````")
     assert prompt.user.endswith("````\n```\nout\n````")
-
-
-def test_a_skill_without_files_is_not_shown() -> None:
-    assert prompt_of(ROLLOUT._replace(request=Rollout(SkillFiles(()), TASK))).system == INSTRUCTIONS
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -62,13 +57,7 @@ def test_the_schemas_of_all_replies_are_strict() -> None:
         schema = strict_schema(model)
         assert objects(schema)
         for part in objects(schema):
-            assert part["required"] == list(part["properties"])
+            assert part["required"] == list(part["properties"])  # type: ignore[call-overload]
             assert part["additionalProperties"] is False
-        assert list(schema["properties"]) == list(model.model_fields)
+        assert list(schema["properties"]) == list(model.model_fields)  # type: ignore[call-overload]
         assert '"default"' not in str(schema).replace("'", '"')
-
-
-def test_a_reply_with_every_field_is_what_the_schema_asks_for() -> None:
-    edit = strict_schema(SCHEMAS["patch"])["$defs"]["EditReply"]
-    assert edit["required"] == ["op", "target", "content", "path", "evidence"]
-    assert edit["properties"]["target"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}

@@ -7,8 +7,8 @@ import pytest
 from api_calls import ENVIRON, REFLECT, ROLLOUT, ask, chat_at, fault_of, openai_at
 from loopback import KEY, Act, Request, Said, Sent, loopback
 
-from skillopt_mcp.backends.api.openai import open_openai
-from skillopt_mcp.backends.api.schemas import strict_schema
+from skillopt_mcp.backends.api.prompts import strict_schema
+from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.records.calls import Message, Usage
 from skillopt_mcp.records.replies import PatchReply
 
@@ -105,12 +105,6 @@ def test_a_server_that_answers_responses_in_the_shape_of_chat_is_told_how_to_be_
     )
 
 
-def test_an_api_that_was_named_is_never_left_for_the_other() -> None:
-    with loopback(NOT_FOUND) as server:
-        assert fault_of(openai_at(server.url, "api=responses")).fault == "model_not_found"
-        assert len(server.requests) == 1
-
-
 def test_a_limit_by_the_name_that_a_server_does_not_know_is_named_otherwise() -> None:
     def act(n: int, request: Request) -> Act:
         known = "max_completion_tokens" in request.body
@@ -120,22 +114,6 @@ def test_a_limit_by_the_name_that_a_server_does_not_know_is_named_otherwise() ->
         backend = chat_at(server.url, "max_tokens=9")
         assert [ask(backend).text for _ in range(2)] == ["42", "42"]
         assert len(server.requests) == 3
-
-
-def test_a_server_that_knows_neither_name_of_the_limit_is_not_asked_for_ever() -> None:
-    def act(n: int, request: Request) -> Act:
-        name = next(name for name in request.body if name.endswith("tokens"))
-        return rejected(f"Unsupported parameter: '{name}'", name)
-
-    with loopback(act) as server:
-        assert fault_of(chat_at(server.url, "max_tokens=9")).fault == "unsupported"
-        assert len(server.requests) <= 4
-
-
-def test_a_setting_that_the_model_does_not_take_names_the_way_out() -> None:
-    with loopback(rejected("Unsupported value: 'temperature' does not support 0.5", "temperature")) as server:
-        fault = fault_of(openai_at(server.url, "temperature=0.5"))
-    assert (fault.fault, "leave out that option" in fault.message) == ("unsupported", True)
 
 
 def test_thoughts_in_the_text_are_taken_out_of_the_answer() -> None:

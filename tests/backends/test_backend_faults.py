@@ -6,8 +6,7 @@ import pickle
 
 import pytest
 
-from skillopt_mcp.backends.base import SLOTS, BackendFault, slots_of
-from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Usage
 
@@ -31,12 +30,6 @@ def test_a_cost_that_cannot_be_is_left_out_and_the_message_says_so(usage: Usage,
     assert fault.usage is None
     assert fault.message.startswith(f"no (left out: {told}")
     assert str(fault) == fault.message
-
-
-def test_a_cost_that_can_be_is_kept() -> None:
-    for usage in (None, Usage(), Usage(3, 4, 0.5), Usage(3, 4, None, estimated=True)):
-        fault = BackendFault("refusal", "no", usage=usage)
-        assert (fault.usage, fault.message) == (usage, "no")
 
 
 @pytest.mark.parametrize(
@@ -67,20 +60,6 @@ def test_what_is_of_another_type_ends_the_run_with_what_to_give(arguments: dict[
 @pytest.mark.parametrize(("asked", "kept"), [(None, None), (0, 0.0), (2.5, 2.5), (-5, 0.0), (10**30, 1e9)])
 def test_a_wait_is_never_below_nothing_nor_without_an_end(asked: float | None, kept: float | None) -> None:
     assert BackendFault("rate_limit", "later", asked).retry_after == kept
-
-
-@pytest.mark.parametrize("n_slots", [0, -3, 1001, "a", 2.5])
-def test_a_number_of_slots_that_sends_nothing_is_refused(n_slots: object) -> None:
-    backend = Scripted({}, name="mine")
-    backend.n_slots = n_slots  # type: ignore[assignment]
-    with pytest.raises(BackendError, match=r'the n_slots of the backend "mine" is .*from 1 to 1000, or leave it out'):
-        slots_of(backend)
-
-
-def test_a_backend_without_a_number_of_slots_has_the_usual_one() -> None:
-    backend = Scripted({})
-    backend.n_slots = None  # type: ignore[assignment]
-    assert slots_of(backend) == SLOTS
 
 
 def test_a_fault_comes_whole_out_of_another_process() -> None:

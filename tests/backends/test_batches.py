@@ -17,25 +17,21 @@ from batch_vendor import EXPIRED, OVERLOADED, Fate, batch_vendor
 from clerk import CONFIG, SCRIPT, answer, decided, everything_kept, workspace
 from loopback import KEY, Request
 
-from skillopt_mcp.backends.api.openai_batch import OpenAIBatch
-from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.errors import BackendError, BadInput, CapReached, Outage, Refused, Stopped
-from skillopt_mcp.operations.answering import run_backends
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.replaying import conclude, replay, start_run, unfinished_run
-from skillopt_mcp.operations.spending import waves
-from skillopt_mcp.operations.spending.batching import Way, abandon, waiting_batches
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.dispatch import Way, abandon, run_backends, waiting_batches
+from skillopt_mcp.errors import BackendError, CapReached, Outage, Refused, Stopped
+from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.judging import Rubric
+from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.runs import replay, start_run, unfinished_run
 from skillopt_mcp.stages.rollout import Attempt, rollout
+from skillopt_mcp.workspace import Workspace
 
 SHORT = CONFIG.model_copy(update={"epochs": 1})
 SOON = Patience(0.002, 1.5, 0.01)
@@ -64,7 +60,7 @@ def begin(made: Workspace) -> Run:
 
 def found(result: Replayed) -> dict[str, object]:
     """Return what a run has found; how many pairs were asked in vain is another matter."""
-    return {name: value for name, value in decided(result).items() if name != "n_calls"}
+    return {name: value for name, value in decided(result).items() if name not in ("n_calls", "n_test_calls")}
 
 
 def spent_on(made: Workspace, run: Run) -> Counter[str]:
@@ -87,9 +83,9 @@ def test_a_replay_by_batch_decides_as_the_scripted_one_does_and_asks_no_rollout_
     now = [each for each in vendor.requests if each.endswith(("/responses", "/completions", "/messages"))]
     assert len(now) == spent["optimizer"]
     assert vendor.paid.total() == len(vendor.paid) == spent["target"] > 80
-    assert budget.calls == result.n_calls == spent.total()
-    assert budget.usd == pytest.approx(result.usd)
-    assert budget.tokens == result.tokens_in + result.tokens_out
+    assert budget.calls == result.n_calls + result.n_test_calls == spent.total()
+    assert budget.usd == pytest.approx(result.usd + result.test_usd)
+    assert budget.tokens == result.tokens_in + result.tokens_out + result.test_tokens
     assert (vendor.files, [batch.id for batch in vendor.batches if "anthropic" in spec]) == ({}, [])
     assert KEY not in everything_kept(tmp_path)
     # Half the price for what comes by batch.
@@ -104,7 +100,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from clerk import workspace
 from skillopt_mcp.backends.batches import Patience
-from skillopt_mcp.operations.runs.replaying import replay, unfinished_run
+from skillopt_mcp.runs import replay, unfinished_run
 with workspace(Path(sys.argv[1]), sys.argv[2], Patience(0.002, 1.5, 0.01)) as made:
     replay(made, unfinished_run(made, "clerk"))
 """
@@ -226,13 +222,13 @@ def test_at_the_cap_on_minutes_the_batch_is_cancelled_and_the_rest_is_asked_when
         assert (batch.state, vendor.batches[0].is_cancelled) == ("cancelling", True)
         vendor.n_looks, made.caps = 1, Caps(minutes=60.0)
         result = replay(made, run)
-        assert made.store.budgets.get_spent(run.id).calls == result.n_calls
+        assert made.store.budgets.get_spent(run.id).calls == result.n_calls + result.n_test_calls
     assert found(result) == found(scripted)
 
 
 def test_an_interrupted_run_stays_at_the_vendor_until_it_is_abandoned(tmp_path: Path, scripted: Replayed) -> None:
     def interrupt(standing: object) -> None:
-        if standing.stage == "batch" and "is sent" in standing.note:
+        if standing.stage == "batch" and "is sent" in standing.note:  # type: ignore[attr-defined]
             raise KeyboardInterrupt
 
     with batch_vendor() as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
@@ -243,7 +239,7 @@ def test_an_interrupted_run_stays_at_the_vendor_until_it_is_abandoned(tmp_path: 
         assert (batch.vendor_id, batch.n_calls, batch.state) == (vendor.batches[0].id, 12, "running")
         with (
             workspace(tmp_path, RESPONSES.format(url=vendor.url)) as at_once,
-            pytest.raises(Refused, match=f"still at the vendor.*{batch.vendor_id} .12 calls.: go on with --by-batch"),
+            pytest.raises(Refused, match=f"still at the vendor.*{batch.vendor_id} .12 calls.: go on with --batch-api"),
         ):
             replay(at_once, run)
         assert [each.id for each in abandon(made, run_backends(made, run), run.id)] == [batch.id]
@@ -251,61 +247,9 @@ def test_an_interrupted_run_stays_at_the_vendor_until_it_is_abandoned(tmp_path: 
         assert found(replay(made, run)) == found(scripted)
 
 
-def test_a_search_that_ends_while_calls_are_at_the_vendor_cancels_them_or_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(standing: object) -> None:
-        if standing.stage == "batch" and "is sent" in standing.note:
-            raise KeyboardInterrupt
-
-    async def deaf(*_: object) -> None:
-        raise BackendFault("server", "not now")
-
-    with batch_vendor() as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
-        run = begin(made)
-        with pytest.raises(KeyboardInterrupt):
-            replay(made, run, interrupt)
-        with monkeypatch.context() as patch:
-            patch.setattr(OpenAIBatch, "cancel", deaf)
-            with pytest.raises(BackendError, match="goes on at the vendor"):
-                conclude(made, run, "enough")
-        assert made.store.runs.get_run(run.id).conclusion is None
-        run = conclude(made, run, "enough")
-        assert vendor.batches[0].is_cancelled
-        n_sent = made.store.budgets.get_spent(run.id).calls
-        with workspace(tmp_path, RESPONSES.format(url=vendor.url)) as at_once:
-            result = replay(at_once, run)
-        assert (result.concluded_after, result.verdict) == (0, None)
-        assert made.store.budgets.get_spent(run.id).calls == n_sent
-
-
-def test_after_the_clock_was_set_back_a_batch_is_looked_for_no_later_than_ever(
-    tmp_path: Path, scripted: Replayed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    async def cut_off(*_: object) -> str:
-        raise KeyboardInterrupt
-
-    with batch_vendor() as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
-        run = begin(made)
-        with monkeypatch.context() as patch:
-            patch.setattr(OpenAIBatch, "submit", cut_off)
-            with pytest.raises(KeyboardInterrupt):
-                replay(made, run)
-        assert [batch.state for batch in waiting_batches(made, run.id)] == ["opening"]
-        made.clock = lambda: 0.0
-        monkeypatch.setattr(waves.asyncio, "sleep", sleep)
-        assert found(replay(made, run)) == found(scripted)
-    assert waits[0] == SOON.most_s == max(waits)
-
-
 def test_a_batch_that_somebody_else_cancelled_stops_the_run(tmp_path: Path, scripted: Replayed) -> None:
     with batch_vendor() as vendor, workspace(tmp_path, ANTHROPIC.format(url=vendor.url), SOON) as made:
-        vendor.on_request = lambda method, path: [setattr(batch, "is_cancelled", True) for batch in vendor.batches[:1]]
+        vendor.on_request = lambda method, path: [setattr(batch, "is_cancelled", True) for batch in vendor.batches[:1]]  # type: ignore[assignment]
         run = begin(made)
         with pytest.raises(Stopped, match="was cancelled; nothing that was answered is lost"):
             replay(made, run)
@@ -358,7 +302,7 @@ def test_a_judge_is_asked_by_batch_too_and_commands_and_the_target_at_once(tmp_p
         tmp_path / "store" / "s.db", target=f"scripted:{tmp_path / 'script.json'}",
         judge=RESPONSES.format(url=vendor.url), project=tmp_path, batch=SOON,
     ) as made:  # fmt: skip
-        judge = Rubric(kind="rubric", rubric="Is it kind?")
+        judge = Rubric(rubric="Is it kind?")
         task = Task(1, 1, "t", "Greet.", judge, "val", "d" * 64)
         way, backends = Way(made, Budget("t-1")), made.backends_for([task])
         files = SkillFiles((SkillFile("SKILL.md", b"# S"),))
@@ -386,15 +330,6 @@ def test_a_batch_of_as_many_calls_is_waited_for_until_its_names_tell_whose_it_is
     assert vendor.paid.total() == len(vendor.paid)
 
 
-def test_by_batch_needs_a_backend_that_has_one(tmp_path: Path) -> None:
-    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
-    with (
-        workspace(tmp_path, f"scripted:{tmp_path / 'script.json'}", SOON) as made,
-        pytest.raises(BadInput, match=r"neither the target .* nor a judge has a batch API: leave out --by-batch"),
-    ):
-        begin(made)
-
-
 def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -405,16 +340,15 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
             pass
         skill, vendor.n_looks = str(tmp_path / "skills" / "clerk"), 10**6
         backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1", "--max-pairs", "60"]
-        begun = ["replay", skill, *backends, "--by-batch", "--max-minutes", "0.001", "--store", str(store)]
+        begun = ["replay", skill, *backends, "--batch-api", "--max-minutes", "0.001", "--store", str(store)]
         assert main(begun) == 1
         told = capsys.readouterr().err
         assert f"batch {vendor.batches[0].id} is sent: 12 calls" in told
-        assert f"Still at the vendor, and paid for as far as it answers: {vendor.batches[0].id} (12 calls)." in told
-        assert f"skillopt-mcp replay {skill} --abandon --store {store}" in told
+        assert f"Still at the vendor: {vendor.batches[0].id}." in told
         vendor.batches[0].is_cancelled = False
         assert main(["replay", skill, "--abandon", "--store", str(store)]) == 0
         assert vendor.batches[0].is_cancelled
-        assert f"Cancelled: {vendor.batches[0].id}. What the vendor had answered" in capsys.readouterr().out
+        assert f"Cancelled: {vendor.batches[0].id}." in capsys.readouterr().out
         vendor.n_looks = 1
         resumed = ["replay", skill, "--resume", "--max-minutes", "10", "--json", "--store", str(store)]
         assert main(resumed) == 1
@@ -423,7 +357,7 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         result = json.loads(capsys.readouterr().out)
         assert (result["status"], result["verdict"]) == ("finished", "accept")
         assert vendor.paid.total() == len(vendor.paid)
-        options = ["--target", spec, "--by-batch", "--slots", "3", "--store", str(store)]
+        options = ["--target", spec, "--batch-api", "--concurrency", "3", "--store", str(store)]
         # What has decided spends nothing.
         assert main(["evaluate", result["candidate_id"], *options]) == 0
         assert "At most" not in capsys.readouterr().err
@@ -434,8 +368,3 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         told = capsys.readouterr().err
     assert "At most 400 target calls.\n" in told
     assert "By what such calls took before: at most about 408,000 tokens, $208.00; each batch takes its vendor" in told
-
-
-def test_settings_cannot_be_given_to_what_only_cancels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", "clerk", "--abandon", "--epochs", "3", "--store", str(tmp_path / "s.db")]) == 1
-    assert "it takes no settings" in capsys.readouterr().err

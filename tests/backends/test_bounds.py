@@ -7,13 +7,10 @@ import pytest
 from api_calls import REFLECT, ROLLOUT, anthropic_at, ask, openai_at
 from loopback import Sent, loopback
 
-from skillopt_mcp.backends.api.bounds import most_used
-from skillopt_mcp.backends.api.messages import Prompt
-from skillopt_mcp.backends.api.prices import Price
-from skillopt_mcp.backends.base import Backend, slots_of, worst_case
-from skillopt_mcp.backends.judges import Judges
+from skillopt_mcp.backends.api.prices import Price, most_used
+from skillopt_mcp.backends.api.prompts import Prompt
+from skillopt_mcp.backends.base import worst_case
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.records.calls import Call, Usage
 
 AT = "http://127.0.0.1:9"
@@ -68,35 +65,3 @@ def test_a_simulation_never_uses_more_than_it_says(spec: str, call: Call) -> Non
     assert used.tokens_in <= most.tokens_in
     assert used.tokens_out <= most.tokens_out
     assert most.usd == 0.0
-
-
-def test_a_judge_is_bounded_as_its_model_is_and_commands_are_free() -> None:
-    judge = Judges(anthropic_at(AT, "max_tokens=70"), Scripted(lambda _: "1"))
-    check = REFLECT._replace(role="judge", stage="check")
-    assert worst_case(judge, check) == Usage(usd=0.0)
-    assert worst_case(judge, REFLECT) == worst_case(anthropic_at(AT, "max_tokens=70"), REFLECT)
-    assert slots_of(judge) == 16
-
-
-@pytest.mark.parametrize(
-    ("backend", "n_slots"),
-    [
-        (open_backend("simulated:honest"), 40),
-        (Scripted(lambda _: "42"), 8),
-        (openai_at(AT), 16),
-        (anthropic_at(AT), 16),
-    ],
-)
-def test_each_backend_knows_how_many_calls_it_takes_at_once(backend: Backend, n_slots: int) -> None:
-    assert slots_of(backend) == n_slots
-
-
-def test_a_backend_that_does_not_say_gets_eight_calls_and_has_no_known_limit() -> None:
-    class Plain:
-        name = fingerprint = "plain"
-        deferred = False
-
-        async def complete(self, call: Call) -> None: ...
-
-    assert slots_of(Plain()) == 8  # type: ignore[arg-type]
-    assert worst_case(Plain(), ROLLOUT) is None  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import pytest
 from api_calls import ENVIRON
 from loopback import KEY, Sent, loopback
 
-from skillopt_mcp.backends.checking import check_backend
+from skillopt_mcp.backends.wrappers import check_backend
 
 
 @pytest.fixture(autouse=True)

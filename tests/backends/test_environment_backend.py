@@ -4,15 +4,14 @@ import asyncio
 
 import pytest
 
-from skillopt_mcp.backends.base import BackendFault, environment_name, worst_case
+from skillopt_mcp.backends.base import BackendFault, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.environments.base import Rolled, RolloutFailed
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.judges.environments import evaluation
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.records.calls import EVALUATION, Call, Fault, Message, Question, Rollout, Usage
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.judges.kinds.reported import environment_evaluation
+from skillopt_mcp.records.calls import EVALUATION, Call, Fault, Message, Rollout, Usage
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
@@ -52,7 +51,7 @@ ROLLED = Rolled("B2", False, 0.5, "the exit was C3", (Message("user", "go"),), U
 @pytest.mark.parametrize("kind", [Maze, AwaitedMaze])
 def test_the_score_goes_into_a_message_that_only_the_backend_writes(kind: type[Maze]) -> None:
     reply = asyncio.run(Rolling(kind(ROLLED)).complete(CALL))
-    recorded = evaluation("maze", Score(False, 0.5, "the exit was C3"))
+    recorded = environment_evaluation("maze", Score(False, 0.5, "the exit was C3"))
     assert (reply.text, reply.usage) == ("B2", Usage(3, 4))
     assert reply.messages == (Message("user", "go"), recorded)
 
@@ -79,13 +78,6 @@ def test_an_environment_may_say_how_an_attempt_broke(fault: Fault) -> None:
     with pytest.raises(BackendFault, match="it ran out of turns") as failed:
         asyncio.run(Rolling(Maze(RolloutFailed("it ran out of turns", fault))).complete(CALL))
     assert failed.value.fault == fault
-
-
-@pytest.mark.parametrize("fault", ["auth", "unsupported", "bored", None])
-def test_what_no_environment_may_say_of_an_attempt_is_internal(fault: Fault) -> None:
-    with pytest.raises(BackendFault, match=r"it ran out of turns .its fault .* is no kind of RolloutFailed") as failed:
-        asyncio.run(Rolling(Maze(RolloutFailed("it ran out of turns", fault))).complete(CALL))
-    assert failed.value.fault == "internal"
 
 
 def test_what_a_broken_attempt_cost_is_counted_and_what_cannot_be_is_left_out() -> None:
@@ -191,29 +183,6 @@ def test_a_cancellation_that_was_asked_for_goes_through() -> None:
     assert asyncio.run(cancelled())
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(Rolling(AwaitedMaze(KeyboardInterrupt())).complete(CALL))
-
-
-def test_a_version_that_cannot_be_told_is_an_error() -> None:
-    class Lost(Maze):
-        @property
-        def version(self) -> str:  # type: ignore[override]
-            raise OSError("no disk")
-
-    with pytest.raises(BadInput, match='the environment "maze" cannot tell its version: OSError: no disk'):
-        Rolling(Lost(ROLLED))
-
-
-def test_its_identity_is_the_name_and_version_of_the_environment() -> None:
-    backend = Rolling(Maze(ROLLED))
-    assert (backend.name, backend.fingerprint, backend.deferred) == ("env:maze", "env:maze@2", False)
-    assert Rolling(Maze(ROLLED), "maze:size=3").name == "env:maze:size=3"
-    assert environment_name(backend) == "maze"
-    assert environment_name(Scripted({})) is None
-
-
-def test_an_environment_answers_no_questions() -> None:
-    with pytest.raises(BackendError, match="'env:maze' only attempts its tasks: name another --optimizer"):
-        asyncio.run(Rolling(Maze(ROLLED)).complete(Call("optimizer", "reflect", Question("a", "b", "patch"), "d")))
 
 
 def test_an_environment_that_leaves_the_rollouts_to_a_model_is_no_target(tmp_path) -> None:

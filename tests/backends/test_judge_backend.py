@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from skillopt_mcp.backends.base import is_deferred
-from skillopt_mcp.backends.judges import Judges
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.errors import BackendError
-from skillopt_mcp.judges.command import CommandRunner
+from skillopt_mcp.backends.wrappers import Judges
+from skillopt_mcp.judges.programs import CommandRunner
 from skillopt_mcp.records.calls import Call, Question, Stage
 
 
@@ -26,13 +23,6 @@ def test_each_stage_goes_to_whoever_answers_it() -> None:
     assert asyncio.run(judges.complete(call("check"))).text == "an exit"
     assert (model.n_calls, commands.n_calls) == (1, 1)
     assert judges.fingerprint == "scripted+commands"
-
-
-def test_without_a_model_only_checks_are_answered() -> None:
-    judges = Judges(None, Scripted(lambda call: "an exit", name="commands"))
-    assert asyncio.run(judges.complete(call("check"))).text == "an exit"
-    with pytest.raises(BackendError, match="--judge BACKEND:MODEL"):
-        asyncio.run(judges.complete(call("judge")))
 
 
 def test_rubrics_wait_for_a_model_that_answers_later_and_checks_do_not() -> None:

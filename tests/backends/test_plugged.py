@@ -1,9 +1,9 @@
 """Plugged: what tells the backends of other packages apart, and a simulation among them from a real one."""
 
-from skillopt_mcp.backends.plugged import Plugged
+from skillopt_mcp.backends.plugin import Plugged
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.testing.evaluating import is_simulated
+from skillopt_mcp.promotion_tests import is_simulated
 
 
 def test_two_sets_of_options_are_two_backends() -> None:

@@ -3,13 +3,12 @@
 import asyncio
 import json
 import threading
-from collections import Counter
 
 import pytest
 from api_calls import REFLECT, ROLLOUT, Opener, anthropic_at, chat_at, openai_at
 from loopback import Act, Loopback, Request, Sent, loopback
 
-from skillopt_mcp.backends.api import scouting
+from skillopt_mcp.backends.api import clients as scouting
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.records.calls import Call, Reply
 
@@ -37,27 +36,6 @@ def at_once(backend: Backend, *calls: Call) -> list[Reply | BaseException]:
 
 def texts(replies: list[Reply | BaseException]) -> list[str]:
     return [reply.text if isinstance(reply, Reply) else repr(reply) for reply in replies]
-
-
-def test_one_call_alone_is_turned_down_by_a_server_without_responses() -> None:
-    def act(n: int, request: Request) -> Act:
-        return NOT_FOUND if request.path.endswith("/responses") else "42"
-
-    with loopback(act, latency_s=0.02) as server:
-        assert texts(at_once(openai_at(server.url), *[ROLLOUT] * N)) == ["42"] * N
-        paths = Counter(request.path.rpartition("/")[2] for request in server.requests)
-    assert paths == {"responses": 1, "completions": N}
-
-
-@pytest.mark.parametrize("opener", [openai_at, chat_at, anthropic_at])
-def test_one_call_alone_is_turned_down_by_a_server_without_schemas(opener: Opener) -> None:
-    def act(n: int, request: Request) -> Act:
-        return refused("output_config: json_schema is not available") if is_held(request) else EDITS
-
-    with loopback(act, latency_s=0.02) as server:
-        assert texts(at_once(opener(server.url), *[REFLECT] * N)) == [EDITS] * N
-        assert sum(map(is_held, server.requests)) == 1
-        assert len(server.requests) == N + 1
 
 
 def test_all_that_a_server_does_not_understand_is_found_out_by_one_call_each() -> None:

@@ -1,18 +1,25 @@
 """The simulated backend: honest about its world, deterministic, blind to judges."""
 
 import asyncio
-import json
 from dataclasses import replace
 
 import pytest
 from pydantic import BaseModel
 
-from skillopt_mcp.backends.catalogue import PLACEBOS, TOPICS
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.backends.world import World, make_skill, make_tasks, right_answer, taught_by, topics_of, true_score
-from skillopt_mcp.documents.regions import region_text, with_region
-from skillopt_mcp.documents.rewriting import rewritten
+from skillopt_mcp.backends.world import (
+    PLACEBOS,
+    TOPICS,
+    World,
+    make_skill,
+    make_tasks,
+    right_answer,
+    taught_by,
+    topics_of,
+    true_score,
+)
 from skillopt_mcp.errors import BackendError
+from skillopt_mcp.judges.kinds.text import Contains
 from skillopt_mcp.prompts.loading import fill, load_prompts
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.prompts.rendering import (
@@ -22,24 +29,14 @@ from skillopt_mcp.prompts.rendering import (
     render_suggestions,
     render_trajectories,
 )
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, messages_json
+from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.judging import Contains
 from skillopt_mcp.records.replies import (
     SCHEMAS,
-    AwarePatchReply,
-    BudgetReply,
     EditReply,
     MergeReply,
-    MergeRewritesReply,
-    MergeSuggestionsReply,
-    MetaSkillReply,
     PatchReply,
-    RankReply,
-    RewriteReply,
-    SlowUpdateReply,
-    SuggestReply,
 )
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Task
@@ -118,7 +115,7 @@ def test_the_target_never_reads_the_judge() -> None:
 
     backend = open_simulated("honest,seed=7")
     for task in stored(make_tasks(20, seed=7)):
-        other = replace(task, judge=Contains(kind="contains", expected="no such answer"), digest="0" * 64)
+        other = replace(task, judge=Contains(expected="no such answer"), digest="0" * 64)
         blind = object.__new__(Blind)
         for name in ("prompt", "digest", "files"):
             object.__setattr__(blind, name, getattr(task, name))
@@ -137,38 +134,6 @@ def test_equal_calls_are_answered_equally_and_other_draws_versions_and_seeds_are
     assert answers("placebo,seed=7", SKILL, "b") != first
     assert answers("placebo,seed=7", with_lines(SKILL, "A line."), "a") != first
     assert answers("placebo,seed=8", SKILL, "a") != first
-
-
-def test_a_draw_of_one_version_says_nothing_about_the_same_draw_of_another() -> None:
-    backend, tasks = open_simulated("placebo,seed=7"), stored(make_tasks(10, seed=7))
-    other = with_lines(SKILL, "A line.")
-    pairs = [
-        [ask(backend, files, task, f"d{n}").text == right_answer(7, task.prompt) for files in (SKILL, other)]
-        for n in range(100)
-        for task in tasks
-    ]
-    assert abs(sum(a == b for a, b in pairs) / len(pairs) - 0.5) < 0.07
-
-
-def test_a_prompt_that_names_no_topic_is_answered_by_chance() -> None:
-    tasks = stored([NewTask("What is due?", Contains(kind="contains", expected="x"))])
-    assert 850 < n_passed(open_simulated("honest,seed=7"), SKILL, tasks, 2_000) < 1_150
-
-
-@pytest.mark.parametrize("size", [512, 4_096, 300_000])
-def test_a_transcript_has_the_size_that_was_asked_for(size: int) -> None:
-    backend = open_simulated(f"honest,seed=7,trajectory_bytes={size}")
-    for task in stored(make_tasks(20, seed=7)):
-        reply = ask(backend, SKILL, task, "d")
-        assert len(messages_json(reply.messages)) == size
-        assert reply.messages[0].content == task.prompt
-        assert reply.messages[1].content.endswith(reply.text)
-
-
-def test_no_latency_means_no_suspension() -> None:
-    call = Call("target", "rollout", Rollout(SKILL, stored(make_tasks(1, seed=7))[0]), "d")
-    with pytest.raises(StopIteration):
-        open_simulated("honest").complete(call).send(None)
 
 
 def test_name_and_fingerprint_say_that_it_is_a_simulation_and_latency_changes_neither() -> None:
@@ -222,24 +187,11 @@ def test_reflection_keeps_to_its_budget_and_to_the_shares_of_help_and_harm() -> 
     assert not any(content in SKILL.text for content in contents)
 
 
-@pytest.mark.parametrize("budget", [0, 1, 3])
-def test_no_more_edits_than_the_budget_are_proposed(budget: int) -> None:
-    question = reflection(SKILL, [task.prompt for task in make_tasks(20, seed=7)], budget=budget)
-    backend = open_simulated("honest,seed=7")
-    assert {len(proposed(backend, question, f"run:{n}")) for n in range(10)} == {budget}
-
-
 def test_a_harmful_line_is_deleted_when_its_topic_fails() -> None:
     spoilt = with_lines(SKILL, *(topic.lesson for topic in TOPICS), TOPICS[3].harmful)
     backend = open_simulated("honest,seed=7,helpful=1,harmful=0")
     edits = proposed(backend, reflection(spoilt, [f"(needs: {TOPICS[3].name})"]))
     assert edits == [EditReply(op="delete", target=f"\n- {TOPICS[3].harmful}", evidence=[1])]
-
-
-def test_successes_rarely_call_for_an_edit() -> None:
-    question = reflection(SKILL, [task.prompt for task in make_tasks(20, seed=7)], hard=True)
-    backend = open_simulated("honest,seed=7")
-    assert {len(proposed(backend, question, f"run:{n}")) for n in range(20)} == {0, 1}
 
 
 def test_merging_puts_equal_lessons_together_failures_first() -> None:
@@ -254,7 +206,7 @@ def test_merging_puts_equal_lessons_together_failures_first() -> None:
     question = Question("", render_evidence("# A skill\n```json\n[]\n```\n", render_edits(edits)), "merge")
     merged = parse_reply(reason(open_simulated("honest"), question), MergeReply)
     assert isinstance(merged, MergeReply)
-    assert merged.edits == [
+    assert merged.proposals() == [
         EditReply(op="insert_after", target="an anchor", content=f"- {TOPICS[0].lesson}\n"),
         EditReply(op="append", content="- another"),
         EditReply(op="delete", target="old"),
@@ -263,28 +215,10 @@ def test_merging_puts_equal_lessons_together_failures_first() -> None:
     assert merged.merged_from == [[2, 3], [4], [5, 6], [1]]
 
 
-def test_ranking_is_better_than_chance_and_not_perfect() -> None:
-    lines = [PLACEBOS[0], TOPICS[0].harmful, TOPICS[1].lesson]
-    edits = render_edits([Edit("append", content=f"- {line}") for line in lines])
-    question = Question("", render_evidence("# A skill\n", edits), "rank")
-    firsts = []
-    for n in range(200):
-        reply = parse_reply(reason(open_simulated("honest"), question, f"run:{n}"), RankReply)
-        assert isinstance(reply, RankReply)
-        assert sorted(reply.ranking) == [1, 2, 3]
-        firsts.append(reply.ranking[0])
-    assert 110 < firsts.count(3) < 190
-
-
 def test_an_unknown_schema_is_an_error_that_names_it() -> None:
     question = Question("", "", "poem")
     with pytest.raises(BackendError, match="'poem'"):
         asyncio.run(open_simulated("honest").complete(Call("optimizer", "reflect", question, "d")))
-
-
-def test_evidence_without_skill_or_trajectories_gives_a_valid_reply() -> None:
-    assert isinstance(parse_reply(reason(open_simulated("honest"), Question("", "", "patch")), PatchReply), PatchReply)
-    assert json.loads(reason(open_simulated("honest"), Question("", "", "rank"))[8:-4])["ranking"] == []
 
 
 def evidence_of(prompts: list[str], *, hard: bool = False, files: SkillFiles = SKILL, history: str = "") -> str:
@@ -303,7 +237,6 @@ def suggestion(line: str, n: int = 1, *, from_failure: bool = True) -> Edit:
 
 
 PROMPTS = [task.prompt for task in make_tasks(20, seed=7)]
-HELPFUL = "honest,seed=7,helpful=1,harmful=0"
 
 
 @pytest.mark.parametrize("schema", sorted(set(SCHEMAS) - {"rubric", "check"}))
@@ -316,98 +249,3 @@ def test_every_question_of_the_optimizer_has_an_answer(schema: str) -> None:
     }  # fmt: skip
     evidence = render_evidence(SKILL.text, lists[schema]) if schema in lists else evidence_of(PROMPTS)
     answered(backend, schema, evidence)
-
-
-def test_suggestions_name_the_lessons_and_a_rewrite_works_them_in_without_touching_what_is_protected() -> None:
-    sealed = with_region(with_lines(SKILL, TOPICS[3].harmful), "SLOW_UPDATE", "- kept")
-    backend = open_simulated(HELPFUL)
-    given = answered(backend, "suggest", evidence_of([f"(needs: {TOPICS[3].name})"], files=sealed))
-    assert isinstance(given, SuggestReply)
-    body = render_suggestions([suggestion(each.instruction) for each in given.suggestions])
-    written = answered(backend, "rewrite", render_evidence(sealed.text, body))
-    assert isinstance(written, RewriteReply)
-    after = rewritten(sealed, written.skill)
-    assert isinstance(after, SkillFiles)
-    assert TOPICS[3].harmful not in after.text
-    assert TOPICS[3].name in taught_by(after.text)
-    assert region_text(after, "SLOW_UPDATE") == "- kept"
-
-
-def test_a_minibatch_rewrites_the_whole_text_and_a_merge_keeps_all_lessons() -> None:
-    backend = open_simulated(HELPFUL)
-    untaught = [topic for topic in TOPICS if topic.lesson not in SKILL.text][:2]
-    texts = []
-    for n, topic in enumerate(untaught):
-        reply = answered(backend, "rewrite", evidence_of([f"(needs: {topic.name})"]), f"run:{n}")
-        assert isinstance(reply, RewriteReply)
-        assert taught_by(reply.skill) == taught_by(SKILL.text) | {topic.name}
-        texts.append(suggestion(reply.skill, n))
-    merged = answered(backend, "merge_rewrites", render_evidence(SKILL.text, render_rewrites(texts)))
-    assert isinstance(merged, MergeRewritesReply)
-    assert taught_by(merged.skill) == taught_by(SKILL.text) | {topic.name for topic in untaught}
-    assert merged.merged_from == [1, 2]
-
-
-def test_nothing_to_change_is_no_new_text() -> None:
-    everything = with_lines(SKILL, *(topic.lesson for topic in TOPICS))
-    reply = answered(open_simulated(HELPFUL), "rewrite", evidence_of(PROMPTS, files=everything))
-    assert isinstance(reply, RewriteReply)
-    assert reply.skill == ""
-
-
-def test_equal_suggestions_become_one_that_stands_for_both() -> None:
-    body = render_suggestions([suggestion("a", from_failure=False), suggestion("b"), suggestion("a")])
-    merged = answered(open_simulated(HELPFUL), "merge_suggestions", render_evidence(SKILL.text, body))
-    assert isinstance(merged, MergeSuggestionsReply)
-    found = [(each.instruction, numbers) for each, numbers in zip(merged.suggestions, merged.merged_from, strict=True)]
-    assert found == [("b", [2]), ("a", [1, 3])]
-
-
-def test_a_failure_with_everything_taught_is_a_lapse_and_any_other_a_defect() -> None:
-    taught, untaught = sorted(taught_by(SKILL.text)), sorted({topic.name for topic in TOPICS} - taught_by(SKILL.text))
-    prompts = [f"(needs: {taught[0]})", f"(needs: {untaught[0]})", f"(needs: {taught[0]}, {untaught[1]})"]
-    reply = answered(open_simulated(HELPFUL), "aware_patch", evidence_of(prompts))
-    assert isinstance(reply, AwarePatchReply)
-    assert [(each.trajectory, each.kind) for each in reply.classified] == [(1, "lapse"), (2, "defect"), (3, "defect")]
-    assert len(reply.notes) == 1
-    assert taught[0] in reply.notes[0]
-    assert taught_by("\n".join(reply.notes)) == frozenset()
-
-
-def test_guidance_teaches_what_still_fails_and_keeps_what_it_taught_before() -> None:
-    untaught = sorted({topic.name for topic in TOPICS} - taught_by(SKILL.text))
-    old = next(topic.lesson for topic in TOPICS if topic.name == untaught[0])
-    files = with_region(SKILL, "SLOW_UPDATE", f"- {old}")
-    evidence = evidence_of([f"(needs: {untaught[1]})"], files=files).replace(
-        "## Evidence\n", f"## Evidence\n\nThe guidance so far:\n```guidance\n- {old}\n```\n", 1
-    )
-    reply = answered(open_simulated(HELPFUL), "slow_update", evidence)
-    assert isinstance(reply, SlowUpdateReply)
-    assert {untaught[0], untaught[1]} <= taught_by(reply.guidance)
-
-
-def test_what_was_rejected_is_not_proposed_again_unless_it_is_a_remedy() -> None:
-    rejected = [*(topic.harmful for topic in TOPICS), *PLACEBOS]
-    told = "\n".join(json.dumps({"verdict": "reject", "content": f"- {line}"}) for line in rejected)
-    backend = open_simulated("honest,seed=7,helpful=0.3,harmful=0.3")
-    for n in range(20):
-        reply = answered(backend, "patch", evidence_of(PROMPTS, history=told), f"run:{n}")
-        assert isinstance(reply, PatchReply)
-        assert all(any(topic.lesson in (edit.content or "") for topic in TOPICS) for edit in reply.edits)
-
-
-def test_notes_name_what_was_rejected_and_keep_what_was_known() -> None:
-    row = {"step": 3, "verdict": "reject", "op": "append", "content": "- Be nice."}
-    history = f"- step 3: reject\n  - tried: {json.dumps(row)}\n  - tried: {json.dumps(row | {'verdict': 'accept'})}"
-    evidence = render_evidence(SKILL.text, "none", "- Rejected: Be quick.", history)
-    reply = answered(open_simulated(HELPFUL), "meta_skill", evidence)
-    assert isinstance(reply, MetaSkillReply)
-    assert reply.notes == "- Rejected: Be nice.\n- Rejected: Be quick."
-
-
-def test_as_many_edits_are_made_as_teach_something() -> None:
-    edits = [suggestion(TOPICS[0].lesson), suggestion(PLACEBOS[0]), suggestion(TOPICS[1].lesson)]
-    for render in (render_edits, render_suggestions):
-        reply = answered(open_simulated(HELPFUL), "budget", render_evidence(SKILL.text, render(edits)))
-        assert isinstance(reply, BudgetReply)
-        assert reply.n == 2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task

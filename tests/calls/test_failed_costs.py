@@ -10,11 +10,10 @@ from asked import prompt, question, rollouts
 
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.retrying import POLICIES
-from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.errors import CapReached, Outage, TurnedDown
+from skillopt_mcp.calls.spending import POLICIES, Budget
+from skillopt_mcp.errors import Outage, TurnedDown
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.ledger import LedgerRow
@@ -137,13 +136,6 @@ def test_nothing_that_failed_is_told_as_lost_with_a_process_when_it_is_sent_agai
     assert resumed(store, calls).n_repeated == 0
 
 
-def test_nothing_that_waited_at_a_cap_to_be_sent_again_is_told_as_lost(store: Store) -> None:
-    calls = rollouts(6)
-    stopped(store, Scripted(lambda _: BackendFault("server", "500")), calls, CapReached, Caps(calls=9))
-    row = resumed(store, calls)
-    assert (row.n_failed, row.n_repeated) == (9, 0)
-
-
 def test_what_was_under_way_at_its_second_attempt_is_told_as_lost(store: Store) -> None:
     class Hanging(Scripted):
         async def complete(self, call: Call) -> Reply:
@@ -165,12 +157,3 @@ def test_what_was_under_way_at_its_second_attempt_is_told_as_lost(store: Store) 
     with Asker(store, {"target": Hanging(answer)}, "r-1", n_slots=1) as ask, pytest.raises(ZeroDivisionError):
         ask(calls)
     assert resumed(store, calls).n_repeated == 1
-
-
-def test_what_is_asked_once_more_after_an_outage_of_a_step_is_not_told_as_lost(store: Store) -> None:
-    calls = rollouts(3)
-    with Asker(store, {"target": Scripted(lambda _: BackendFault("timeout", "too slow"))}, "r-1") as ask:
-        missing = ask(calls)
-    store.calls.forget("r-1", [reply.id for reply in missing], [call.draw for call in calls])
-    row = resumed(store, calls)
-    assert (row.n_calls, row.n_failed, row.n_unpriced, row.n_repeated) == (3, 3, 6, 0)

@@ -9,15 +9,13 @@ from asked import prompt, question, rollouts, texts
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.retrying import MAX_ATTEMPTS, ONE_CHANCE, POLICIES
+from skillopt_mcp.calls.spending import MAX_ATTEMPTS, ONE_CHANCE, POLICIES
 from skillopt_mcp.errors import BackendError, StoreError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-
-GIVEN_UP: list[Fault] = ["context_too_long", "refusal", "truncated", "empty", "internal"]
 
 
 @pytest.fixture(autouse=True)
@@ -81,17 +79,6 @@ def test_a_fault_that_stays_leaves_a_missing_reply_that_only_a_new_draw_asks_for
     assert [(row.n_calls, row.n_missing) for row in store.ledger.list_rows("r-1")] == [(2, 2)]
 
 
-def test_what_failed_attempts_cost_is_told_with_the_reply_that_came_in_the_end(store: Store) -> None:
-    paid = BackendFault("server", "not JSON", usage=Usage(100, 7, 0.5, tokens_cached=80))
-    with Asker(store, {"target": failing(2, paid)}, "r-1") as ask:
-        [reply] = ask(rollouts(1))
-        assert not reply.missing
-        assert ask(rollouts(1)) == [reply]
-    [row] = store.ledger.list_rows("r-1")
-    # What the answer itself cost is not known, so neither is what all of it did.
-    assert (row.tokens_in, row.tokens_out, row.tokens_cached, row.usd) == (200, 14, 160, None)
-
-
 def test_what_a_reply_cost_that_was_cut_off_is_kept_though_it_is_missing(store: Store) -> None:
     cut_off = BackendFault("truncated", "cut off", usage=Usage(100, 4096, 0.25))
     with Asker(store, {"target": failing(99, cut_off)}, "r-1") as ask:
@@ -100,14 +87,6 @@ def test_what_a_reply_cost_that_was_cut_off_is_kept_though_it_is_missing(store: 
         assert ask(rollouts(1)) == [reply]
     [row] = store.ledger.list_rows("r-1")
     assert (row.n_missing, row.tokens_in, row.tokens_out, row.usd) == (1, 100, 4096, 0.25)
-
-
-@pytest.mark.parametrize("fault", GIVEN_UP)
-def test_a_fault_that_would_come_again_is_missing_at_once(store: Store, fault: Fault) -> None:
-    backend = failing(99, BackendFault(fault, "no"))
-    with Asker(store, {"target": backend}, "r-1") as ask:
-        [reply] = ask(rollouts(1))
-    assert (reply.fault, backend.n_calls) == (fault, 1)
 
 
 def test_the_time_that_a_backend_asks_for_is_given(store: Store) -> None:

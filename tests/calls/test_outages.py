@@ -7,10 +7,10 @@ from asked import prompt, rollouts, texts
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.lanes import MOST_WAITING
-from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.calls.rounds import MOST_WAITING
+from skillopt_mcp.calls.spending import POLICIES
 from skillopt_mcp.errors import Outage
 from skillopt_mcp.records.calls import Call, Fault, Reply
 from skillopt_mcp.store.opening import Store
@@ -60,11 +60,6 @@ def test_few_faults_at_the_start_do_not_stop_a_run(store: Store) -> None:
     assert [reply.missing for reply in replies] == [True] * 9 + [False] * 31
 
 
-def test_a_small_batch_on_a_backend_that_is_down_is_missing(store: Store) -> None:
-    with Asker(store, {"target": Scripted(lambda _: DOWN)}, "r-1") as ask:
-        assert [reply.fault for reply in ask(rollouts(3))] == ["connection"] * 3
-
-
 def test_a_fault_is_only_held_against_a_call_once_the_backend_answers_another(store: Store) -> None:
     told: list[Reply] = []
 
@@ -84,13 +79,6 @@ def test_what_a_task_brings_upon_itself_is_no_outage(store: Store, fault: str) -
     backend = Scripted(lambda _: BackendFault(fault, "no"))  # type: ignore[arg-type]
     with Asker(store, {"target": backend}, "r-1") as ask:
         assert all(reply.missing for reply in ask(rollouts(60)))
-
-
-def test_a_model_that_never_gets_to_the_end_of_an_answer_stops_the_run(store: Store) -> None:
-    backend = Scripted(lambda _: BackendFault("truncated", "cut off; raise max_tokens"))
-    with Asker(store, {"target": backend}, "r-1", n_slots=4) as ask, pytest.raises(Outage, match="raise max_tokens"):
-        ask(rollouts(100))
-    assert backend.n_calls <= 24
 
 
 @pytest.mark.parametrize("fault", ["connection", "internal", "malformed", "timeout", "empty"])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.calls.pacing import Breaker, Pace
+from skillopt_mcp.calls.rounds import Breaker, Pace
 from skillopt_mcp.records.calls import Fault
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 from asked import Logging, ask_all, rollouts, sent, texts
 
@@ -47,7 +48,7 @@ def test_killed_again_and_again_a_batch_still_comes_to_its_end(store: Store, tmp
     for n_heard in [*(chance.randint(9, 20) for _ in range(8)), 1000]:
         child = spawn(ask_all, store.path, log, CALLS, draw, 0.01)
         start([child])
-        heard = []
+        heard: list[Any] = []
         while len(heard) < n_heard and (not heard or heard[-1][0] != "all"):
             heard.append(child.hear())
         if heard[-1][0] == "all":

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from skillopt_mcp.backends.base import FATAL, RETRYABLE
-from skillopt_mcp.calls.retrying import MAX_CALL_S, MAX_PAUSE_S, POLICIES, wait_before_next
+from skillopt_mcp.calls.spending import MAX_CALL_S, MAX_PAUSE_S, POLICIES, wait_before_next
 from skillopt_mcp.records.calls import Fault
 
 KEYS = [bytes([n]) * 32 for n in range(50)]
@@ -53,8 +53,3 @@ def test_all_attempts_together_have_a_deadline() -> None:
     assert wait_before_next("timeout", 1, None, KEYS[0], age_s=MAX_CALL_S - 60).given_up is None
     wait = wait_before_next("timeout", 1, None, KEYS[0], age_s=MAX_CALL_S)
     assert wait.given_up == "given up 1,800 s after it was first sent"
-
-
-@pytest.mark.parametrize("fault", sorted(set(get_args(Fault)) - RETRYABLE))
-def test_what_would_come_again_is_not_tried_again(fault: Fault) -> None:
-    assert wait_before_next(fault, 1, None, KEYS[0], age_s=0.0).given_up == ""

@@ -58,12 +58,6 @@ def test_a_wait_that_is_too_long_for_any_run_ends_it_and_says_when_to_come_back(
     assert ask_all(store, Scripted(lambda _: "42", name="busy")) == ["42"] * 30
 
 
-def test_a_wait_is_told_with_who_asked_for_it(store: Store) -> None:
-    told: list[Pause] = []
-    assert ask_all(store, refusing(1.1, 8), told=told) == ["42"] * 30
-    assert [str(pause) for pause in told] == ["asked to wait 1 s by 'busy'"]
-
-
 @pytest.mark.parametrize("fault", ["auth", "model_not_found", "unsupported"])
 def test_a_backend_that_turns_a_run_down_stops_it_so_that_it_can_go_on(store: Store, fault: str) -> None:
     with pytest.raises(TurnedDown, match=r"backend 'scripted': 401 no. Nothing that was answered is lost"):

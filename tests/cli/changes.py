@@ -7,10 +7,10 @@ from pathlib import Path
 
 from console import TARGET, Place, run_at_a_terminal
 
-from skillopt_mcp.backends.catalogue import TOPICS
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.backends.world import TOPICS
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.workspace import Workspace
 
 
 def make_candidate(place: Place, text: str = "") -> str:

@@ -8,9 +8,9 @@ import pytest
 from console import SEED, Cli, Place, run_forked
 
 from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.changes.permitting import add_root
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.promotions.consent import add_root
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.workspace import Workspace
 
 
 @pytest.fixture

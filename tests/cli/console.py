@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 import pytest
 
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.hosts import installing
+from skillopt_mcp.install import installing
+from tests.disk import spare_the_disk
 from tests.processes import begun, ended, exit_code
-from tests.schemas import spare_the_disk
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 SEED = 3
@@ -57,7 +58,7 @@ class Place:
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def parsed(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+def parsed(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return the one JSON object that a command printed."""
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
@@ -142,5 +143,5 @@ def _as_script(
     try:
         sys.exit(main())
     finally:
-        threading._shutdown()
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,8 +12,8 @@ from console import Cli, Place
 
 from skillopt_mcp import limits
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.documents.conflicts import SETTLE
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.documents.lint import SETTLE
+from skillopt_mcp.workspace import Workspace
 
 
 def write(folder: Path, body: str = "Do it.", front: str | None = None, main_name: str = "SKILL.md") -> Path:
@@ -43,34 +41,6 @@ def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, l
     return code, said.out.splitlines()
 
 
-def test_a_skill_is_checked_by_the_specification(cli: Cli, make_place) -> None:
-    place = make_place()
-    sound = cli("check", str(place.main.parent), store=place.store_path)
-    assert (sound.returncode, sound.stdout, sound.stderr) == (0, "1 skill: nothing is wrong.\n", "")
-    place.main.write_text(place.main.read_text() + "\nSee [more](references/more.md).\n")
-    broken = cli("check", "ledger-clerk", store=place.store_path)
-    assert (broken.returncode, broken.stdout) == (
-        1,
-        'ledger-clerk: error: "SKILL.md" links to "references/more.md", which is not there\n'
-        "1 skill: 1 error, 0 advice.\n",
-    )
-    told = json.loads(cli("check", "ledger-clerk", "--json", store=place.store_path).stdout)
-    text = '"SKILL.md" links to "references/more.md", which is not there'
-    skill = {
-        "skill": "ledger-clerk", "skill_path": str(place.skill_path), "name": "ledger-clerk",
-        "findings": [{"severity": "error", "text": text}],
-    }  # fmt: skip
-    assert told == {"skills": [skill], "errors": 1, "advice": 0}
-
-
-def test_paths_need_no_store_and_make_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(here / "one")
-    write(here / "skills" / "two")
-    assert checked(capsys, "./one", "skills") == (0, ["2 skills: nothing is wrong."])
-    assert checked(capsys, "no-such-skill")[0] == 1
-    assert os.listdir(here.parent) == ["here"]
-
-
 def test_a_path_is_not_tracked_in_a_store_that_is_there(make_place, here: Path) -> None:
     place: Place = make_place()
     checkout = write(here / "ledger-clerk")
@@ -90,21 +60,6 @@ def test_all_skills_of_a_folder_are_checked_each_once_and_called_by_their_paths(
     assert (code, lines) == (
         1, ['skills/a: error: "SKILL.md" links to "gone.md", which is not there', "2 skills: 1 error, 0 advice."],
     )  # fmt: skip
-
-
-def test_a_link_to_a_skill_that_is_gone_is_an_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(here / "skills" / "a")
-    (here / "skills" / "b").symlink_to("../shared/b")
-    (here / "skills" / ".b").symlink_to("../shared/b")
-    said = (
-        'skills/b: error: it is a link to "../shared/b", where nothing is, so that no host finds a skill here: put the '
-        "folder back, or remove the link"
-    )
-    assert checked(capsys, "skills") == (1, [said, "2 skills: 1 error, 0 advice."])
-    (here / "skills" / "a").rename(here / "a")
-    assert checked(capsys, "skills") == (1, [said, "1 skill: 1 error, 0 advice."])
-    write(here / "shared" / "b")
-    assert checked(capsys, "skills")[0] == 0
 
 
 def test_a_skill_that_cannot_be_read_does_not_keep_the_others_from_being_checked(
@@ -273,17 +228,6 @@ def test_a_secret_in_a_hidden_file_is_an_error(here: Path, capsys: pytest.Captur
     assert lines[0].startswith(f'leaky: error: "{path}" holds what looks like a secret: ')
 
 
-def test_a_hidden_file_that_git_keeps_or_ignores_is_none_that_is_shared(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (repository / ".gitignore").write_text(".env\n.venv/\n")
-    for path in (".env", ".venv/lib/key.py", ".cache/inner/.git/config"):
-        place = repository / "skills" / "first" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"key = '{TOKEN}'\n")
-    assert checked(capsys, "skills/first") == (0, ["1 skill: nothing is wrong."])
-
-
 def test_hidden_files_that_are_not_read_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skill = write(here / "large")
     (skill / ".blob").write_bytes(b"x" * (limits.FILE_BYTES + 1))
@@ -315,31 +259,6 @@ def test_a_file_inside_a_skill_means_that_skill_and_each_is_told_of_once(
     assert (code, lines[-1]) == (1, "3 skills: 2 errors, 0 advice.")
 
 
-def test_only_the_skills_that_changed_on_a_branch_are_checked(
-    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert checked(capsys, "--changed", "main") == (0, ["No skill to check has changed."])
-    skills = repository / "skills"
-    (skills / "first" / ".env").write_text(f"key = {TOKEN}\n")
-    (skills / "first" / "more.md").write_text("More.\n")
-    (repository / "README.md").write_text("Read me.\n")
-    shutil.rmtree(skills / "second")
-    commit(repository)
-    git(repository, "switch", "-q", "main")
-    (skills / "third" / "SKILL.md").write_text("broken\n")
-    commit(repository)
-    git(repository, "switch", "-q", "feature")
-    code, lines = checked(capsys, "--changed", "main")
-    assert (code, lines[-2:]) == (1, ["skills/second: deleted, nothing to check", "1 skill: 1 error, 0 advice."])
-    assert [line.partition(":")[0] for line in lines] == ["skills/first", "skills/second", "1 skill"]
-    write(skills / "fourth")
-    monkeypatch.chdir(skills)
-    assert checked(capsys, "--changed", "main")[1][-1] == "2 skills: 1 error, 0 advice."
-    main(["check", "--changed", "main", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert ([each["skill"] for each in told["skills"]], told["deleted"]) == (["./first", "./fourth"], ["second"])
-
-
 def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -367,30 +286,6 @@ def test_a_checkout_of_another_user_is_told_with_how_to_trust_it(
     assert "fetch-depth" not in told
 
 
-def test_a_skill_that_was_renamed_is_not_told_as_deleted(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    skill = repository / "skills" / "second"
-    (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "More.\n" * 9)
-    commit(repository)
-    git(repository, "branch", "-f", "main")
-    git(repository, "mv", "skills/second", "skills/other")
-    code, lines = checked(capsys, "--changed", "main")
-    assert (code, lines[1:]) == (1, ["skills/second: is skills/other now", "1 skill: 1 error, 0 advice."])
-    main(["check", "--changed", "main", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (told["deleted"], told["renamed"]) == ([], {"skills/second": "skills/other"})
-
-
-def test_a_link_that_was_checked_out_as_a_text_file_is_an_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(here / "shared" / "far")
-    write(here / "skills" / "near")
-    (here / "skills" / "far").write_text("../shared/far")
-    (here / "skills" / "README").write_text("../shared")
-    code, lines = checked(capsys, "skills")
-    assert (code, lines[1:]) == (1, ["2 skills: 1 error, 0 advice."])
-    assert lines[0].startswith('skills/far: error: it is a text file that names the skill "../shared/far", as')
-    assert "git config core.symlinks true" in lines[0]
-
-
 def test_the_marks_of_an_unfinished_merge_fail_a_check(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skill = repository / "skills" / "first" / "SKILL.md"
     skill.write_text(skill.read_text() + "<<<<<<< HEAD\nA.\n=======\nB.\n>>>>>>> feat\n")
@@ -403,22 +298,6 @@ def test_a_base_that_is_empty_passes_nothing(repository: Path, capsys: pytest.Ca
     for base in ("", " "):
         assert main(["check", "--changed", base]) == 1
         assert "no base is given to compare with (a variable that is not set?)" in capsys.readouterr().err
-
-
-def test_memory_files_that_changed_are_checked(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (repository / "docs").mkdir()
-    (repository / "docs" / "AGENTS.md").write_text("# Docs\n\nBe brief.\n")
-    commit(repository)
-    git(repository, "branch", "-f", "main")
-    (repository / "docs" / "AGENTS.md").unlink()
-    (repository / "CLAUDE.md").write_text(f"# Here\n\nUse {TOKEN}.\n")
-    code, lines = checked(capsys, "--changed", "main")
-    assert (code, lines[-2:]) == (1, ["docs/AGENTS.md: deleted, nothing to check", "1 skill: 1 error, 0 advice."])
-    assert lines[0].startswith("./CLAUDE.md: error: ")
-    (repository / "CLAUDE.md").unlink()
-    (repository / "AGENTS.md").write_text("# Here\n\nBe brief.\n")
-    (repository / "CLAUDE.md").symlink_to("AGENTS.md")
-    assert checked(capsys, "--changed", "main")[1][-1] == "1 skill: nothing is wrong."
 
 
 def test_the_skills_of_a_submodule_that_changed_are_checked(
@@ -446,11 +325,3 @@ def test_a_skill_that_changed_is_here_where_the_terminal_is_in_it(
     (repository / "skills" / "first" / "SKILL.md").write_text("broken\n")
     monkeypatch.chdir(repository / "skills" / "first")
     assert checked(capsys, "--changed", "main")[1][0].startswith(".: error: ")
-
-
-def test_a_check_needs_skills_or_a_base_and_not_both(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["skills", "--changed", "main"]):
-        with pytest.raises(SystemExit) as stopped:
-            main(["check", *arguments])
-        assert stopped.value.code == 2
-        assert "--changed" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -13,14 +12,12 @@ from pathlib import Path
 import pytest
 from console import Cli, Place, parsed
 
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.judges.command import register_command
-from skillopt_mcp.judges.confinement import name_of, unprivileged_user
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.tasks.registering import add_command
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.tasks import add_command, add_tasks
+from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are those of Unix")
 GREP = shutil.which("grep") or "grep"
@@ -90,7 +87,7 @@ def stored(place: Place, sql: str) -> list[tuple[object, ...]]:
 
 def test_a_registered_command_decides_a_promotion_test_from_the_terminal_to_the_file(cli: Cli, place: Place) -> None:
     added = parsed(
-        cli("judges", "add", "says-right", "--yes", "--json", "--", GREP, "-q", "right", "answer.txt",
+        cli("tasks", "judges", "add", "says-right", "--yes", "--json", "--", GREP, "-q", "right", "answer.txt",
             store=place.store_path)
     )  # fmt: skip
     assert (added["exit"], added["limit"], added["replaced"]) == (1, None, False)
@@ -115,34 +112,9 @@ def test_a_task_that_names_an_unregistered_command_is_rejected_with_the_way_to_r
     for action in ("add", "check"):
         done = cli("tasks", action, place.skill_path, tasks, store=place.store_path)
         assert done.returncode == 1
-        assert (
-            "no command 'unit-tests' is registered as a judge: a person does that at a terminal, with "
-            "'skillopt-mcp judges add unit-tests -- PROGRAM ARGS'"
-        ) in " ".join(done.stderr.split())
+        assert 'judge program "unit-tests" is not registered: skillopt-mcp --store ' in done.stderr
+        assert "tasks judges add unit-tests -- PROGRAM" in done.stderr
     assert stored(place, "select count(*) from task") == [(0,)]
-
-
-def test_a_command_that_was_removed_is_missed_before_anything_is_asked(cli: Cli, place: Place) -> None:
-    register(place, "says-right", GREP, "-q", "right", "answer.txt")
-    tasks = tasks_with(place, {"kind": "command", "name": "says-right"})
-    candidate = candidate_of(place, tasks)
-    unasked = cli("judges", "remove", "says-right", store=place.store_path)
-    assert (unasked.returncode, unasked.stdout) == (
-        1, f"{N_TASKS} tasks name 'says-right', and can be judged no more without it.\n"
-    )  # fmt: skip
-    assert "there is no terminal to ask at" in unasked.stderr
-    removed = parsed(cli("judges", "remove", "says-right", "--yes", "--json", store=place.store_path))
-    assert removed == {"name": "says-right", "removed": True, "n_tasks": N_TASKS}
-    done = cli("evaluate", candidate, "--target", target(place), store=place.store_path)
-    assert (done.returncode, "no command 'says-right' is registered" in done.stderr) == (1, True)
-    assert stored(place, "select count(*) from call") == [(0,)]
-    assert cli("judges", "remove", "says-right", store=place.store_path).returncode == 1
-
-
-def test_a_command_that_no_task_names_is_removed_without_a_question(cli: Cli, place: Place) -> None:
-    register(place, "says-right", GREP, "-q", "right", "answer.txt")
-    done = cli("judges", "remove", "says-right", store=place.store_path)
-    assert (done.returncode, done.stdout) == (0, "'says-right' judges no more.\n")
 
 
 def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_said(cli: Cli, place: Place) -> None:
@@ -157,8 +129,8 @@ def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_sai
         assert add_tasks(workspace, str(place.skill_path), rows).added == len(names)
     found = json.loads(cli("tasks", "check", place.skill_path, "--json", store=place.store_path).stdout)
     assert found["problems"] == [
-        "task 'anything': an empty answer passes: the command expects too little",
-        "task 'parrot': the prompt itself passes as an answer: whoever repeats it is right",
+        "task 'anything': an empty answer passes: the program expects too little",
+        "task 'parrot': the prompt itself passes as an answer",
     ]
 
 
@@ -207,55 +179,6 @@ def test_tasks_that_judge_the_form_alone_are_not_tested_and_the_error_says_why(c
     assert stored(place, "select count(*) from call") == [(0,)]
 
 
-def test_what_is_registered_is_shown_and_nothing_runs_without_a_yes(cli: Cli, place: Place, tmp_path: Path) -> None:
-    trace = tmp_path / "here" / "ran"
-    done = cli("judges", "add", "touches", "--time", 5, "--", shutil.which("touch"), trace, store=place.store_path)
-    assert (done.returncode, trace.exists()) == (1, False)
-    assert f"touch {trace}" in done.stdout
-    assert "ended after 5 s" in done.stdout
-    assert "confined by" in done.stdout
-    user = name_of(unprivileged_user())
-    assert (f"; it runs as the user '{user}', for you are root" in done.stdout) is bool(user)
-    assert "agree beforehand with --yes" in done.stderr
-    assert parsed(cli("judges", "list", "--json", store=place.store_path)) == {"judges": []}
-
-
-def test_a_list_names_the_line_the_limits_and_a_program_that_has_changed(cli: Cli, place: Place, public: Path) -> None:
-    program = public / "check.sh"
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
-    line = ("--", program, "--json", "--", "-x")
-    added = cli("judges", "add", "mine", "--time", 5, "--memory", 512, "--yes", *line, store=place.store_path)
-    assert added.returncode == 0, added.stderr
-    [row] = parsed(cli("judges", "--json", store=place.store_path))["judges"]  # type: ignore[misc]
-    assert row["argv"] == [str(program), "--json", "--", "-x"]
-    assert (row["time_s"], row["memory_mb"], row["changed"]) == (5.0, 512, False)
-    program.write_text("#!/bin/sh\nexit 0\n")
-    assert (
-        "mine  (its program has changed: it is not run; register it anew)"
-        in cli("judges", "list", store=place.store_path).stdout
-    )
-
-
-def test_a_program_that_is_replaced_is_shown_with_the_tasks_that_name_it(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    register(place, "mine", GREP, "-q", "right", "answer.txt")
-    candidate_of(place, tasks_with(place, {"kind": "all", "judges": [{"kind": "command", "name": "mine"}]}))
-    add = ["--store", str(place.store_path), "judges", "add"]
-    assert main([*add, "mine", "--yes", "--", GREP, "-q", "left"]) == 0
-    assert (
-        f"'mine' is registered already, and {N_TASKS} tasks name it. The program in its place so far:\n"
-        f"  {os.path.abspath(GREP)} -q right answer.txt\n"
-    ) in capsys.readouterr().out
-    assert main([*add, "mine", "--yes", "--json", "--", GREP, "x"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["replaced"], told["n_tasks"], told["warning"]) == (True, N_TASKS, None)
-    assert told["argv_before"] == [os.path.abspath(GREP), "-q", "left"]
-    assert main([*add, "new", "--yes", "--", GREP, "x"]) == 0
-    assert "registered already" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("program", "what"),
     [
@@ -267,45 +190,8 @@ def test_a_program_that_is_replaced_is_shown_with_the_tasks_that_name_it(
 def test_a_program_that_can_pass_nothing_is_registered_with_a_warning(
     place: Place, program: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["judges", "add", "x", "--time", "0.3", "--yes", "--", "/bin/sh", "-c", program]
+    line = ["tasks", "judges", "add", "x", "--time", "0.3", "--yes", "--", "/bin/sh", "-c", program]
     assert main(["--store", str(place.store_path), *line]) == 0
     told = " ".join(capsys.readouterr().err.split())
     assert f"warning: on an empty answer it {what}" in told
     assert "passes none of them" in told
-
-
-def test_what_a_trial_said_stands_behind_the_reason_why_it_may_have_failed(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["judges", "add", "x", "--yes", "--", "/bin/sh", "-c", "echo Traceback; exit 1"]
-    assert main(["--store", str(place.store_path), *line]) == 0
-    told = "A trial has none of a task's files. On an empty answer and without them it said:\nTraceback\n"
-    assert told in capsys.readouterr().out
-    assert main(["--store", str(place.store_path), *line[:2], "y", "--yes", "--", "/bin/false"]) == 0
-    assert "it said" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("add", "x", "--yes"), "the program is missing"),
-        (("add", "x", "--yes", "--", "no-such-program-here"), "'no-such-program-here' is not found"),
-        (("add", "X Y", "--yes", "--", GREP), "cannot name a command"),
-        (("add", "x", "--time", "-1", "--yes", "--", GREP), "--time '-1' is not possible"),
-        (("add", "x", "--reads", "/no/such/folder", "--yes", "--", GREP), "'/no/such/folder' is no absolute path"),
-        (("add", "x", "--yes", "--", "/bin/sh", "-c", "exit 127"), "cannot judge"),
-        (("remove", "x"), "no command 'x' is registered"),
-    ],
-)
-def test_what_could_never_judge_is_told_in_one_line_and_not_registered(
-    cli: Cli, place: Place, arguments: tuple[str, ...], told: str
-) -> None:
-    done = cli("judges", *arguments, store=place.store_path)
-    assert done.returncode == 1
-    assert told in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert parsed(cli("judges", "list", "--json", store=place.store_path)) == {"judges": []}
-
-
-def test_the_usage_of_add_tells_where_the_program_stands(cli: Cli) -> None:
-    assert "NAME -- PROGRAM" in " ".join(cli("judges", "add", "--help").stdout.split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,10 @@ def test_a_file_is_checked_where_there_is_no_store(here: Path, capsys: pytest.Ca
     assert main(["tasks", "check", skill, "tasks.jsonl"]) == 0
     assert capsys.readouterr().out == "1 task, 0 problems.\n"
     (here / "tasks.jsonl").write_text(f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n")
+    assert main(["tasks", "check", skill, "tasks.jsonl"]) == 0
+    assert capsys.readouterr().err.startswith("note: ")
+    (here / "tasks.jsonl").write_text(json.dumps(GOOD | {"judge": {"kind": "nope"}}))
     assert main(["tasks", "check", skill, "tasks.jsonl"]) == 1
-    assert "error: task 2: it is the same as task 1: remove one\n" in capsys.readouterr().err
     assert os.listdir(here.parent) == ["here"]
 
 
@@ -47,16 +48,6 @@ def test_without_a_store_a_name_and_the_stored_tasks_cannot_be_checked(
     assert os.listdir(here.parent) == ["here"]
 
 
-def test_adding_the_same_tasks_to_every_split_is_warned_of(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "parts").mkdir()
-    for name in ("train", "val", "test"):
-        (here / "parts" / f"{name}.json").write_text(json.dumps([GOOD]))
-    assert main(["tasks", "add", "./mine", "parts", "--split-mode", "split_dir"]) == 0
-    said = capsys.readouterr()
-    assert said.out == "1 added, 2 there already; mine has 1 train, 0 val and 0 test tasks.\n"
-    assert said.err.startswith("warning: 1 val and 1 test tasks were left out, because train has the same ones already")
-
-
 def test_a_folder_of_splits_is_checked_as_it_would_be_added(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "parts").mkdir()
     for name, prompt in (("train", "How many days?"), ("val", "Which dwarf is last?"), ("test", "Name a prime.")):
@@ -64,11 +55,8 @@ def test_a_folder_of_splits_is_checked_as_it_would_be_added(here: Path, capsys: 
     assert main(["tasks", "check", "./mine", "parts", "--split-mode", "split_dir"]) == 1
     said = capsys.readouterr()
     assert said.out == "6 tasks, 2 problems.\n"
-    left_out = "it is the same as task 2, which is in train: it would be missing in"
-    assert said.err.splitlines()[:2] == [
-        f"error: task 4: {left_out} val (a leak)",
-        f"error: task 6: {left_out} test (a leak)",
-    ]
+    where = "split must be train, where the same prompt is, got"
+    assert said.err.splitlines()[:2] == [f"error: task 4: {where} val", f"error: task 6: {where} test"]
     assert os.listdir(here.parent) == ["here"]
 
 
@@ -77,7 +65,7 @@ def test_a_data_set_is_drawn_in_a_check_as_it_would_be_added(here: Path, capsys:
     drawn = ["--split-mode", "ratio", "--ratio", "10:1:9"]
     assert main(["tasks", "check", "./mine", "tasks.json", *drawn]) == 0
     told = capsys.readouterr().err
-    assert "note: 10 tasks are held out" in told
+    assert "note: 10 of the tasks are held out" in told
     assert main(["tasks", "add", "./mine", "tasks.json", *drawn]) == 0
     assert "mine has 10 train, 1 val and 9 test tasks" in capsys.readouterr().out
 
@@ -87,33 +75,6 @@ def test_a_folder_of_splits_is_told_how_to_be_read(here: Path, capsys: pytest.Ca
     (here / "parts").mkdir()
     assert main(["tasks", action, "./mine", "parts/"]) == 1
     assert "'parts/' is a folder: add --split-mode split_dir if it holds" in capsys.readouterr().err
-
-
-def test_a_way_to_split_needs_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here.parent / "store.db").touch()
-    assert main(["tasks", "check", "./mine", "--split-mode", "split_dir"]) == 1
-    assert "--split-mode reads a file or a folder" in capsys.readouterr().err
-
-
-def test_a_secret_is_told_with_its_row_before_and_when_it_is_added(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [GOOD, GOOD | {"prompt": "Log in with password: hunter2hunter2 and add 2 + 5."}]
-    (here / "tasks.json").write_text(json.dumps(rows))
-    told = "task 2 seems to hold a secret, which is kept as it is: use a made-up value instead"
-    assert main(["tasks", "check", "./mine", "tasks.json"]) == 0
-    assert f"note: {told}\n" in capsys.readouterr().err
-    assert main(["tasks", "add", "./mine", "tasks.json"]) == 0
-    assert f"warning: {told}.\n" in capsys.readouterr().err
-    assert main(["tasks", "check", "./mine"]) == 0
-    assert re.match(
-        r"note: '[^']+' seems to hold a secret, which is kept as it is: use a made-up value instead\n",
-        capsys.readouterr().err,
-    )
-    rows = [GOOD | {"prompt": f"Log in with password: hunter2hunter2 and add 2 + {n}."} for n in range(10, 22)]
-    (here / "tasks.json").write_text(json.dumps(rows))
-    assert main(["tasks", "check", "./mine", "tasks.json"]) == 0
-    assert "task 9, task 10 and 2 more seem to hold a secret, which" in capsys.readouterr().err
 
 
 def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(
@@ -126,16 +87,4 @@ def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(
     (here / "rows.jsonl").write_text(row)
     assert main(["tasks", "check", "./mine", "rows.jsonl"]) == 0
     kinds = shown.partition("judge kinds")[2].partition(":")[2].partition("\n\n")[0]
-    assert [kind.strip() for kind in kinds.split(",")] == list(judging.SPECS)
-
-
-def test_a_skill_that_may_be_another_one_renamed_says_so_beside_its_tasks(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (here / "tasks.jsonl").write_text(json.dumps(GOOD))
-    assert main(["tasks", "add", "./mine", "tasks.jsonl"]) == 0
-    (here / "mine").rename(here / "yours")
-    capsys.readouterr()
-    for arguments in (["list", "./yours"], ["export", "./yours"], ["list", "./yours", "--json"]):
-        assert main(["tasks", *arguments]) == 0
-        assert 'note: it looks like "mine", whose folder is gone: if it is that' in capsys.readouterr().err
+    assert [kind.strip() for kind in kinds.split(",")] == sorted(judging.KINDS)

@@ -8,8 +8,7 @@ import pytest
 from corpus import skill
 
 from skillopt_mcp import limits
-from skillopt_mcp.documents.conflicts import SETTLE, conflicts
-from skillopt_mcp.documents.lint import lint
+from skillopt_mcp.documents.lint import SETTLE, conflicts, lint
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 HEAD = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\n"

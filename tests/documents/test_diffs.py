@@ -10,8 +10,7 @@ from corpus import DOCUMENTS, TEXTS, skill
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.documents.alignment import changes
-from skillopt_mcp.documents.diffs import changed_lines, truncate_middle, unified_diff
+from skillopt_mcp.documents.diffs import changed_lines, changes, truncate_middle, unified_diff
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"d\n"]), max_size=25)

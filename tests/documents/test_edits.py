@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.spans import parse
+from skillopt_mcp.documents.markdown import parse
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.limits import EDIT_BYTES, FILE_BYTES, PATCH_EDITS, SKILL_FILES
 from skillopt_mcp.records.edits import Applied, Edit, Op, Patch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_mcp.documents.fences import fenced_code
+from skillopt_mcp.documents.markdown import fenced_code
 
 
 def code(text: str) -> list[str]:

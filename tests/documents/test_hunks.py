@@ -6,8 +6,8 @@ from corpus import skill
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.documents.diffs import edits_between
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.hunks import edits_between
 from skillopt_mcp.records.edits import Edit, Patch
 
 FRONT = "---\nname: x\ndescription: d\n---\n"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.regions import region_text, with_region
-from skillopt_mcp.documents.rewriting import rewritten
+from skillopt_mcp.documents.edits import apply_patch, region_text, rewritten, with_region
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.documents.appendix import HEADING, clean_note, compacted, notes_in, with_notes
-from skillopt_mcp.documents.regions import Region, region_text, with_region
-from skillopt_mcp.documents.spans import parse
+from skillopt_mcp.documents.edits import (
+    HEADING,
+    Region,
+    clean_note,
+    compacted,
+    notes_in,
+    region_text,
+    with_notes,
+    with_region,
+)
+from skillopt_mcp.documents.markdown import parse
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.documents.rewriting import rewritten
-from skillopt_mcp.documents.spans import parse
+from skillopt_mcp.documents.edits import rewritten
+from skillopt_mcp.documents.markdown import parse
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 FRONT = "---\nname: a\ndescription: B.\n---\n"

@@ -8,7 +8,7 @@ import pytest
 from corpus import BYTES, DOCUMENTS
 from hypothesis import given
 
-from skillopt_mcp.documents.spans import Document, has_marker, parse
+from skillopt_mcp.documents.markdown import Document, has_marker, parse
 
 START, END = b"<!-- SLOW_UPDATE_START -->", b"<!-- SLOW_UPDATE_END -->"
 

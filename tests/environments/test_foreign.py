@@ -12,11 +12,10 @@ from typing import cast
 import pytest
 
 from skillopt_mcp.environments.base import Environment
-from skillopt_mcp.environments.foreign import foreign, tasks_of
-from skillopt_mcp.environments.registry import checked, open_environment
+from skillopt_mcp.environments.registry import checked, foreign, open_environment, tasks_of
 from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.records.judging import Exact
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.tasks import SPLITS, NewTask
 
 TASK = NewTask("why?", parse_judge({"kind": "exact", "expected": "so"}), "q1", tags=("why",))
@@ -91,7 +90,7 @@ def test_tasks_of_an_environment_that_rolls_out_are_scored_by_itself() -> None:
         (lambda split: [replace(TASK, prompt=" ")], 'train task 1 "q1": its prompt is to be a text of 1 to'),
         (lambda split: [replace(TASK, prompt=5)], "its prompt is to be a text"),
         (lambda split: [replace(TASK, judge={"kind": "exact"})], "its judge is of type dict: make it with"),
-        (lambda split: [replace(TASK, judge=Exact(kind="exact", expected=[]))], "exact judge:"),
+        (lambda split: [replace(TASK, judge=Exact(expected=[]))], "exact judge:"),
         (lambda split: [replace(TASK, name=7)], "its name is to be a text"),
         (lambda split: [replace(TASK, split="dev")], "its split is \"dev\": tasks('train') is to give the train tasks"),
         (lambda split: [replace(TASK, split="val")], "its split is \"val\": tasks('train')"),

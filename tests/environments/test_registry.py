@@ -6,7 +6,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from skillopt_mcp.environments import entries, registry
+from skillopt_mcp.environments import registry
+from skillopt_mcp.environments import registry as entries
 from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.registry import open_environment
 from skillopt_mcp.errors import BadInput

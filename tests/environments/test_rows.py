@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.environments.decoding import Repeated
-from skillopt_mcp.environments.items import question_task
-from skillopt_mcp.environments.options import accepted, parse_options, plain_value
 from skillopt_mcp.environments.qa import open_qa
-from skillopt_mcp.environments.rows import read_rows, read_splits, split_named
+from skillopt_mcp.environments.registry import accepted, parse_options, plain_value
+from skillopt_mcp.environments.rows import Repeated, question_task, read_rows, read_splits, split_named
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.records.judging import F1
+from skillopt_mcp.judges.kinds.overlap import F1
 from skillopt_mcp.records.tasks import SPLITS
 
 
@@ -114,11 +112,9 @@ def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
     assert task.prompt.startswith("Context:\nA lake.\n\nQuestion: Which city?")
     assert "rich" not in task.prompt.replace("Which", "")
     assert (task.name, task.split, task.tags) == ("7", "val", ("geo",))
-    assert task.judge == F1(kind="f1", expected=["Zurich", "Zürich"], exact=True)
-    assert question_task({"question": "q?", "answer": 4}).judge == F1(kind="f1", expected="4", exact=True)
-    assert question_task({"question": "q?", "ground_truth": '["a", "b"]'}).judge == F1(
-        kind="f1", expected=["a", "b"], exact=True
-    )
+    assert task.judge == F1(expected=["Zurich", "Zürich"], exact=True)
+    assert question_task({"question": "q?", "answer": 4}).judge == F1(expected="4", exact=True)
+    assert question_task({"question": "q?", "ground_truth": '["a", "b"]'}).judge == F1(expected=["a", "b"], exact=True)
 
 
 @pytest.mark.parametrize(

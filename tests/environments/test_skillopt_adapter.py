@@ -11,8 +11,7 @@ from typing import ClassVar
 import pytest
 
 from skillopt_mcp.environments.base import RolloutFailed
-from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt
-from skillopt_mcp.environments.skillopt_rows import asked, rolled
+from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, asked, open_skillopt, rolled
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.calls import Message
 from skillopt_mcp.records.skills import SkillFile, SkillFiles

@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm, fewest_more, fewest_pairs, no_worse, pairs_needed
-from skillopt_mcp.gates.spending import alpha_for
+from skillopt_mcp.gates.confirm import (
+    ConfirmRule,
+    alpha_for,
+    confirm,
+    fewest_more,
+    fewest_pairs,
+    no_worse,
+    pairs_needed,
+)
 from skillopt_mcp.records.evidence import Confirmation, Pair
 
 BETTER, SAME, WORSE, MISSING = Pair(0.0, 1.0), Pair(1.0, 1.0), Pair(1.0, 0.0), Pair(None, 1.0)

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.means import mean_score, metric_value
+from skillopt_mcp.gates.search import mean_score, metric_value
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import Reply
 from skillopt_mcp.records.evidence import Mean, Metric, Trial
-from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.tasks import Task
 
-TASK = Task(1, 1, "t", "say a", Exact(kind="exact", expected="a"), "val", "d")
+TASK = Task(1, 1, "t", "say a", Exact(expected="a"), "val", "d")
 
 
 def trial(hard: bool | None, soft: float | None) -> Trial:

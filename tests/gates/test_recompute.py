@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.recompute import (
-    ConfirmInputs,
-    StrictInputs,
-    confirm_verdict,
-    search_comparison,
-    search_verdict,
-)
-from skillopt_mcp.gates.strict import TaskScore, compare
+from skillopt_mcp.gates.recompute import ConfirmInputs, StrictInputs, confirm_verdict, search_comparison, search_verdict
+from skillopt_mcp.gates.search import TaskScore, compare
 from skillopt_mcp.records.evidence import Metric, Pair, SearchGate
 
 SCORES = st.lists(

@@ -7,8 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.redraws import PAIRS_AT_ONCE, Anew, Redraws, redraws_of
+from skillopt_mcp.gates.confirm import PAIRS_AT_ONCE, Anew, ConfirmRule, Redraws, confirm, redraws_of
 from skillopt_mcp.records.evidence import Pair
 
 ANEW = st.builds(Anew, st.integers(0, 1), st.integers(0, 1))

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.gates.repeats import Alike, alike
+from skillopt_mcp.gates.confirm import Alike, alike
 from skillopt_mcp.records.evidence import Pair
 
 EVEN = [(task, Pair(float(task % 2), float(task % 3 == 0))) for task in range(6)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from skillopt_mcp.gates.paired import paired_se
-from skillopt_mcp.gates.regression import Rerun, fallen, no_regression
-from skillopt_mcp.gates.strict import TaskScore, compare
+from skillopt_mcp.gates.search import Rerun, TaskScore, compare, fallen, no_regression, paired_se
 
 
 def scores(values: list[float | None]) -> list[TaskScore]:
@@ -27,6 +29,14 @@ def test_a_gain_within_its_own_error_is_none() -> None:
     assert paired([1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]) == "accept_best"
     assert paired([1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]) == "reject"
     assert paired([1.0, 1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]) == "accept_best"
+
+
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=12))
+def test_the_standard_error_is_that_of_the_sample(gains: list[int]) -> None:
+    error = statistics.stdev(gains) / math.sqrt(len(gains))
+    assume(not math.isclose(statistics.fmean(gains), error))
+    verdict = paired([each / 20 for each in gains], [0.0] * len(gains))
+    assert (verdict == "accept_best") == (statistics.fmean(gains) > error)
 
 
 def test_the_same_small_gain_on_every_task_is_beyond_its_error() -> None:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, confirm
-from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
+from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for, confirm, next_alpha, refund
 from skillopt_mcp.records.evidence import Pair
 
 WEALTHS = st.lists(st.none() | st.floats(0, 40), max_size=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_mcp.gates.strict import strict
+from skillopt_mcp.gates.search import strict
 from skillopt_mcp.records.evidence import SearchVerdict
 
 

@@ -11,7 +11,7 @@ from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.guard.capabilities import findings, secrets_added
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.redaction.known import KnownSecrets
+from skillopt_mcp.redaction.redacting import KnownSecrets
 
 TRAINED = Path(__file__).resolve().parents[3] / "shared" / "data" / "skills"
 SAMPLES = Path(__file__).parents[1] / "documents" / "samples"

@@ -9,13 +9,13 @@ import pytest
 
 import skillopt_mcp
 from skillopt_mcp.documents.lint import Problem
-from skillopt_mcp.guard.dangers import dangers
+from skillopt_mcp.guard.phrases import dangers
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINED = ROOT.parent / "shared" / "data" / "skills"
 REAL = [*sorted(TRAINED.glob("*.md")), *sorted((ROOT / "tests" / "documents" / "samples").glob("*.md")),
-        *sorted((Path(skillopt_mcp.__file__).parent / "skills").rglob("*.md"))]  # fmt: skip
+        *sorted((Path(skillopt_mcp.__file__).parent / "packaging/plugin").rglob("*.md"))]  # fmt: skip
 KEY = "ghp_aB3dE6gH9jKm2nP5qR8sT1uV4wX7yZ0aB3dE"
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from skillopt_mcp.guard.support import copied, unsupported
+from skillopt_mcp.guard.findings import copied, unsupported
 from skillopt_mcp.records.calls import Message
 from skillopt_mcp.records.edits import Edit, EditReport
 from skillopt_mcp.records.evidence import Trajectory

@@ -12,14 +12,13 @@ from pathlib import Path
 from agent_models import Asked
 from scripted_model import ToolCall, Turn
 
-from skillopt_mcp.backends.api.messages import ROLLOUT
+from skillopt_mcp.backends.api.prompts import ROLLOUT
 from skillopt_mcp.backends.scripted import Rule
-from skillopt_mcp.operations.results import Replayed
-from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run
-from skillopt_mcp.operations.runs.unfinished import furthest
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.records.results import Replayed
+from skillopt_mcp.runs import furthest, new_run, replay, start_run
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 NAME = "clerk"
 RULES = [f"Rule {kind}: do {kind} with care." for kind in ("one", "two")]
@@ -101,7 +100,7 @@ def replayed(folder: Path, spec: str) -> Replayed:
 
 
 def decided(result: Replayed) -> dict[str, object]:
-    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd"})
+    return result.model_dump(exclude={"tokens_in", "tokens_out", "usd", "test_tokens", "test_usd"})
 
 
 if __name__ == "__main__":

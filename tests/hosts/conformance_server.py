@@ -15,8 +15,8 @@ from conformance_fixtures import FixtureServer, mount
 
 from skillopt_mcp.server.app import SkillOptServer
 from skillopt_mcp.server.http import http_app, parsed_address
-from skillopt_mcp.server.rooms import open_rooms
-from skillopt_mcp.server.setup import Setup
+from skillopt_mcp.server.lifecycle import Setup
+from skillopt_mcp.server.services import open_services
 
 
 def main() -> None:
@@ -24,9 +24,9 @@ def main() -> None:
     store, number, *rest = sys.argv[1:]
     with socket.socket(fileno=os.dup(int(number))) as listening:
         port = listening.getsockname()[1]
-    rooms = open_rooms(Setup(Path(store), target="simulated:honest"))
+    services = open_services(Setup(Path(store), target="simulated:honest"))
     kind = FixtureServer if rest == ["--fixtures"] else SkillOptServer
-    server = kind(lambda: rooms.tools, lambda: rooms.library, lambda: rooms.desk)
+    server = kind(lambda: services)
     if isinstance(server, FixtureServer):
         mount(server)
     app = http_app(server, parsed_address(str(port), (), ()))

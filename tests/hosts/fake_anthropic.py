@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from itertools import dropwhile
+from typing import Any
 
 from scripted_model import Api, Json, Turn, first_object
 
@@ -62,7 +63,7 @@ class Messages(Api):
         yield "message_stop", {}
 
 
-def _block(part: object) -> Json:
+def _block(part: Any) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     call_id = f"toolu_{uuid.uuid4().hex[:20]}"

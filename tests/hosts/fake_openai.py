@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 from scripted_model import Api, Json, Turn, first_object
 
@@ -43,7 +44,7 @@ class Responses(Api):
         yield "response.completed", {"sequence_number": number + 1, "response": done}
 
 
-def _item(part: object) -> Json:
+def _item(part: Any) -> Json:
     if isinstance(part, str):
         content = [{"type": "output_text", "text": part, "annotations": []}]
         return {"type": "message", "id": f"msg_{uuid.uuid4().hex[:20]}", "role": "assistant", "content": content}
@@ -57,7 +58,7 @@ def _item(part: object) -> Json:
     }
 
 
-def _result(output: object) -> Json:
+def _result(output: Any) -> Json:
     """Return the object in a tool's output: text, or text parts, behind the host's own "Wall time ... Output:"."""
     text = output if isinstance(output, str) else "".join(part.get("text", "") for part in output)
     return first_object(text.partition("Output:")[2] or text)

@@ -22,14 +22,14 @@ from agent_replaying import N_ROLLOUTS, NAME, answering_the_script, decided, is_
 from agent_replaying import SCRIPT as REPLAY_SCRIPT
 from scripted_model import ToolCall, Turn
 
-from skillopt_mcp.backends.agents import claude_code, codex
+from skillopt_mcp.backends import claude_code, codex
 from skillopt_mcp.backends.agents.places import sweep_places
 from skillopt_mcp.backends.base import Backend, BackendFault, worst_case
-from skillopt_mcp.backends.checking import check_backend
 from skillopt_mcp.backends.registry import open_backend
-from skillopt_mcp.operations.results import Replayed
+from skillopt_mcp.backends.wrappers import check_backend
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import TOOL_CALL, Call, Fault, Message, Question, Reply, Rollout
-from skillopt_mcp.records.judging import Exact
+from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task, TaskFile
 
@@ -41,9 +41,7 @@ REFERENCE = "the-secret-reference"
 SKILL = SkillFiles(
     (SkillFile("SKILL.md", b"---\nname: clerk\ndescription: Does items.\n---\n# Clerk\n\nBODY-OF-IT\n"),)
 )
-TASK = Task(
-    1, 1, "t", "Do it.", Exact(kind="exact", expected=REFERENCE), "val", "d", files=(TaskFile("a.txt", "alpha"),)
-)
+TASK = Task(1, 1, "t", "Do it.", Exact(expected=REFERENCE), "val", "d", files=(TaskFile("a.txt", "alpha"),))
 ROLLOUT = Call("target", "rollout", Rollout(SKILL, TASK), "draw")
 
 
@@ -247,9 +245,8 @@ def test_the_doctor_asks_a_host_once_and_says_what_is_wrong(host: Host, places: 
     assert list(places.iterdir()) == []
 
 
+@pytest.mark.parametrize("host", ["claude", "older-claude"], indirect=True)  # caps on money are refused for codex
 def test_a_budget_ends_a_rollout_after_the_turn_that_used_it_up(host: Host) -> None:
-    if host.kind == "codex":
-        pytest.skip("codex has no such limit, and caps on money are refused for it")
     with opened(host, lambda asked: [opening(host.kind)], ",max_usd=0.001") as (backend, model):
         with pytest.raises(BackendFault) as failed:
             ask(backend)

@@ -44,7 +44,7 @@ def promoting(candidate_id: str) -> Script:
     turns: list[Turn] = [[ToolCall("list_skills", {})], [ToolCall("promote_skill", {"candidate_id": candidate_id})]]
 
     def next_turn(results: list[Json]) -> Turn:
-        return [*turns, [END]][len(results)]
+        return [*turns, [END]][len(results)]  # type: ignore[return-value]
 
     return next_turn
 

@@ -10,15 +10,13 @@ import pytest
 from real_hosts import Session, run_claude, run_codex
 from scripted_model import Json, ToolCall, Turn
 
-from skillopt_mcp.backends.catalogue import TOPICS
-from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.approving import AT_A_TERMINAL, agree, lacking
-from skillopt_mcp.operations.changes.consenting import Lacking
-from skillopt_mcp.operations.changes.permitting import add_root
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent, Lacking, add_root
+from skillopt_mcp.promotions.promoting import agree, check_promotion
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.hosts
 
@@ -43,10 +41,10 @@ def prepare(place: Path, *, approved: bool) -> str:
         assert candidate_id
         while evaluate_candidate(workspace, candidate_id).verdict == "undecided":
             pass
-        standing = lacking(workspace, candidate_id)
+        standing = check_promotion(workspace, candidate_id, Consent.APPROVED)
         assert isinstance(standing, Lacking)
         if approved:
-            agree(workspace, standing.approval, AT_A_TERMINAL)
+            agree(workspace, standing.approval)
     return candidate_id
 
 
@@ -67,8 +65,8 @@ def test_a_host_without_a_person_answers_no_and_nothing_changes(host: str, tmp_p
     candidate_id = prepare(tmp_path, approved=False)
     [result] = promote(host, tmp_path, candidate_id).results()
     assert result["status"] == "needs_approval", result
-    assert str(result["reason"]).endswith(f"the host answered {ANSWERS[host]}, perhaps without asking anybody")
-    assert result["next_step"].startswith(f"Ask the person to run: skillopt-mcp approve {candidate_id}")
+    assert str(result["reason"]).endswith(f"the host answered {ANSWERS[host]}, perhaps without asking the user")
+    assert result["next_step"].startswith(f"Ask the person to run: skillopt-mcp promote {candidate_id}")
     assert (tmp_path / "project/skills/ledger-clerk/SKILL.md").read_bytes() == make_skill(SEED).main
 
 

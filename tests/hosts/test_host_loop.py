@@ -16,7 +16,7 @@ from scripted_model import Json, Script, Team, ToolCall, Turn
 from test_real_hosts import NAME, PROGRAM, SEED, command, prepare
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.backends.world import TOPICS
 
 pytestmark = pytest.mark.hosts
 
@@ -157,9 +157,9 @@ def test_claude_trains_by_agents_that_submit_at_once_and_no_backend_is_named(var
     results = session.results()
     assert [result["status"] for result in results[-2:]] == ["promoted", "rolled_back"], results[-3:]
     assert skill.read_bytes() == before
-    rows = json.loads(command(tmp_path, "history", NAME, "--json"))["rows"]
+    rows = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
     assert [row["kind"] for row in rows] == ["rollback", "promote"]
-    assert {row["by"] for row in rows} == {"standing permission"}
+    assert {row["by"] for row in rows} == {"permission, rule"}
     done = [result for result in results if result.get("evaluated")]
     assert done[-1]["evaluated"]["evidence"] == "host-run, exposed"
 
@@ -175,9 +175,9 @@ def test_codex_trains_by_itself_in_its_sandbox(tmp_path: Path) -> None:
     assert [result["status"] for result in results[-2:]] == ["promoted", "rolled_back"], results[-3:]
     assert {result["skill_path"] for result in results[-2:]} == {str(skill.parent)}
     assert skill.read_bytes() == before
-    rows = json.loads(command(tmp_path, "history", NAME, "--json"))["rows"]
+    rows = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
     assert [row["kind"] for row in rows] == ["rollback", "promote"]
-    assert {row["by"] for row in rows} == {"standing permission"}
+    assert {row["by"] for row in rows} == {"permission, rule"}
 
 
 @pytest.mark.parametrize("variable", ["CLAUDE", "CLAUDE_OLDER"])

@@ -15,7 +15,7 @@ from fake_openai import Responses
 from real_hosts import CODEX_CONFIG, TIMEOUT_S, host_environment
 from scripted_model import Json, Model, ToolCall, Turn, serving
 
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.hosts
 

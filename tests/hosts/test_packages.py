@@ -1,18 +1,17 @@
-"""Packages: the plugin, the bundle and the registry's entry, each before its own official validator."""
+"""Packages: the plugin and the bundle, each before its own official validator."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import zipfile
 from pathlib import Path
 
-import jsonschema
 import pytest
 from real_hosts import host_environment
 
-from skillopt_mcp.packaging.assembling import HERE, assemble_bundle, assemble_plugin
+from skillopt_mcp.packaging.assembling import assemble_bundle, assemble_plugin
+from tests.readme import ROOT
 
 pytestmark = pytest.mark.hosts
 
@@ -43,6 +42,12 @@ def test_claude_code_finds_the_plugin_valid(variable: str, tmp_path: Path) -> No
     assert "Validation passed" in run(tmp_path, binary(variable), "plugin", "validate", str(plugin))
 
 
+def test_a_clone_is_a_marketplace_from_which_the_plugin_is_installed(tmp_path: Path) -> None:
+    run(tmp_path, binary("CLAUDE"), "plugin", "marketplace", "add", str(ROOT))
+    run(tmp_path, binary("CLAUDE"), "plugin", "install", "skillopt@skillopt-mcp")
+    assert "enabled" in run(tmp_path, binary("CLAUDE"), "plugin", "list")
+
+
 def test_the_directory_of_plugins_asks_for_nothing_but_an_icon(tmp_path: Path) -> None:
     plugin = assemble_plugin(tmp_path / "plugin")
     said = run(tmp_path, binary("CLAUDE"), "plugin", "validate", "--profile", "directory", str(plugin))
@@ -56,13 +61,3 @@ def test_mcpb_finds_the_bundle_valid_and_packs_it(tmp_path: Path) -> None:
     run(tmp_path, binary("MCPB"), "pack", str(bundle), str(tmp_path / "out.mcpb"))
     with zipfile.ZipFile(tmp_path / "out.mcpb") as packed:
         assert set(packed.namelist()) == {"manifest.json", "pyproject.toml", "server.py"}
-
-
-def test_the_registrys_entry_is_valid_under_its_schema() -> None:
-    path = os.environ.get("SERVER_SCHEMA")
-    if not path:
-        pytest.skip("SERVER_SCHEMA names no file: it is at the address that server.json gives as its $schema")
-    schema = json.loads(Path(path).read_text("utf-8"))
-    entry = json.loads((HERE / "server.json").read_text("utf-8"))
-    assert schema["$id"] == entry["$schema"]
-    jsonschema.validate(entry, schema)

@@ -14,9 +14,8 @@ import pytest
 from real_hosts import Session, host_environment, run_claude, run_codex
 from scripted_model import Json, Script, ToolCall, Turn
 
-from skillopt_mcp.backends.catalogue import TOPICS
-from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.records.judging import spec_json
+from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
+from skillopt_mcp.records.judging import judge_json
 
 pytestmark = pytest.mark.hosts
 
@@ -66,7 +65,7 @@ def prepare(place: Path, skills: str) -> Path:
     folder.mkdir(parents=True)
     (place / "home").mkdir()
     (folder / "SKILL.md").write_bytes(make_skill(SEED).main)
-    tasks = [{"prompt": task.prompt, "judge": json.loads(spec_json(task.judge))} for task in make_tasks(N_TASKS, SEED)]
+    tasks = [{"prompt": task.prompt, "judge": json.loads(judge_json(task.judge))} for task in make_tasks(N_TASKS, SEED)]
     (place / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
     return folder / "SKILL.md"
 
@@ -112,9 +111,9 @@ def test_a_host_trains_a_skill_from_the_first_record_to_the_changed_file(host: H
     after = skill.read_text()
     assert after.encode() != before
     assert [topic.name for topic in TOPICS if topic.lesson not in after] == []
-    [change] = json.loads(command(tmp_path, "history", NAME, "--json"))["rows"]
+    [change] = json.loads(command(tmp_path, "show", NAME, "--json"))["history"]["rows"]
     assert (change["kind"], change["verdict"], change["version"]) == ("promote", "accept", results[-1]["version"])
-    assert change["by"] == "standing permission"
+    assert change["by"] == "permission, rule"
 
 
 def test_without_a_permission_a_host_changes_nothing(host: Host, tmp_path: Path) -> None:

@@ -1,147 +1,156 @@
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.installing.entries import (
-    hook_command,
-    hook_seconds,
-    installed_hooks,
-    installed_server,
+from skillopt_mcp.install.entries import (
+    find_hooks,
+    find_server,
+    hook_line,
+    put_hooks,
+    put_server,
+    remove_hooks,
     server_entry,
-    with_hooks,
-    with_server,
-    without_hooks,
-    without_server,
 )
-from skillopt_mcp.installing.hosts import HOSTS, Surroundings, host_environment, places
+from skillopt_mcp.install.hosts import HOSTS, Surroundings, host_environment, places
 
-EVENTS = ("Stop", "SessionEnd")
-SECONDS = dict.fromkeys(EVENTS, 30)
+SECONDS = {"Stop": 30, "SessionEnd": 30}
 HOME, PROJECT = Path("/home/me"), Path("/home/me/project")
 PROGRAM = "/opt/my tools/skillopt-mcp"
+LINE = hook_line(PROGRAM, None)
 
 
 def around(platform: str = "linux", **environ: str) -> Surroundings:
     return Surroundings(HOME, PROJECT, environ, platform)
 
 
+CODEX = places("codex", "user", around())
+ENTRY = server_entry(CODEX.host, PROGRAM, ["serve"])
+
+
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_entry_of_every_host_is_found_again_and_taken_out(host: str) -> None:
+def test_the_entry_of_every_host_is_found_and_taken_out(host: str) -> None:
     where = places(host, "user", around())
-    entry = server_entry(host, PROGRAM, ["serve", "--store", "/s.db"])
-    text = with_server("", where, entry)
-    assert installed_server(text, where) == entry
+    entry = server_entry(where.host, PROGRAM, ["serve", "--store", "/s.db"])
+    text = put_server("", where, entry)
+    assert find_server(text, where) == entry
     assert entry["command"] == PROGRAM
-    assert installed_server(without_server(text, where), where) is None
+    assert find_server(put_server(text, where, None), where) is None
 
 
 @pytest.mark.parametrize(
-    ("host", "scope", "path"),
+    ("host", "scope", "place", "path"),
     [
-        ("claude-code", "user", "/home/me/.claude.json"),
-        ("claude-code", "project", "/home/me/project/.mcp.json"),
-        ("codex", "user", "/home/me/.codex/config.toml"),
-        ("codex", "project", "/home/me/project/.codex/config.toml"),
-        ("cursor", "user", "/home/me/.cursor/mcp.json"),
-        ("cursor", "project", "/home/me/project/.cursor/mcp.json"),
-        ("vscode", "user", "/home/me/.config/Code/User/mcp.json"),
-        ("vscode", "project", "/home/me/project/.vscode/mcp.json"),
-        ("claude-desktop", "user", "/home/me/.config/Claude/claude_desktop_config.json"),
+        ("claude-code", "user", around(), "/home/me/.claude.json"),
+        ("claude-code", "project", around(), "/home/me/project/.mcp.json"),
+        ("claude-code", "user", around(CLAUDE_CONFIG_DIR="/c"), "/c/.claude.json"),
+        ("codex", "user", around(), "/home/me/.codex/config.toml"),
+        ("codex", "user", around(CODEX_HOME="/x"), "/x/config.toml"),
+        ("codex", "project", around(), "/home/me/project/.codex/config.toml"),
+        ("cursor", "user", around(), "/home/me/.cursor/mcp.json"),
+        ("cursor", "project", around(), "/home/me/project/.cursor/mcp.json"),
+        ("vscode", "user", around(), "/home/me/.config/Code/User/mcp.json"),
+        ("vscode", "user", around("win32", APPDATA="/appdata"), "/appdata/Code/User/mcp.json"),
+        ("vscode", "project", around(), "/home/me/project/.vscode/mcp.json"),
+        ("claude-desktop", "user", around(), "/home/me/.config/Claude/claude_desktop_config.json"),
+        (
+            "claude-desktop",
+            "user",
+            around("darwin"),
+            "/home/me/Library/Application Support/Claude/claude_desktop_config.json",
+        ),
     ],
 )
-def test_each_host_has_its_file(host: str, scope: str, path: str) -> None:
-    assert places(host, "project" if scope == "project" else "user", around()).config == Path(path)
+def test_each_host_has_its_file(host: str, scope: str, place: Surroundings, path: str) -> None:
+    assert places(host, "project" if scope == "project" else "user", place).config == Path(path)
 
 
-def test_moved_folders_of_hosts_are_honoured() -> None:
-    claude = places("claude-code", "user", around(CLAUDE_CONFIG_DIR="/c"))
-    assert (claude.config, claude.hooks, claude.skills) == (
-        Path("/c/.claude.json"), Path("/c/settings.json"), Path("/c/skills"),
-    )  # fmt: skip
-    codex = places("codex", "user", around(CODEX_HOME="/x"))
-    assert (codex.config, codex.hooks) == (Path("/x/config.toml"), Path("/x/hooks.json"))
-
-
-def test_desktop_programs_keep_their_settings_where_their_system_says() -> None:
-    mac = places("claude-desktop", "user", around("darwin")).config
-    assert mac == HOME / "Library/Application Support/Claude/claude_desktop_config.json"
-    windows = places("vscode", "user", around("win32", APPDATA="/appdata")).config
-    assert windows == Path("/appdata/Code/User/mcp.json")
-
-
-def test_claude_desktop_knows_no_projects() -> None:
+def test_claude_desktop_has_no_projects() -> None:
     with pytest.raises(BadInput, match="leave out --project"):
         places("claude-desktop", "project", around())
 
 
-def test_only_claude_code_tells_a_server_the_whole_environment() -> None:
-    told = around(PATH="/my/bin", HOME="/home/me", OPENAI_API_KEY="k")
-    assert host_environment("claude-code", told)["OPENAI_API_KEY"] == "k"
-    assert host_environment("codex", told) == {"PATH": "/my/bin", "HOME": "/home/me"}
-    assert host_environment("cursor", told)["PATH"] == "/usr/bin:/bin:/usr/sbin:/sbin"
+def test_only_claude_code_starts_a_server_with_the_whole_environment() -> None:
+    shell = around(PATH="/my/bin", HOME="/home/me", OPENAI_API_KEY="k")
+    assert host_environment("claude-code", shell)["OPENAI_API_KEY"] == "k"
+    assert host_environment("codex", shell) == {"PATH": "/my/bin", "HOME": "/home/me"}
+    assert host_environment("cursor", shell)["PATH"] == "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
-def test_a_broken_file_is_refused_in_its_own_form() -> None:
-    entry = server_entry("cursor", PROGRAM, ["serve"])
+def test_comments_are_kept_where_the_host_reads_them_and_refused_elsewhere() -> None:
     commented = '{\n  // mine\n  "mcpServers": {},\n}\n'
-    assert "// mine" in with_server(commented, places("cursor", "user", around()), entry)
+    assert "// mine" in put_server(commented, places("cursor", "user", around()), ENTRY)
     with pytest.raises(BadInput, match="line 2"):
-        with_server(commented, places("claude-code", "user", around()), entry)
+        put_server(commented, places("claude-code", "user", around()), ENTRY)
 
 
-def test_a_file_that_cannot_be_changed_safely_is_left_alone() -> None:
-    inline = 'mcp_servers = { a = { command = "b" } }\n'
-    with pytest.raises(BadInput, match="edit it by hand"):
-        with_server(inline, places("codex", "user", around()), server_entry("codex", PROGRAM, ["serve"]))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '# mine\nmodel = "x" # why\n',
+        'model = "x"\r\n[mcp_servers.a]\r\ncommand = "b"\r\n',
+        '[mcp_servers]\n[mcp_servers.a]\ncommand = "b"\n\n[profiles.z]\nk = 1\n',
+        "[mcp_servers.a]\nx = 1\n[tui]\nk = 1\n[mcp_servers.b]\ny = 1\n",
+        'mcp_servers.a.command = "b"\n\n[[things]]\nq = 1\n\n\n',
+        'mcp_servers = { a = { command = "b" } }\n',
+        'notes = """\n[mcp_servers.other]\n"""\n',
+    ],
+)
+def test_a_toml_table_comes_and_goes_and_every_line_of_the_persons_stays(text: str) -> None:
+    made = put_server(text, CODEX, ENTRY)
+    expected = tomllib.loads(text)
+    expected.setdefault("mcp_servers", {})["skillopt"] = ENTRY
+    assert tomllib.loads(made) == expected
+    assert put_server(made, CODEX, ENTRY) == made
+    left = put_server(made, CODEX, None)
+    assert tomllib.loads(left) == tomllib.loads(text)
+    assert [line for line in left.splitlines() if line] == [line for line in text.splitlines() if line]
+
+
+@pytest.mark.parametrize("blank", ["", "\n"])
+def test_a_table_is_taken_out_with_or_without_a_blank_line_before_it(blank: str) -> None:
+    after = '\n# trusted\n[projects."/home/me"]\ntrust_level = "trusted"\n'
+    table = put_server("", CODEX, ENTRY)
+    assert put_server(f"a = 1\n{blank}{table}{after}", CODEX, None) == f"a = 1\n{after}"
+
+
+def test_another_entry_takes_the_place_of_the_old_one() -> None:
+    text = put_server("a = 1\n", CODEX, ENTRY) + "\n# theirs\n[z]\nk = 1\n"
+    changed = put_server(text, CODEX, {"command": "/new"})
+    assert tomllib.loads(changed) == {"a": 1, "mcp_servers": {"skillopt": {"command": "/new"}}, "z": {"k": 1}}
+    assert "# theirs\n[z]" in changed
+
+
+@pytest.mark.parametrize("text", ["a = 1\nb = = 2\n", "mcp_servers = 1\n"])
+def test_a_configuration_that_cannot_be_changed_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        put_server(text, CODEX, ENTRY)
 
 
 def test_hooks_come_once_and_go_without_a_trace() -> None:
     mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}, "model": "opus"}
     text = json.dumps(mine, indent=2) + "\n"
-    line = hook_command(PROGRAM, None)
-    made = with_hooks(text, SECONDS, line)
+    made = put_hooks(put_hooks(text, SECONDS, hook_line("/old/skillopt-mcp", None)), SECONDS, LINE)
     hooks = json.loads(made)["hooks"]
     assert hooks["Stop"][0] == mine["hooks"]["Stop"][0]  # type: ignore[index]
-    assert [len(hooks[event]) for event in EVENTS] == [2, 1]
-    assert with_hooks(made, SECONDS, line) == made
-    assert installed_hooks(made) == dict.fromkeys(EVENTS, line)
-    assert without_hooks(made) == text
-
-
-def test_a_hook_of_another_installation_is_replaced() -> None:
-    made = with_hooks(
-        with_hooks("", SECONDS, hook_command("/old/skillopt-mcp", None)), SECONDS, hook_command(PROGRAM, "/s")
-    )
-    assert "/old/" not in made
-    assert [len(json.loads(made)["hooks"][event]) for event in EVENTS] == [1, 1]
+    assert [len(hooks[event]) for event in SECONDS] == [2, 1]
+    assert put_hooks(made, SECONDS, LINE) == made
+    assert find_hooks(made) == dict.fromkeys(SECONDS, LINE)
+    assert remove_hooks(made) == text
 
 
 def test_of_a_group_of_hooks_that_somebody_put_ours_into_only_ours_goes() -> None:
-    mine, ours = ({"type": "command", "command": line} for line in ("x", hook_command(PROGRAM, None)))
+    mine, ours = ({"type": "command", "command": line} for line in ("x", LINE))
     text = json.dumps({"hooks": {"Stop": [{"matcher": "*", "hooks": [mine, ours]}], "PreCompact": [{"hooks": [ours]}]}})
-    assert json.loads(without_hooks(text)) == {"hooks": {"Stop": [{"matcher": "*", "hooks": [mine]}]}}
-    made = json.loads(with_hooks(text, SECONDS, hook_command(PROGRAM, None)))["hooks"]["Stop"]
+    assert json.loads(remove_hooks(text)) == {"hooks": {"Stop": [{"matcher": "*", "hooks": [mine]}]}}
+    made = json.loads(put_hooks(text, SECONDS, LINE))["hooks"]["Stop"]
     assert [len(group["hooks"]) for group in made] == [1, 1]
-    assert made[0] == {"matcher": "*", "hooks": [mine]}
 
 
-def test_codex_is_asked_for_no_more_time_at_the_end_of_a_session_than_it_gives() -> None:
-    assert hook_seconds("codex", EVENTS) == {"Stop": 30, "SessionEnd": 3}
-    assert hook_seconds("claude-code", EVENTS) == {"Stop": 30, "SessionEnd": 30}
-
-
-def test_codex_lets_what_was_promoted_be_rolled_back_as_easily() -> None:
-    tools = server_entry("codex", PROGRAM, ["serve"])["tools"]
-    assert tools == {name: {"approval_mode": "approve"} for name in ("promote_skill", "rollback_skill")}
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="hooks run in a POSIX shell")
-def test_the_line_of_a_hook_names_the_program_whatever_its_path_and_always_succeeds() -> None:
-    assert hook_command(PROGRAM, "/my store.db") == (
-        "'/opt/my tools/skillopt-mcp' capture --store '/my store.db' || true"
-    )
+def test_the_line_of_a_hook_quotes_paths_and_always_succeeds() -> None:
+    assert hook_line(PROGRAM, "/my store.db") == "'/opt/my tools/skillopt-mcp' capture --store '/my store.db' || true"

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.installing.json_edits import JsonText
-from skillopt_mcp.installing.json_spans import read_spans
+from skillopt_mcp.install.json_edits import JsonText
 
 ENTRY = {"command": "/opt/skillopt-mcp", "args": ["serve"]}
 PATH = ("mcpServers", "skillopt")
@@ -32,17 +31,6 @@ def restored(text: str, *, comments: bool = False) -> str:
     made = JsonText(text, comments=comments)
     made.remove(PATH)
     return made.text
-
-
-@given(value=VALUES, indent=st.sampled_from([None, 0, 1, 2, 4, "\t"]), comments=st.booleans())
-def test_the_spans_hold_what_the_standard_library_reads(
-    value: object, indent: int | str | None, comments: bool
-) -> None:
-    text = json.dumps({"a": value}, indent=indent)
-    span = read_spans(text, comments=comments)
-    assert span.value == json.loads(text)
-    [entry] = span.entries
-    assert json.loads(text[entry.span.start : entry.span.end]) == value
 
 
 @given(value=OBJECTS, servers=st.none() | OBJECTS, indent=st.sampled_from([None, 2, 4, "\t"]), crlf=st.booleans())

@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.installing.rules import (
-    allowed_tools,
-    installed_rules,
-    lacking_rules,
-    with_rules,
-    without_rules,
-    work_rules,
-)
+from skillopt_mcp.install.entries import find_rules, missing_rules, put_rules, remove_rules, work_rules
 
 FIRST = work_rules(Path("/tmp/skillopt-work-1000/skillopt-0123456789ab"))
 SECOND = work_rules(Path("/var/work/skillopt-ba9876543210"))
@@ -47,28 +40,31 @@ def test_the_rules_allow_what_work_takes_and_nothing_that_writes_a_skill() -> No
 
 def test_rules_go_behind_a_persons_own_and_out_again_byte_for_byte() -> None:
     before = settings(*THEIRS)
-    after = with_rules(before, FIRST)
+    after = put_rules(before, FIRST)
     assert allowed(after) == [*THEIRS, *FIRST]
-    assert with_rules(after, FIRST) == after
-    assert without_rules(after) == before
+    assert put_rules(after, FIRST) == after
+    assert remove_rules(after) == before
 
 
 def test_the_folder_of_another_store_takes_the_place_of_the_first_one() -> None:
-    assert with_rules(with_rules("", FIRST), SECOND) == with_rules("", SECOND)
-    assert installed_rules(with_rules(with_rules(settings(*THEIRS), FIRST), SECOND)) == SECOND
+    assert put_rules(put_rules("", FIRST), SECOND) == put_rules("", SECOND)
+    assert find_rules(put_rules(put_rules(settings(*THEIRS), FIRST), SECOND)) == SECOND
 
 
-def test_a_tool_that_a_person_allowed_is_ours_only_beside_a_folder_of_work() -> None:
-    tool = "mcp__skillopt__inspect"
-    assert installed_rules(settings(tool, *THEIRS)) == ()
-    assert allowed_tools(settings(tool, *THEIRS)) == {tool}
-    assert without_rules(with_rules(settings(tool), FIRST), kept={tool}) == settings(tool)
+def test_a_tool_that_a_person_allowed_is_ours_only_next_to_a_work_folder() -> None:
+    assert find_rules(settings("mcp__skillopt__inspect", *THEIRS)) == ()
+
+
+@pytest.mark.parametrize("name", ["w*k", "w?", "[w]", "w\\k"])
+def test_a_work_folder_that_a_host_would_read_as_a_pattern_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="SKILLOPT_WORK"):
+        work_rules(Path("/var") / name / "skillopt-0123456789ab")
 
 
 @pytest.mark.parametrize("text", ['{"permissions": []}', '{"permissions": {"allow": "all"}}', "[]", "{"])
 def test_settings_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
-        with_rules(text, FIRST)
+        put_rules(text, FIRST)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +79,12 @@ def test_settings_of_another_form_are_refused(text: str) -> None:
     ],
 )
 def test_a_wider_rule_of_a_person_covers_the_narrow_one(wide: list[str], left: tuple[str, ...]) -> None:
-    assert lacking_rules(["", settings(*wide)], FIRST) == list(left)
-
-
-def test_rules_may_stand_in_several_settings() -> None:
-    assert lacking_rules([settings(*FIRST[:3]), settings(*FIRST[3:])], FIRST) == []
+    assert missing_rules(["", settings(*wide)], FIRST) == list(left)
 
 
 @given(st.lists(st.sampled_from([*THEIRS[:3], *FIRST, *SECOND]), unique=True))
 def test_whatever_is_allowed_before_nothing_of_a_persons_goes(before: list[str]) -> None:
-    left = without_rules(with_rules(settings(*before), SECOND))
+    left = remove_rules(put_rules(settings(*before), SECOND))
     kept = json.loads(left).get("permissions", {}).get("allow", [])
     assert kept == [rule for rule in before if rule in THEIRS]
     assert json.loads(left)["permissions"]["deny"] == ["WebFetch"]

@@ -21,16 +21,18 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import BackendError, BadInput
-from skillopt_mcp.judges import command
-from skillopt_mcp.judges.command import CommandRunner, program_sha256, register_command
-from skillopt_mcp.judges.confinement import (
+from skillopt_mcp.judges import programs
+from skillopt_mcp.judges.programs import (
+    CommandRunner,
     Level,
     barred,
     best_level,
     bwrap_works,
     landlock_abi,
     name_of,
+    program_sha256,
     readable_paths,
+    register_command,
     unprivileged_user,
 )
 from skillopt_mcp.records.calls import Call, Question, Reply, Usage
@@ -244,8 +246,8 @@ print(os.environ)
 """
 HOST = """
 import asyncio, sys
-from skillopt_mcp.judges import command
-from skillopt_mcp.judges.command import CommandRunner, register_command
+from skillopt_mcp.judges import programs
+from skillopt_mcp.judges.programs import CommandRunner, register_command
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.records.commands import Limits
 command = register_command("check", sys.argv[2:], Limits(time_s=20.0))
@@ -331,7 +333,7 @@ def test_an_unknown_or_changed_program_stops_the_run(tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\nexit 0\n")
     script.chmod(0o755)
     command = register_command("check", [str(script)])
-    with pytest.raises(BackendError, match="no command 'other' is registered as a judge: a person does that"):
+    with pytest.raises(BackendError, match='judge program "other" is not registered'):
         asyncio.run(CommandRunner({"check": command}).complete(call(name="other")))
     script.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(BackendError, match="'check' has changed: look at it, and register it anew"):
@@ -500,16 +502,16 @@ def test_a_program_at_rest_is_hashed_once_and_a_swapped_one_is_noticed(
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o755)
     before = os.stat(program)
-    now = time.time_ns() + 10 * command._SETTLED_NS
-    monkeypatch.setattr(command.time, "time_ns", lambda: now)
-    first, hashed = command.program_sha256([str(program)]), []
+    now = time.time_ns() + 10 * programs._SETTLED_NS
+    monkeypatch.setattr(programs.time, "time_ns", lambda: now)  # type: ignore[attr-defined]
+    first, hashed = programs.program_sha256([str(program)]), []
     real = hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1])
-    assert command.program_sha256([str(program)]) == first
+    assert programs.program_sha256([str(program)]) == first
     assert hashed == []
     program.write_text("#!/bin/sh\nexit 1\n")  # as long as before, and as old as before to who asks for mtime alone
     os.utime(program, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert command.program_sha256([str(program)]) != first
+    assert programs.program_sha256([str(program)]) != first
 
 
 def test_a_program_that_has_just_changed_is_hashed_at_each_look(
@@ -517,10 +519,10 @@ def test_a_program_that_has_just_changed_is_hashed_at_each_look(
 ) -> None:
     program = open_folder / "check.sh"
     program.write_text("#!/bin/sh\nexit 0\n")
-    now = os.stat(program).st_ctime_ns + command._SETTLED_NS // 2
-    monkeypatch.setattr(command.time, "time_ns", lambda: now)
+    now = os.stat(program).st_ctime_ns + programs._SETTLED_NS // 2
+    monkeypatch.setattr(programs.time, "time_ns", lambda: now)  # type: ignore[attr-defined]
     hashed: list[str] = []
     real = hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1])
-    assert command.program_sha256([str(program)]) == command.program_sha256([str(program)])
+    assert programs.program_sha256([str(program)]) == programs.program_sha256([str(program)])
     assert hashed == [str(program), str(program)]

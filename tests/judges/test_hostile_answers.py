@@ -8,12 +8,10 @@ import pytest
 from scripted_judge import attempted
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges import scoring
-from skillopt_mcp.judges.judging import judge_all
-from skillopt_mcp.judges.scoring import score
-from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.judges.judging import judge_all, parse_judge, score
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import TOOL_CALL, Message
-from skillopt_mcp.records.judging import SPECS, JudgeSpec, Score, Unscored
+from skillopt_mcp.records.judging import KINDS, Judge, Score, Unscored
 
 SCHEMA = {
     "anyOf": [
@@ -63,11 +61,11 @@ SHAPES = [
 ]
 
 
-def of(kind: str) -> JudgeSpec:
+def of(kind: str) -> Judge:
     return parse_judge({"kind": kind, **JUDGES[kind]})
 
 
-def seconds(spec: JudgeSpec, answer: str) -> float:
+def seconds(spec: Judge, answer: str) -> float:
     """Return how long the processor works to score an answer, which is all that an attempt did as well."""
     started = time.process_time()
     score(spec, answer, [Message(TOOL_CALL, answer, "search")])
@@ -75,7 +73,7 @@ def seconds(spec: JudgeSpec, answer: str) -> float:
 
 
 def test_every_judge_that_asks_nobody_is_looked_at_here() -> None:
-    assert JUDGES.keys() == SPECS.keys() - ASKING
+    assert JUDGES.keys() == KINDS.keys() - ASKING
 
 
 @pytest.mark.parametrize("kind", JUDGES)
@@ -134,10 +132,10 @@ def stumbling(monkeypatch: pytest.MonkeyPatch, error: Exception) -> dict[str, ob
     def stumble(*_: object) -> Score:
         raise error
 
-    monkeypatch.setattr(scoring, "score_exact", stumble)
+    monkeypatch.setattr(Exact, "score", stumble)
     return {"kind": "exact", **JUDGES["exact"]}
 
 
-def passed(judge: JudgeSpec, answer: str) -> bool:
+def passed(judge: Judge, answer: str) -> bool:
     found = score(judge, answer)
     return isinstance(found, Score) and found.hard

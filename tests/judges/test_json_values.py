@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.json_values import at, equal_values, found_values
-from skillopt_mcp.judges.scoring import score
-from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.judges.judging import parse_judge, score
+from skillopt_mcp.judges.kinds.json_value import at, equal_values, found_values
 from skillopt_mcp.records.judging import Score
 
 SCHEMA = {

@@ -7,12 +7,11 @@ import math
 import pytest
 from scripted_judge import ScriptedJudge, attempted, grade, question
 
-from skillopt_mcp.errors import BadInput, Waiting
-from skillopt_mcp.judges import judging
+from skillopt_mcp.errors import Waiting
 from skillopt_mcp.judges.judging import judge_all
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.records.calls import TOOL_CALL, Call, Message, Reply
-from skillopt_mcp.records.judging import Score, Unscored
+from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.records.calls import Call, Reply
+from skillopt_mcp.records.judging import Attempt, Score, Unscored
 
 EXACT = {"kind": "exact", "expected": "yes"}
 RUBRIC = {"kind": "rubric", "rubric": "Says yes politely."}
@@ -40,10 +39,10 @@ def test_questions_of_all_attempts_go_out_together_and_come_back_in_order() -> N
     found = judge_all(ask, [attempted("answer 1", both, 1), attempted("yes", EXACT, 2), attempted("answer 2", both, 3)])
     assert [each.hard for each in found if isinstance(each, Score)] == [False, True, True]
     assert [(call.role, call.stage, call.draw) for batch in ask.batches for call in batch] == [
-        ("judge", "judge", "draw/1/vote0"),
-        ("judge", "judge", "draw/3/vote0"),
         ("judge", "check", "draw/1"),
         ("judge", "check", "draw/3"),
+        ("judge", "judge", "draw/1/vote0"),
+        ("judge", "judge", "draw/3/vote0"),
     ]
     assert len(ask.batches) == 2
 
@@ -71,15 +70,15 @@ def test_a_waiting_judge_is_waited_for() -> None:
 
 
 def test_a_judge_that_raises_leaves_no_score_and_the_others_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(spec: object, answer: str, messages: object) -> Score:
-        if answer == "bad":
-            raise ZeroDivisionError("division by zero")
+    def broken(judge: Exact, attempt: Attempt) -> Score:
+        if attempt.answer == "bad":
+            raise KeyError("bad")
         return Score(hard=True, soft=1.0, reason="fine")
 
-    monkeypatch.setattr(judging, "score_leaf", broken)
+    monkeypatch.setattr(Exact, "score", broken)
     found = judge_all(ScriptedJudge(silent), [attempted("bad", EXACT), attempted("good", EXACT)])
     assert found == [
-        Unscored("the judge failed: ZeroDivisionError: division by zero"),
+        Unscored("the judge failed: KeyError: 'bad'"),
         Score(hard=True, soft=1.0, reason="fine"),
     ]
 
@@ -89,19 +88,10 @@ def test_a_judge_that_raises_leaves_no_score_and_the_others_theirs(monkeypatch: 
 def test_a_score_that_is_no_number_between_0_and_1_is_none(
     monkeypatch: pytest.MonkeyPatch, soft: float, judge: object
 ) -> None:
-    monkeypatch.setattr(judging, "score_leaf", lambda *_: Score(hard=True, soft=soft, reason=""))
+    monkeypatch.setattr(Exact, "score", lambda *_: Score(hard=True, soft=soft, reason=""))
     [found] = judge_all(ScriptedJudge(silent), [attempted("yes", judge)])
     assert isinstance(found, Unscored)
     assert "not between 0 and 1" in found.reason
-
-
-def test_recorded_messages_reach_the_judge() -> None:
-    called = {"kind": "tool_called", "name": "search"}
-    messages = (Message(TOOL_CALL, "{}", "search"),)
-    [found, unknown] = judge_all(ScriptedJudge(silent), [attempted("", called, 1, messages), attempted("", called)])
-    assert isinstance(found, Score)
-    assert found.hard
-    assert isinstance(unknown, Unscored)
 
 
 def weighted(threshold: float = 0.8) -> dict[str, object]:
@@ -119,40 +109,6 @@ def test_weights_make_the_mean_and_the_threshold_decides() -> None:
     assert (lax.hard, lax.soft) == (True, 0.875)
     assert (strict.hard, strict.soft) == (False, 0.875)
     assert strict.reason == 'weighted mean 0.875, 0.9 passes: lacks "no" (1 of 2 found)'
-
-
-def test_parts_that_pass_but_not_well_enough_together_are_told_so() -> None:
-    f1 = {"kind": "f1", "expected": "red green blue", "threshold": 0.5}
-    [found] = judge_all(
-        ScriptedJudge(silent), [attempted("red", {"kind": "weighted", "judges": [{"judge": f1}], "threshold": 0.9})]
-    )
-    assert isinstance(found, Score)
-    assert not found.hard
-    assert found.reason == "weighted mean 0.500, 0.9 passes: all 1 judges passed"
-
-
-@pytest.mark.parametrize(
-    "judge",
-    [
-        {"kind": "weighted", "judges": []},
-        {"kind": "weighted", "judges": [{"judge": EXACT, "weight": 0}]},
-        {"kind": "weighted", "judges": [{"judge": EXACT, "weight": math.inf}]},
-        {"kind": "weighted", "judges": [{"judge": EXACT}], "threshold": 0},
-        {"kind": "weighted", "judges": [EXACT]},
-        {"kind": "weighted", "judges": [{"judge": {"kind": "exact", "expected": ""}}]},
-        {"kind": "weighted", "judges": [{"judge": EXACT}] * 20},
-        {"kind": "command", "name": "rm -rf /"},
-        {"kind": "command", "name": "x", "argv": ["sh", "-c", "true"]},
-        {"kind": "command", "name": ""},
-        {"kind": "rubric", "rubric": " "},
-        {"kind": "rubric", "rubric": "x" * 20_001},
-        {"kind": "rubric", "rubric": "x", "votes": 0},
-        {"kind": "rubric", "rubric": "x", "votes": 10},
-    ],
-)
-def test_a_combination_that_makes_no_sense_is_refused(judge: object) -> None:
-    with pytest.raises(BadInput):
-        parse_judge(judge)
 
 
 def test_huge_weights_make_no_infinite_mean() -> None:

@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.environments.items import question_task
-from skillopt_mcp.judges.checking import TaskFinding, asked_in_train, check_tasks
-from skillopt_mcp.judges.nearness import Layer, near_pairs
-from skillopt_mcp.judges.references import reference_answers
-from skillopt_mcp.judges.scoring import score
-from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.environments.rows import question_task
+from skillopt_mcp.judges.checking import Layer, TaskFinding, asked_in_train, check_tasks, near_pairs
+from skillopt_mcp.judges.judging import parse_judge, score
 from skillopt_mcp.records.judging import Score
 from skillopt_mcp.records.tasks import SPLITS, Split, Task, TaskFile
 
@@ -361,7 +358,7 @@ def test_what_a_template_has_in_common_is_no_reason_to_compare(
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,2}){0,2}", fullmatch=True), st.integers(), min_size=1))
 def test_the_reference_of_fields_has_them_all_or_is_found_wanting(fields: dict[str, int]) -> None:
     spec = parse_judge({"kind": "json", "fields": fields})
-    [answer] = reference_answers(spec)
+    [answer] = spec.references()
     found = score(spec, answer)
     assert isinstance(found, Score)
     # A field cannot stand both at a path and below it.

@@ -7,11 +7,10 @@ from pathlib import Path
 from workshop import Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.operations.results import Proposed, Submitted
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.records.results import Proposed, Submitted
+from skillopt_mcp.workspace import Workspace
 
 
 class Clock:

@@ -8,13 +8,13 @@ import signal
 import sys
 from pathlib import Path
 
-from skillopt_mcp import livefiles
+from skillopt_mcp import live_files as livefiles
 from skillopt_mcp.errors import Busy
-from skillopt_mcp.folders import read_skill
-from skillopt_mcp.livefiles import TEMPORARY
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.live_files import TEMPORARY
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.skill_folders import read_skill
+from skillopt_mcp.workspace import Workspace
 
 _CALLS = ("open", "write", "fsync", "fchmod", "fchown", "mkdir", "rename", "unlink", "close", "stat")
 

@@ -1,25 +1,44 @@
+"""Adding and checking tasks: what comes in, what is rejected by its position, and that a check says the same before."""
+
 from __future__ import annotations
 
 import json
 import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.results import Rejected, SplitCounts, TasksAdded
-from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
-from skillopt_mcp.operations.tasks.checking import check_stored
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.errors import BadInput, BadSkill, NotFound
+from skillopt_mcp.judges.programs import register_command
+from skillopt_mcp.records.results import SplitCounts
 from skillopt_mcp.records.tasks import SPLITS
-from skillopt_mcp.settings.splitting import split_plan
+from skillopt_mcp.settings.reading import split_plan
+from skillopt_mcp.tasks import add_command, add_data_set, add_tasks, check_file, check_stored, remove_tasks
+from skillopt_mcp.workspace import Workspace
 
 JUDGE = {"kind": "exact", "expected": "7"}
+Row = dict[str, object]
 
 
-def tasks(n: int, prefix: str = "What is") -> list[dict[str, object]]:
-    return [{"prompt": f"{prefix} {i}?", "judge": JUDGE} for i in range(n)]
+def row(prompt: object, **others: object) -> Row:
+    return {"prompt": prompt, "judge": JUDGE, **others}
+
+
+def tasks(n: int, prefix: str = "What is") -> list[Row]:
+    return [row(f"{prefix} {i}?") for i in range(n)]
+
+
+def write(place: Place, rows: object) -> Path:
+    path = place.folder / "tasks.json"
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def coded(notes: object) -> dict[str, list[str]]:
+    return {note.code: note.ids for note in notes}  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -27,107 +46,141 @@ def empty(place: Place) -> Workspace:
     return place.open()
 
 
-def test_tasks_are_balanced_over_the_splits(place: Place, empty: Workspace) -> None:
-    assert add_tasks(empty, str(place.skill), tasks(90)) == TasksAdded(
-        skill="ledger-clerk",
-        added=90,
-        duplicates=0,
-        rejected=[],
-        splits=SplitCounts(train=30, val=30, test=30),
-        next_step="Enough to start: propose_edits with rollouts 8 (a host needs no key for that), or 'skillopt-mcp "
-        "replay ledger-clerk --target BACKEND:MODEL --optimizer BACKEND:MODEL' in a terminal.",
-    )
+def test_tasks_are_balanced_over_the_splits_and_added_once(place: Place, empty: Workspace) -> None:
+    first = add_tasks(empty, str(place.skill), tasks(90))
+    assert (first.added, first.rejected, first.notes) == (90, [], [])
+    assert first.splits == SplitCounts(train=30, val=30, test=30)
+    assert (first.next_step.action, first.next_step.arguments) == (
+        "propose_edits", {"skill": "ledger-clerk", "rollouts": 8},
+    )  # fmt: skip
+    again = add_tasks(empty, str(place.skill), tasks(90))
+    assert (again.added, again.duplicates, again.splits) == (0, 90, first.splits)
 
 
-def test_adding_tells_of_tasks_that_a_check_would_call_errors(place: Place, empty: Workspace) -> None:
-    skill = str(place.skill)
-    asked = {"prompt": "Sum the rows of the first page", "judge": JUDGE, "split": "train"}
-    assert add_tasks(empty, skill, [asked]).warnings == []
-    leak = {**asked, "judge": {"kind": "contains", "expected": ["7"]}, "split": "test", "id": "leak"}
-    slack = {"prompt": "Say yes", "judge": {"kind": "regex", "pattern": ".*"}, "id": "slack"}
-    nowhere = {"prompt": "Who?", "judge": {"kind": "environment", "name": "nowhere"}, "id": "nowhere"}
-    more = {"prompt": "Say no", "judge": {"kind": "contains", "expected": ["no"]}, "id": "more"}
-    added = add_tasks(empty, skill, [leak, slack, nowhere, more])
-    problems = check_stored(empty, skill).problems
-    assert (added.added, added.warnings[:3]) == (4, problems[:3])
-    assert len(problems) == 4
-    assert added.warnings[3:] == [
-        "1 more such problems: skillopt-mcp tasks check ledger-clerk; to take a task out of use, a person types: "
-        "skillopt-mcp tasks retire ledger-clerk ID"
-    ]
-    again = add_tasks(empty, skill, [slack, {"prompt": "And now?", "judge": JUDGE}]).warnings
-    assert again[0] == "task 'slack': an empty answer passes: the judge expects too little"
-    assert again[1].startswith("such problems of all tasks: skillopt-mcp tasks check ledger-clerk; ")
-
-
-def test_so_many_tasks_that_one_would_wait_are_left_to_the_check(
-    place: Place, empty: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillopt_mcp.operations.tasks.misleading.CHECKED_AT_ONCE", 2)
-    said = "so many tasks were not checked as they were added: skillopt-mcp tasks check ledger-clerk"
-    assert add_tasks(empty, str(place.skill), tasks(3)).warnings == [said]
-    assert add_tasks(empty, str(place.skill), tasks(2, "What else is")).warnings == []
+def test_few_tasks_lead_to_more_tasks(place: Place, empty: Workspace) -> None:
+    step = add_tasks(empty, str(place.skill), tasks(9)).next_step
+    assert (step.action, step.why) == ("add_tasks", "too few tasks: 3 train, 6 held out")
 
 
 def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:
-    given = {"prompt": "p", "judge": JUDGE, "id": "mine", "split": "test", "tags": ["a"], "files": {"x/y.txt": "text"}}
+    given = row("p \ud800", id="mine", split="test", tags=["a"], files={"x/y.txt": "text"})
     add_tasks(empty, str(place.skill), [given])
     (task,) = empty.store.tasks.list_tasks(1)
-    assert (task.prompt, task.name, task.split, task.tags) == ("p", "mine", "test", ("a",))
+    assert (task.prompt, task.name, task.split, task.tags) == ("p \ufffd", "mine", "test", ("a",))
     assert [(file.path, file.content) for file in task.files] == [("x/y.txt", "text")]
 
 
-def test_a_bad_task_is_rejected_with_its_place_and_reason_and_the_rest_is_added(place: Place, empty: Workspace) -> None:
-    bad: list[object] = [
-        {"prompt": " ", "judge": JUDGE},
-        {"prompt": "p", "judge": {"kind": "vibes"}},
-        {"prompt": "p"},
-        {"prompt": "p", "judge": JUDGE, "answer": 1},
-        {"prompt": "p", "judge": JUDGE, "split": "dev"},
-        {"prompt": "p", "judge": JUDGE, "files": {"../x": "y"}},
-        {"prompt": "p", "judge": JUDGE, "tags": "a"},
-        {"prompt": "p", "judge": JUDGE, "id": ""},
-        "p",
-        {"prompt": "x" * 300_000, "judge": JUDGE},
-        {"prompt": "p", "judge": JUDGE, "files": {"x": "y" * 2_000_000}},
+BAD: list[tuple[object, str]] = [
+    (row(" "), "prompt must be a text"),
+    (row(19), "prompt must be a text"),
+    (row(["a"]), "prompt must be a text"),
+    (row("x" * 300_000), "300,000 characters"),
+    ({"prompt": "p", "judge": {"kind": "vibes"}}, '"vibes"'),
+    ({"prompt": "p"}, "judge"),
+    (row("p", answer=1), '"answer"'),
+    (row("p", split="dev"), '"dev"'),
+    (row("p", files={"../x": "y"}), '"../x"'),
+    (row("p", files={"x": "y" * 2_000_000}), "1,048,576 characters"),
+    (row("p", tags="a"), "tags must be"),
+    (row("p", id=""), "id must be"),
+    ("p", "is an object"),
+    (row("Log in with password: hunter2hunter2"), "contains a secret"),
+    (row("p", judge={"kind": "command", "name": "kqf"}), 'judge program "kqf" is not registered'),
+    (row("Known?", split="val"), "split must be train, where the same prompt is, got val"),
+    (row("Known?", split="val", judge={"kind": "exact", "expected": "8"}), "split must be train"),
+    (row("New?", id="known"), 'id "known" is taken'),
+    (row("Wrong?"), "this task was removed"),
+    (row("Wrong?", split="val", judge={"kind": "exact", "expected": "8"}), "split must be test"),
+]
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+def test_a_bad_row_is_rejected_and_a_check_says_so_before(place: Place, has_store: bool) -> None:
+    old = [row("Known?", id="known", split="train"), row("Wrong?", id="wrong", split="test")]
+    workspace, bad, others = place.open(), BAD, tasks(3)
+    if has_store:
+        add_tasks(workspace, str(place.skill), old)
+        remove_tasks(workspace, str(place.skill), ["wrong"])
+    else:
+        bad = BAD[: next(n for n, (each, _) in enumerate(BAD) if "Known?" in str(each))]
+        workspace = place.open(store="none.db")
+    path = write(place, [*(each for each, _ in bad), *others])
+    checked = check_file(workspace, str(place.skill), path)
+    assert workspace.store_path.exists() == has_store
+    added = add_tasks(workspace, str(place.skill), file=str(path))
+    assert (added.added, [each.index for each in added.rejected]) == (3, list(range(len(bad))))
+    for (_, reason), rejected, problem in zip(bad, added.rejected, checked.problems, strict=True):
+        assert reason in rejected.reason
+        assert problem.startswith(f"task {rejected.index + 1}")
+        assert reason in problem
+
+
+def test_what_weakens_tasks_is_noted_when_they_are_added_and_found_by_a_check(place: Place, empty: Workspace) -> None:
+    rows = [
+        row("Sum the rows of the first page", id="first", split="train"),
+        row("sum the rows of the first  page", id="leak", split="test", judge={"kind": "exact", "expected": "8"}),
+        row("Say yes", id="slack", judge={"kind": "regex", "pattern": ".*"}),
+        row("Who?", id="nowhere", judge={"kind": "environment", "name": "nowhere:x"}),
+        row("Say no", id="parrot", judge={"kind": "contains", "expected": ["no"]}),
+        row("Be short", id="form", judge={"kind": "length", "min": 1, "max": 1}),
     ]
-    result = add_tasks(empty, str(place.skill), [*bad, *tasks(3)])
-    assert result.added == 3
-    assert [rejected.index for rejected in result.rejected] == list(range(len(bad)))
-    reasons = "\n".join(rejected.reason for rejected in result.rejected)
-    for part in ("prompt is empty", '"vibes"', '"answer"', '"dev"', '"../x"', "tags must be", "id must be",
-                 "is an object", "300,000 characters", "1,048,576 characters"):  # fmt: skip
-        assert part in reasons
-    assert result.next_step.startswith("11 were rejected: correct them and add them again. ")
-
-
-@pytest.mark.parametrize(
-    ("prompt", "kind"),
-    [(19, "a number"), (False, "true or false"), (["a"], "a list"), ({}, "an object"), (0.5, "a number")],
-)
-def test_a_prompt_that_is_no_text_is_not_called_empty(
-    place: Place, empty: Workspace, prompt: object, kind: str
-) -> None:
-    (rejected,) = add_tasks(empty, str(place.skill), [{"prompt": prompt, "judge": JUDGE}]).rejected
-    assert rejected.reason == f"the prompt is {kind}, not a text: say what the agent is asked to do, in quotes"
-
-
-def test_a_duplicate_is_counted_and_a_taken_id_is_named(place: Place, empty: Workspace) -> None:
-    mine = {"prompt": "p", "judge": JUDGE, "id": "mine"}
-    add_tasks(empty, str(place.skill), [mine])
-    result = add_tasks(empty, str(place.skill), [mine, mine, {**mine, "prompt": "q"}, {**mine, "id": "other"}])
-    assert (result.added, result.duplicates) == (0, 3)
-    reason = (
-        'the id "mine" is taken by another task: if this one corrects it, a person retires that first (skillopt-mcp '
-        "tasks retire ledger-clerk mine); if not, choose another id"
+    weak = {
+        "leak": ["leak"], "passes_empty": ["slack"], "unknown_environment": ["nowhere"], "passes_parrot": ["parrot"],
+        "shape_only": ["form"],
+    }  # fmt: skip
+    before = check_file(empty, str(place.skill), write(place, rows))
+    added = add_tasks(empty, str(place.skill), rows)
+    assert added.added == 6
+    assert {code: ids for code, ids in coded(added.notes).items() if code in weak} == weak
+    stored = check_stored(empty, str(place.skill))
+    assert sorted(each.split(": ")[1] for each in before.problems) == sorted(
+        each.split(": ")[1] for each in stored.problems
     )
-    assert result.rejected == [Rejected(index=2, reason=reason)]
+    assert all(any(f"'{name}'" in each for each in stored.problems) for (name, *_) in weak.values())
+    again = check_file(empty, str(place.skill), write(place, rows))
+    assert coded(again.notes) == {"duplicates": [], **coded(stored.notes)}
+    assert again.problems == before.problems
 
 
-def test_adding_the_same_tasks_again_changes_nothing(place: Place, empty: Workspace) -> None:
-    first = add_tasks(empty, str(place.skill), tasks(10))
-    again = add_tasks(empty, str(place.skill), tasks(10))
-    assert (again.added, again.duplicates, again.splits) == (0, 10, first.splits)
+LONG = "Sum the invoice lines of the supplier for March and state the total in euros with two decimals"
+
+
+def test_nearly_the_same_prompt_with_another_answer_is_a_note(place: Place, empty: Workspace) -> None:
+    april = row(LONG.replace("March", "April"), id="april", split="test", judge={"kind": "exact", "expected": "8"})
+    rows = [row(LONG, id="march", split="train"), april]
+    found = check_file(empty, str(place.skill), write(place, rows))
+    assert (found.problems, coded(found.notes)["alike"]) == ([], ["april"])
+    assert coded(add_tasks(empty, str(place.skill), rows).notes) == {"alike": ["april"]}
+    found = check_file(empty, str(place.skill), write(place, [row(f"{LONG}, please.", id="again", split="val")]))
+    assert [each.split(",")[0] for each in found.problems] == ["task 1 'again': nearly the same prompt as 'march'"]
+
+
+def test_thousands_of_rows_are_left_to_the_check_and_found_again_in_no_time(place: Place, empty: Workspace) -> None:
+    rows = [row(f"What is {n} and {n * 7}?", split="train") for n in range(2_001)]
+    assert coded(add_tasks(empty, str(place.skill), rows).notes) == {"unchecked": []}
+    found = check_file(empty, str(place.skill), write(place, rows))
+    assert [note.numbers["n"] for note in found.notes if note.code == "duplicates"] == [2_001]
+
+
+def test_registered_programs_are_run_by_a_check(place: Place, empty: Workspace) -> None:
+    path = write(place, [row("Any?", judge={"kind": "command", "name": "anything"})])
+    assert "is not registered" in check_file(empty, str(place.skill), path).problems[0]
+    add_command(empty, register_command("anything", [shutil.which("true") or "true"]))
+    assert "an empty answer passes" in check_file(empty, str(place.skill), path).problems[0]
+
+
+def test_a_check_tracks_nothing_and_makes_no_store(place: Place, empty: Workspace) -> None:
+    bare = place.open(store="none.db")
+    path = write(place, [row("Fine?")])
+    shutil.copytree(place.skill, Path.home() / ".claude" / "skills" / "ledger-clerk")
+    for skill in (str(place.skill), "ledger-clerk"):
+        assert check_file(bare, skill, path).problems == []
+    for skill, error in ((str(place.folder / "missing"), BadSkill), ("other", NotFound)):
+        with pytest.raises(error):
+            check_file(bare, skill, path)
+    assert not bare.store_path.exists()
+    assert check_file(empty, str(place.skill), path).problems == []
+    assert empty.store.skills.list_skills() == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +210,7 @@ def test_a_file_is_a_list_or_lines(place: Place, empty: Workspace, content: byte
         (b"[" * 100_000, "is not JSON"),
         (b"[1" + b"0" * 10_000 + b"]", "is not JSON"),
         (b"", "no task was given"),
-        (b"[]", "no task was given"),
+        (json.dumps(["x"] * 10_001).encode(), "10,001 tasks at once"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_and_nothing_is_added(
@@ -165,100 +218,54 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_is_added(
 ) -> None:
     path = place.folder / "tasks.jsonl"
     path.write_bytes(content)
-    with pytest.raises(BadInput) as error:
-        add_tasks(empty, str(place.skill), file=str(path))
-    assert message in str(error.value)
-    assert len(str(error.value)) < 500
-    assert empty.store.skills.list_skills() == []
-
-
-@pytest.mark.parametrize("split", ["val", "dev", 5])
-def test_a_row_that_contradicts_its_folder_of_splits_is_named_and_nothing_is_added(
-    place: Place, empty: Workspace, split: object
-) -> None:
-    folder = place.folder / "splits"
-    folder.mkdir()
-    for each in SPLITS:
-        (folder / f"{each}.json").write_text(json.dumps([{"question": f"{each}?", "answers": ["so"]}]))
-    (folder / "train.json").write_text(json.dumps([5, {"question": "train!", "answers": ["so"], "split": split}]))
-    with pytest.raises(
-        BadInput, match=rf'a row in train says that its split is "{split}" \(row 2\).*nothing was added'
-    ):
-        add_data_set(empty, str(place.skill), folder, split_plan("split_dir", None, None))
+    for use in (lambda: add_tasks(empty, str(place.skill), file=str(path)),
+                lambda: check_file(empty, str(place.skill), path)):  # fmt: skip
+        with pytest.raises(BadInput) as error:
+            use()
+        assert message in str(error.value)
+        assert len(str(error.value)) < 500
     assert empty.store.skills.list_skills() == []
 
 
 def test_a_place_that_is_no_file_never_hangs(place: Place, empty: Workspace) -> None:
     os.mkfifo(place.folder / "pipe")
     (place.folder / "loop").symlink_to("loop")
-    for name, message in (
-        ("pipe", "is not a regular file"),
-        ("", "is not a regular file"),
-        ("missing.json", "cannot be read (No such file or directory): check the path"),
-        ("a\0b", "cannot be read (no file can be called so)"),
-        ("loop", "cannot be read"),
-        ("x" * 5000, "cannot be read (File name too long)"),
-        ("~nobody-here/x", "cannot be read"),
-    ):
-        with pytest.raises(BadInput) as error:
+    for name in ("pipe", "", "missing.json", "a\0b", "loop", "x" * 5000, "~nobody-here/x"):
+        with pytest.raises(BadInput, match=r"is not a regular file|cannot be read"):
             add_tasks(empty, str(place.skill), file=str(place.folder / name))
-        assert message in str(error.value)
-        assert len(str(error.value)) < 600
 
 
-def test_either_tasks_or_a_file_is_given(place: Place, empty: Workspace) -> None:
-    for given in ({}, {"tasks": [], "file": "x"}):
-        with pytest.raises(BadInput, match="give either tasks or file"):
-            add_tasks(empty, str(place.skill), **given)
-    with pytest.raises(BadInput, match="no task was given"):
-        add_tasks(empty, str(place.skill), [])
-    with pytest.raises(BadInput, match="10,001 tasks at once"):
-        add_tasks(empty, str(place.skill), ["x"] * 10_001)
+@pytest.mark.parametrize("given", [{}, {"tasks": [], "file": "x"}])
+def test_either_tasks_or_a_file_is_given(place: Place, empty: Workspace, given: Mapping[str, object]) -> None:
+    with pytest.raises(BadInput, match="give either tasks or file"):
+        add_tasks(empty, str(place.skill), **given)  # type: ignore[arg-type]
 
 
-def test_few_held_out_tasks_are_called_few(place: Place, empty: Workspace, tmp_path: Path) -> None:
-    assert "train tasks to learn from" in add_tasks(empty, str(place.skill), tasks(1)).next_step
-    assert add_tasks(empty, str(place.skill), tasks(9)).next_step.startswith("6 held-out tasks can prove a large gain")
+@pytest.mark.parametrize("split", ["val", "dev", 5])
+def test_a_row_that_contradicts_its_folder_of_splits_stops_all(place: Place, empty: Workspace, split: object) -> None:
+    folder = place.folder / "splits"
+    folder.mkdir()
+    for each in SPLITS:
+        (folder / f"{each}.json").write_text(json.dumps([{"question": f"{each}?", "answers": ["so"]}]))
+    (folder / "train.json").write_text(json.dumps([5, {"question": "train!", "answers": ["so"], "split": split}]))
+    with pytest.raises(BadInput, match=rf'row 2 in train has the split "{split}".*nothing was added'):
+        add_data_set(empty, str(place.skill), folder, split_plan("split_dir", None, None))
+    assert empty.store.skills.list_skills() == []
 
 
-def test_lone_surrogates_in_a_task_become_replacement_characters(place: Place, empty: Workspace) -> None:
-    task = {"prompt": "p \ud800", "judge": JUDGE, "id": "i\ud800", "tags": ["t\ud800"], "files": {"f\ud800": "\ud800"}}
-    assert add_tasks(empty, str(place.skill), [task]).added == 1
-    assert empty.store.tasks.list_tasks(1)[0].prompt == "p \ufffd"
+def test_a_row_that_another_split_has_stays_there(place: Place, empty: Workspace) -> None:
+    folder = place.folder / "splits"
+    folder.mkdir()
+    for name, n in (("train", 4), ("val", 2), ("test", 5)):
+        (folder / f"{name}.json").write_text(json.dumps(tasks(n)))
+    added = add_data_set(empty, str(place.skill), folder, split_plan("split_dir"))
+    assert added.splits == SplitCounts(train=4, val=0, test=1)
+    assert (added.n_rejected, added.rejected[0].index) == (6, 4)
 
 
-def test_an_id_that_two_new_tasks_have_is_told_without_a_retirement(place: Place, empty: Workspace) -> None:
-    result = add_tasks(empty, str(place.skill), [{"prompt": each, "judge": JUDGE, "id": "mine"} for each in "pq"])
-    assert result.rejected == [Rejected(index=1, reason='the id "mine" is taken by another task: choose another')]
-
-
-def test_a_task_that_an_export_lacks_is_named_with_the_way_to_retire_it(place: Place, empty: Workspace) -> None:
-    export = [{"id": f"q{n}", "prompt": f"What is {n}?", "judge": JUDGE, "split": "val"} for n in range(9)]
-    assert add_tasks(empty, str(place.skill), export).warnings == []
-    told = (
-        "1 task in use is not among these: 'q8'; what was retired where these come from, a person retires here, too: "
-        "skillopt-mcp tasks retire ledger-clerk ID"
-    )
-    assert told in add_tasks(empty, str(place.skill), export[:-1]).warnings
-    corrected = {**export[8], "prompt": "What was 8?"}
-    assert told not in add_tasks(empty, str(place.skill), [*export[:-1], corrected]).warnings, "it is told as rejected"
-
-
-@pytest.mark.parametrize("rows", [range(2), range(8, 9)])
-def test_a_few_tasks_are_no_export_that_lacks_the_others(place: Place, empty: Workspace, rows: range) -> None:
-    export = [{"id": f"q{n}", "prompt": f"What is {n}?", "judge": JUDGE, "split": "val"} for n in range(9)]
-    add_tasks(empty, str(place.skill), export)
-    assert add_tasks(empty, str(place.skill), [export[n] for n in rows]).warnings == []
-    without = [{name: value for name, value in row.items() if name != "split"} for row in export[:-1]]
-    assert add_tasks(empty, str(place.skill), without).warnings == []
-
-
-def test_a_row_with_a_key_that_comes_twice_is_rejected_and_the_others_are_added(
-    place: Place, empty: Workspace, tmp_path: Path
-) -> None:
-    file = tmp_path / "tasks.jsonl"
+def test_a_row_with_a_key_that_comes_twice_is_rejected(place: Place, empty: Workspace) -> None:
+    file = place.folder / "tasks.jsonl"
     twice = '{"prompt": "Which?", "judge": {"kind": "exact", "expected": "1", "expected": "2"}}'
     file.write_text("\n".join([json.dumps(tasks(1)[0]), twice]))
     added = add_tasks(empty, str(place.skill), file=str(file))
-    reason = 'the key "expected" comes twice in one object, and JSON would keep the last: leave one out'
-    assert (added.added, added.rejected) == (1, [Rejected(index=1, reason=reason)])
+    assert (added.added, [each.index for each in added.rejected]) == (1, [1])

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
-from skillopt_mcp.operations.changes import consenting, promoting
-from skillopt_mcp.operations.changes.advising import next_step
-from skillopt_mcp.operations.changes.approving import agree, lacking, question_of_promotion, withdraw
-from skillopt_mcp.operations.changes.consenting import Consent, Lacking, Ready
-from skillopt_mcp.operations.changes.permitting import permit, revoke
-from skillopt_mcp.operations.changes.promoting import check_promotion, promote_skill, rollback_skill
-from skillopt_mcp.operations.looks.history import history
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.candidates import STANDING_PERMISSION, Promotion, PromotionKind, rolled_back
-from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.store import migrating
-from skillopt_mcp.store.driver import connect, sqlite
-from skillopt_mcp.store.opening import Store
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.promotions import promoting
+from skillopt_mcp.promotions.consent import Consent, Lacking, Ready, permit, revoke
+from skillopt_mcp.promotions.promoting import (
+    agree,
+    check_promotion,
+    next_step,
+    promote_skill,
+    question_of_promotion,
+    rollback_skill,
+)
+from skillopt_mcp.records.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
+from skillopt_mcp.show.listing import history, list_skills
+from skillopt_mcp.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"
 ROLLED_BACK = "a person rolled it back, and nobody but a person puts it back"
@@ -38,9 +36,9 @@ def candidate(place: Place, workspace: Workspace) -> str:
 
 
 def approve(workspace: Workspace, candidate: str) -> None:
-    standing = lacking(workspace, candidate)
+    standing = check_promotion(workspace, candidate, Consent.APPROVED)
     assert isinstance(standing, Lacking)
-    agree(workspace, standing.approval, "a person, in a test")
+    agree(workspace, standing.approval)
 
 
 def held_back(workspace: Workspace, candidate: str, consent: Consent) -> Callable[[], str]:
@@ -64,22 +62,6 @@ def test_an_approval_serves_one_change_though_two_calls_saw_it(
     assert place.main.read_bytes() == before
 
 
-def test_an_approval_that_is_withdrawn_at_the_last_moment_serves_nothing(
-    place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    approve(workspace, candidate)
-    begin = workspace.store.promotions.begin
-
-    def withdrawn_first(*arguments: object) -> Promotion | None:
-        assert withdraw(workspace, candidate) == 1
-        return begin(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(workspace.store.promotions, "begin", withdrawn_first)
-    assert promote_skill(workspace, candidate, Consent.APPROVED).status == "needs_approval"
-    assert history(workspace, "ledger-clerk").rows == []
-    assert workspace.store.promotions.list_pending() == []
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["after the check", "at the last moment"])
 def test_a_permission_that_is_taken_back_meanwhile_covers_nothing(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch, late: bool
@@ -100,16 +82,6 @@ def test_a_permission_that_is_taken_back_meanwhile_covers_nothing(
     assert history(workspace, "ledger-clerk").rows == []
 
 
-def test_a_second_approval_serves_when_the_first_is_gone(
-    place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    approve(workspace, candidate)
-    begin = workspace.store.promotions.begin
-    begins = iter([lambda *_: None, begin])
-    monkeypatch.setattr(workspace.store.promotions, "begin", lambda *arguments: next(begins)(*arguments))
-    assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
-
-
 def test_an_approval_that_was_shown_with_a_secret_serves_whoever_does_not_know_it(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +89,7 @@ def test_an_approval_that_was_shown_with_a_secret_serves_whoever_does_not_know_i
     candidate = place.accepted(workspace, f"{LESSONS}\n- Log in with {SECRET}.")
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     terminal = place.open()
-    shown = lacking(terminal, candidate)
+    shown = check_promotion(terminal, candidate, Consent.APPROVED)
     assert isinstance(shown, Lacking)
     assert (shown.answer.status, len(shown.approval.findings)) == ("held", 1)
     approve(terminal, candidate)
@@ -143,13 +115,13 @@ def test_what_a_person_rolled_back_no_tool_puts_back(place: Place, workspace: Wo
     for consent in (Consent.STANDING, Consent.APPROVED):
         said = promote_skill(workspace, candidate, consent)
         assert (said.status, said.reason) == ("needs_approval", ROLLED_BACK)
-        assert f"skillopt-mcp approve {candidate}, then call again" in said.next_step
+        assert f"skillopt-mcp promote {candidate}" in said.next_step
         assert "skills permit" not in said.next_step
         again = rollback_skill(workspace, "ledger-clerk", version, consent)
         assert (again.status, again.reason) == ("needs_approval", ROLLED_BACK)
     assert place.main.read_bytes() == before
     (row,) = list_skills(workspace).skills
-    assert (row.open_candidates, row.next_step) == (0, "propose_edits with rollouts 8, or record_trajectory")
+    assert (row.open_candidates, row.next_step.action) == (0, "propose_edits")
     said_of = next_step(workspace, workspace.store.candidates.get_candidate(candidate), Consent.STANDING)
     assert said_of.endswith(f"a person runs: skillopt-mcp rollback ledger-clerk {version[:12]}")
 
@@ -158,9 +130,9 @@ def test_an_approval_from_before_a_rollback_does_not_outlive_it(
     place: Place, workspace: Workspace, candidate: str
 ) -> None:
     approve(workspace, candidate)
-    approve_again = lacking(place.open(), candidate)
+    approve_again = check_promotion(place.open(), candidate, Consent.APPROVED)
     assert isinstance(approve_again, Ready), "the first approval stands"
-    agree(workspace, approve_again.change.approval, "a person, twice")
+    agree(workspace, approve_again.change.approval)
     other = place.accepted(workspace, f"{LESSONS}\n{PLACEBO}")
     approve(workspace, other)
     assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
@@ -179,7 +151,7 @@ def test_a_new_approval_or_a_person_puts_back_what_was_rolled_back(
         assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
     asked = question_of_promotion(workspace, candidate, Consent.STANDING)
     assert asked is not None
-    agree(workspace, asked.approval, "a person, asked through the host")
+    agree(workspace, asked.approval)
     assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
     # What is live again because a person said so may be undone and put back by a tool, as before.
     assert rollback_skill(workspace, "ledger-clerk", None, Consent.STANDING).status == "rolled_back"
@@ -196,16 +168,16 @@ def test_a_rollback_between_check_and_write_counts(place: Place, workspace: Work
     assert go_on() == "needs_approval"
 
 
-def changes(*rows: tuple[PromotionKind, str, str, str]) -> list[Promotion]:
-    """Return changes newest first, given them in order: kind, from, to, consent."""
+def changes(*rows: tuple[PromotionKind, str, str, AgreedBy]) -> list[Promotion]:
+    """Return changes newest first, given them in order: kind, from, to, who agreed."""
     made = [
-        Promotion(n, 1, kind, None, old, new, "done", "", consent, "")
-        for n, (kind, old, new, consent) in enumerate(rows)
+        Promotion(n, 1, kind, None, old, new, "done", "", by, "terminal") for n, (kind, old, new, by) in enumerate(rows)
     ]
     return made[::-1]
 
 
-ME = Consent.PERSON.value
+ME: AgreedBy = "person"
+RULE: AgreedBy = "permission"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +185,7 @@ ME = Consent.PERSON.value
     [
         ([("promote", "0", "1", ME)], ""),
         ([("promote", "0", "1", ME), ("rollback", "1", "0", ME)], "1"),
-        ([("promote", "0", "1", ME), ("rollback", "1", "0", STANDING_PERMISSION)], ""),
+        ([("promote", "0", "1", ME), ("rollback", "1", "0", RULE)], ""),
         ([("promote", "0", "1", ME), ("promote", "1", "2", ME), ("rollback", "2", "0", ME)], "12"),
         ([("promote", "0", "1", ME), ("promote", "1", "2", ME), ("rollback", "2", "1", ME)], "2"),
         ([("promote", "0", "1", ME), ("promote", "e", "2", ME), ("rollback", "2", "0", ME)], "12e"),
@@ -224,7 +196,7 @@ ME = Consent.PERSON.value
     ],
 )
 def test_a_persons_rollback_closes_what_was_live_since(
-    rows: list[tuple[PromotionKind, str, str, str]], closed: str
+    rows: list[tuple[PromotionKind, str, str, AgreedBy]], closed: str
 ) -> None:
     assert rolled_back(changes(*rows)) == set(closed)
 
@@ -236,49 +208,12 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_what_is_live_is_never_closed_and_only_people_close(steps: list[tuple[PromotionKind, str, bool]]) -> None:
-    rows, live = list[tuple[PromotionKind, str, str, str]](), "0"
+    rows, live = list[tuple[PromotionKind, str, str, AgreedBy]](), "0"
     for kind, new, person in steps:
-        rows.append((kind, live, new, ME if person else STANDING_PERMISSION))
+        rows.append((kind, live, new, ME if person else RULE))
         live = new
     closed = rolled_back(changes(*rows))
     assert live not in closed
     assert closed <= {old for _, old, _, _ in rows} | {new for _, _, new, _ in rows}
     if not any(kind == "rollback" and who == ME for kind, _, _, who in rows):
         assert closed == frozenset()
-
-
-def test_an_approval_used_twice_in_an_older_store_counts_for_the_first_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, files = tmp_path / "s" / "skillopt.db", migrating.migration_files()
-    with monkeypatch.context() as older:
-        older.setattr(migrating, "migration_files", lambda: files[:23])
-        with Store(path) as store:
-            store.skills.track("s", "/s", SkillFiles((SkillFile("SKILL.md", b"x"),)))
-    connection = connect(path)
-    version = connection.execute("select live_version from skill").fetchone()[0]
-    connection.execute(
-        "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, given_by)"
-        " values (1, 'promote', ?1, ?1, '', '', 'me')", [version],
-    )  # fmt: skip
-    for approval in (1, None, 1, 1):
-        connection.execute(
-            "insert into promotion(skill_id, kind, from_version, to_version, state, verdict, consent, approval_id)"
-            " values (1, 'promote', ?1, ?1, 'done', '', 'me', ?2)", [version, approval],
-        )  # fmt: skip
-    connection.commit()
-    connection.close()
-    Store(path).close()
-    connection = connect(path)
-    rows = connection.execute("select approval_id from promotion order by id").fetchall()
-    assert rows == [(1,), (None,), (None,), (None,)]
-    with pytest.raises(sqlite().IntegrityError, match=r"UNIQUE constraint failed: promotion\.approval_id"):
-        connection.execute("update promotion set approval_id = 1 where id = 2")
-    connection.close()
-
-
-def test_every_consent_but_the_standing_permission_is_a_persons() -> None:
-    assert consenting.Consent.STANDING.value == STANDING_PERMISSION
-    for consent in Consent:
-        rollback = Promotion(1, 1, "rollback", None, "1", "0", "done", "", consent.value, "")
-        assert rollback.is_persons_rollback == (consent is not Consent.STANDING)

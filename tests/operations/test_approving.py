@@ -7,18 +7,17 @@ from workshop import LESSONS, SEED, Place, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_skill
-from skillopt_mcp.operations.changes.approving import (
-    COLUMNS,
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import (
     DIALOG_ROWS,
     FIRST_ROWS,
+    promote_skill,
     question_of_promotion,
     question_of_rollback,
+    rollback_skill,
 )
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.calls import Call, Rollout
-from skillopt_mcp.records.skills import short
+from skillopt_mcp.workspace import Workspace
 
 LAST = make_skill(SEED).main.decode().splitlines()[-1]
 
@@ -59,21 +58,6 @@ def test_one_changed_line_stands_under_the_verdict_on_it(place: Place, workspace
     assert rows[2:4] == ["+- Keep the page.", ""]
 
 
-@pytest.mark.parametrize("wide", ["x" * COLUMNS, "\u6708" * (COLUMNS // 2)])
-def test_a_line_too_wide_for_a_row_is_counted_instead(place: Place, workspace: Workspace, wide: str) -> None:
-    rows = rows_to_undo(place, workspace, wide, op="replace", target=LAST)
-    now = short(workspace.recorded("ledger-clerk").live_version)
-    assert rows[1] == "2 lines change in 1 file. See all:"
-    assert rows[2].startswith(f"skillopt-mcp diff ledger-clerk {now} ")
-    assert f"-{wide}" in rows
-
-
-def test_a_line_without_an_ending_is_counted_too(place: Place, workspace: Workspace) -> None:
-    place.main.write_bytes(place.main.read_bytes().rstrip(b"\n"))
-    rows = rows_to_undo(place, workspace, "- Keep the page.", op="replace", target=LAST)
-    assert rows[1] == "2 lines change in 1 file. See all:"
-
-
 def test_the_change_and_what_the_gate_said_follow_in_full(place: Place, workspace: Workspace) -> None:
     candidate = place.accepted(workspace)
     asked = question_of_promotion(workspace, candidate, Consent.APPROVED)
@@ -90,27 +74,6 @@ def test_what_overflows_a_window_is_not_asked(place: Place, workspace: Workspace
     rows = rows_to_undo(place, workspace, "\n".join(f"- Keep page {page}." for page in range(n)))
     assert bool(rows) is asked
     assert len(rows) <= DIALOG_ROWS
-
-
-def test_a_wrapped_line_counts_for_the_rows_that_it_takes(place: Place, workspace: Workspace) -> None:
-    assert not rows_to_undo(place, workspace, "x" * COLUMNS * DIALOG_ROWS)
-
-
-def test_what_a_person_rolled_back_stands_in_the_first_rows_where_it_comes_again(
-    place: Place, workspace: Workspace
-) -> None:
-    undone = accepted(place, workspace, "- Keep the page.")
-    assert promote_skill(workspace, undone, Consent.PERSON).status == "promoted"
-    rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
-    again = accepted(place, workspace, "- Keep the page.", (3, 6))
-    asked = question_of_promotion(workspace, again, Consent.APPROVED)
-    assert asked
-    rows = asked.text.split("\n")
-    assert rows[FIRST_ROWS - 1] == f"MIND: repeats {undone}, rolled back; the target answers alike"
-    assert len(rows[FIRST_ROWS - 1]) <= COLUMNS
-    assert rows[FIRST_ROWS].endswith(f"See all: skillopt-mcp show {again}")
-    assert rows[-1] == f"Mind that it makes an edit of {undone} again, which a person rolled back."
 
 
 def test_the_very_change_that_a_person_rolled_back_says_so_in_the_first_rows(

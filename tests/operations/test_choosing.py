@@ -12,18 +12,17 @@ from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.environments.base import Rolled
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.operations.results import Rejected
-from skillopt_mcp.operations.runs.estimating import estimate_run
-from skillopt_mcp.operations.runs.replaying import start_run
-from skillopt_mcp.operations.tasks.adding import add_data_set, add_environment, add_tasks
-from skillopt_mcp.operations.tasks.retiring import retire_tasks
-from skillopt_mcp.operations.testing.choosing import chosen_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.records.tasks import NewTask, Split, Task
-from skillopt_mcp.settings.splitting import SplitPlan, split_plan
+from skillopt_mcp.estimates import estimate_run
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.promotion_tests import chosen_tasks
+from skillopt_mcp.records.results import Rejected
+from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task
+from skillopt_mcp.runs import start_run
+from skillopt_mcp.settings.reading import SplitPlan, split_plan
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.tasks import add_data_set, add_environment, add_tasks, remove_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 KINDS = ("sum", "sum", "sum", "date")
 
@@ -108,10 +107,10 @@ def test_an_environment_brings_its_tasks_and_attempts_no_others(tagged: Workspac
 def test_what_a_person_retired_of_an_environment_is_left_out(tagged: Workspace) -> None:
     maze = Maze()
     add_environment(tagged, "ledger-clerk", maze)
-    retire_tasks(tagged, "ledger-clerk", ["train-0", "test-3"], "wrong keys")
+    remove_tasks(tagged, "ledger-clerk", ["train-0", "test-3"], "wrong keys")
     use(tagged, Rolling(maze))
     again = add_environment(tagged, "ledger-clerk", maze)
-    assert (again.n_retired, again.duplicates, len(again.digests)) == (2, 10, 10)
+    assert (again.n_removed, again.duplicates, len(again.digests)) == (2, 10, 10)
     run = start_run(tagged, "ledger-clerk", Config(), only=again.digests)
     assert len(run.tasks) == 10
 
@@ -119,9 +118,14 @@ def test_what_a_person_retired_of_an_environment_is_left_out(tagged: Workspace) 
 def test_an_environment_that_cannot_be_used_adds_nothing(tagged: Workspace) -> None:
     class Changed(Maze):
         def tasks(self, split: Split) -> list[NewTask]:
-            return [*super().tasks(split), replace(super().tasks(split)[0], prompt=f"another {split}", name="taken")]
+            return [
+                *super().tasks(split),
+                replace(super().tasks(split)[0], prompt=f"another {split}", name=f"taken-{split}"),
+            ]
 
-    add_tasks(tagged, "ledger-clerk", [{"prompt": "mine", "judge": {"kind": "exact", "expected": "1"}, "id": "taken"}])
+    judge = {"kind": "exact", "expected": "1"}
+    mine = [{"prompt": f"mine {split}", "judge": judge, "id": f"taken-{split}"} for split in SPLITS]
+    add_tasks(tagged, "ledger-clerk", mine)
     before = tagged.store.tasks.list_tasks(1)
     with pytest.raises(BadInput, match=r"3 of 15 tasks of the environment 'maze' cannot be used, .* is taken"):
         add_environment(tagged, "ledger-clerk", Changed())
@@ -180,7 +184,7 @@ def test_an_environment_whose_val_tasks_are_retired_or_train_tasks_is_told_befor
 ) -> None:
     maze = Maze()
     add_environment(tagged, "ledger-clerk", maze)
-    retire_tasks(tagged, "ledger-clerk", ["val-0", "val-1", "val-2"], "wrong keys")
+    remove_tasks(tagged, "ledger-clerk", ["val-0", "val-1", "val-2"], "wrong keys")
 
     class Moved(Maze):
         def tasks(self, split: Split) -> list[NewTask]:
@@ -194,7 +198,7 @@ def test_an_environment_whose_val_tasks_are_retired_or_train_tasks_is_told_befor
     with pytest.raises(BadInput, match=told):
         add_environment(tagged, "ledger-clerk", Moved())
     assert tagged.store.tasks.list_tasks(1) == before
-    assert add_environment(tagged, "ledger-clerk", maze).n_retired == 3
+    assert add_environment(tagged, "ledger-clerk", maze).n_removed == 3
 
 
 RATIO = split_plan("ratio")
@@ -249,5 +253,5 @@ def test_a_folder_of_splits_is_taken_as_it_is(place: Place) -> None:
         Rejected(index=9, reason="the question has no answers: give answers, a list of texts any one of which is right")
     ]
     (folder / "test" / "more.jsonl").write_text('{"question": "q", "answers": ["a"], "split": "train"}\n')
-    with pytest.raises(BadInput, match='a row in test says that its split is "train"'):
+    with pytest.raises(BadInput, match='row 3 in test has the split "train"'):
         add_data_set(workspace, str(place.skill), folder, split_plan("split_dir"))

@@ -9,20 +9,19 @@ from dataclasses import replace
 import pytest
 from workshop import LESSONS, SIMULATION, Place, right_when_taught, use
 
-from skillopt_mcp import Claim, evaluate
+from skillopt_mcp import evaluate
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.testing.calibrating import run_prospect
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.testing.opening_tests import most_pairs
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.judges.kinds.rubric import Rubric
+from skillopt_mcp.promotion_tests import evaluate_candidate, most_pairs, run_prospect
 from skillopt_mcp.records.calls import Rollout
-from skillopt_mcp.records.judging import Rubric
+from skillopt_mcp.records.evidence import Claim
 from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 LIKE_THESE = ConfirmRule(claim="like_these")
 
@@ -130,7 +129,7 @@ def test_what_a_runs_test_can_show_is_told_of_the_tasks_that_it_may_draw(place: 
     config = Config(claim="like_these")
     assert run_prospect(workspace, "ledger-clerk", config) == ""
     evaluate_candidate(workspace, place.propose(workspace, "- One."), rule=replace(LIKE_THESE, max_pairs=26))
-    assert run_prospect(workspace, "ledger-clerk", config).endswith("and 4 are allowed")
+    assert run_prospect(workspace, "ledger-clerk", config).endswith("and max_pairs is 4")
     assert run_prospect(workspace, "ledger-clerk", Config()) == ""
 
 
@@ -139,6 +138,6 @@ def test_what_a_runs_test_can_show_takes_no_judge_of_tasks_that_the_run_leaves_o
 ) -> None:
     skill = workspace.skill("ledger-clerk")
     own = {task.digest for task in workspace.store.tasks.list_tasks(skill.id)}
-    rubric = Rubric(kind="rubric", rubric="It is kind.")
+    rubric = Rubric(rubric="It is kind.")
     workspace.store.tasks.add_tasks(skill.id, [NewTask("Greet me.", rubric, split="test")], EQUAL_SHARES)
     assert run_prospect(workspace, "ledger-clerk", Config(), own) == ""

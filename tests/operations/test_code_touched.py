@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.operations.changes.code import code_lines, code_touched
-from skillopt_mcp.operations.changes.permitting import beyond_small_edit
+from skillopt_mcp.documents.code_lines import code_lines, code_touched
+from skillopt_mcp.promotions.consent import beyond_small_edit
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 BASE = b"""# Ledger

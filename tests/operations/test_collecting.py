@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.calls.pacing import Breaker
-from skillopt_mcp.operations.spending.collecting import Ended, name_of, outcome_of
+from skillopt_mcp.calls.rounds import Breaker
+from skillopt_mcp.dispatch import Ended, name_of, outcome_of
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Reply, Usage
 from skillopt_mcp.redaction.redacting import Redactor

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from workshop import SIMULATION, Place
 
-from skillopt_mcp.backends.catalogue import TOPICS
+from skillopt_mcp.backends.world import TOPICS
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.runs.consolidating import Document, Training, accompanied, consolidate, documents
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.runs import Document, Training, accompanied, consolidate, documents
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 CONFIG = Config(batch=15, epochs=2, max_pairs=200, slow_update=False, meta_skill=False)
 MEMORY = "# Project\n\n- Answer in one line.\n"

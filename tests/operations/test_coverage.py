@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,22 +12,20 @@ import pytest
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.errors import CapReached
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.permitting import permit
-from skillopt_mcp.operations.changes.promoting import promote_skill
-from skillopt_mcp.operations.changes.reviewing import review_candidate
-from skillopt_mcp.operations.looks.inspecting_tests import described_test
-from skillopt_mcp.operations.results import Promoted
-from skillopt_mcp.operations.tasks.retiring import retire_tasks
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.judges.kinds.reported import ByHost
+from skillopt_mcp.judges.kinds.rubric import Rubric
+from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.judging import ByHost, Exact, JudgeSpec, Rubric
+from skillopt_mcp.records.judging import Judge
+from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.tasks import remove_tasks
+from skillopt_mcp.workspace import Workspace
 
 REAL = "anthropic:some-model"
 
@@ -138,7 +135,7 @@ def test_tasks_that_joined_after_evidence_was_seen_are_told_of_and_not_covered(
     candidate, rule = place.propose(permitted, PLACEBO), ConfirmRule(claim="like_these", max_pairs=30)
     first = evaluate_candidate(permitted, candidate, rule=rule)
     assert (first.verdict, "joined" in first.reason) == ("undecided", False)
-    wanted = [(f"late {n} {n * n}: what?", Exact(kind="exact", expected=f"{n} yes")) for n in range(40)]
+    wanted = [(f"late {n} {n * n}: what?", Exact(expected=f"{n} yes")) for n in range(40)]
     late = [NewTask(prompt, judge, split="test") for prompt, judge in wanted]
     permitted.store.tasks.add_tasks(permitted.skill("ledger-clerk").id, late, EQUAL_SHARES)
     result = evaluate_candidate(permitted, candidate, rule=replace(rule, max_pairs=40))
@@ -155,7 +152,7 @@ def test_after_lost_tasks_were_retired_it_covers_no_other_candidate(place: Place
     skill = permitted.skill("ledger-clerk")
     looks = permitted.store.tasks.list_looks(skill.id)
     names = [task.name for task in permitted.store.tasks.list_in_use(skill.id) if looks.get(task.id)]
-    retire_tasks(permitted, "ledger-clerk", names[:2], "the key was wrong")
+    remove_tasks(permitted, "ledger-clerk", names[:2], "the key was wrong")
     use(permitted, as_if_real())
     candidate = place.accepted(permitted)
     assert "2 tasks that earlier candidates lost were retired" in asked(permitted, candidate).reason
@@ -164,15 +161,15 @@ def test_after_lost_tasks_were_retired_it_covers_no_other_candidate(place: Place
 @pytest.mark.parametrize(
     ("judge", "why"),
     [
-        (ByHost(kind="host", criteria="It is right."), "the host itself judged its test"),
-        (Rubric(kind="rubric", rubric="It is right."), "the host's own agents judged its test"),
+        (ByHost(criteria="It is right."), "the host itself judged its test"),
+        (Rubric(rubric="It is right."), "the host's own agents judged its test"),
     ],
 )
-def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place, judge: JudgeSpec, why: str) -> None:
+def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place, judge: Judge, why: str) -> None:
     with place.open(store="judged.db") as own:
         tracked = own.skill(str(place.skill))
         own.store.permissions.add_root(str(place.root))
-        tasks = [NewTask(f"task {n} {n * n}: do", Exact(kind="exact", expected="x"), split="test") for n in range(20)]
+        tasks = [NewTask(f"task {n} {n * n}: do", Exact(expected="x"), split="test") for n in range(20)]
         own.store.tasks.add_tasks(tracked.id, [*tasks, NewTask("judged: do", judge, split="test")], EQUAL_SHARES)
         use(own, Scripted(lambda call: "x" if is_new(rollout_of(call)) else "no", name=REAL))
         use(own, Scripted(lambda _: graded("half"), name="host"), "judge")
@@ -183,36 +180,6 @@ def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place,
         assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
         permit(own, "ledger-clerk", simulated=False, host_run=True)
         assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
-
-
-def test_what_was_begun_anew_by_one_interruption_is_told_beside_the_verdict_and_to_who_agrees(
-    place: Place, permitted: Workspace
-) -> None:
-    target = passing(lambda rollout: 0.9 if is_new(rollout) else 0.3)
-    use(permitted, Interrupted(target, 5))
-    candidate = place.propose(permitted, PLACEBO)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate_candidate(permitted, candidate)
-    use(permitted, target)
-    result = evaluate_candidate(permitted, candidate)
-    told = re.search(r"; (\d) attempts? of the candidate and (\d) of the live version were begun anew", result.reason)
-    assert told is not None
-    assert result.verdict == "accept"
-    assert told[0] in review_candidate(permitted, candidate).evidence
-    [test] = permitted.store.decisions.list_tests(1)
-    assert f"{told[0]}\n" in described_test(permitted, test.id)
-    decision = permitted.store.decisions.latest(1, "confirm", *arms_of(permitted, candidate))
-    assert decision is not None
-    assert "begun anew" not in decision.reason
-
-
-def test_an_undecided_test_says_what_helps_it(place: Place, permitted: Workspace) -> None:
-    use(permitted, passing(lambda _: 0.5))
-    these = evaluate_candidate(permitted, place.propose(permitted, "- One."), rule=ConfirmRule(max_pairs=4))
-    assert "Held-out tasks that are added serve the next test alone" in these.next_step
-    rule = ConfirmRule(max_pairs=4, claim="like_these")
-    like_these = evaluate_candidate(permitted, place.propose(permitted, "- Two."), rule=rule)
-    assert "test tasks that are added join it" in like_these.next_step
 
 
 def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_not_covered(
@@ -244,18 +211,3 @@ def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_n
     assert result.verdict == "accept"
     told = f"0 attempts of the candidate and {ended.total()} of the live version were begun anew"
     assert told in asked(permitted, candidate).reason
-
-
-def test_pairs_that_came_after_an_undecided_verdict_are_shown_to_who_agrees(place: Place, permitted: Workspace) -> None:
-    use(permitted, passing(lambda _: 1.0))
-    candidate = place.propose(permitted, PLACEBO)
-    assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(max_pairs=8)).verdict == "undecided"
-    assert "that came since" not in review_candidate(permitted, candidate).evidence
-    worse = passing(lambda rollout: 0.8 if is_new(rollout) else 1.0)
-    use(permitted, worse)
-    permitted.caps = Caps(calls=40)
-    with pytest.raises(CapReached):
-        evaluate_candidate(permitted, candidate, rule=ConfirmRule(max_pairs=40))
-    told = review_candidate(permitted, candidate).evidence
-    assert told.startswith("mean score 1.00 before and 1.00 with this change, over 8 pairs of attempts at ")
-    assert re.search(r"; with the [0-9]+ pairs? that came since, 1.00 before and 0.[0-9]+ with it", told)

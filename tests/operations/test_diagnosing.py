@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import StoreError
-from skillopt_mcp.operations.stores import diagnosing
-from skillopt_mcp.operations.stores.diagnosing import diagnose
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.maintenance import doctor as diagnosing
+from skillopt_mcp.maintenance.doctor import diagnose
 from skillopt_mcp.store import driver
+from skillopt_mcp.workspace import Workspace
 
 
 def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: Path) -> None:
@@ -94,22 +94,15 @@ def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
     assert any("is damaged" in each and "skillopt-mcp export SKILL FILE" in each for each in found.problems)
 
 
-def test_the_store_from_before_an_upgrade_is_named(tmp_path: Path, home: Path) -> None:
-    (tmp_path / "store.db.schema-3").touch()
-    with Workspace(tmp_path / "store.db") as workspace:
-        assert workspace.store
-        assert diagnose(workspace).store.kept == [str(tmp_path / "store.db.schema-3")]
-
-
 def test_whatever_is_kept_beside_a_store_is_named_with_its_size(tmp_path: Path, home: Path) -> None:
     path, stamp = tmp_path / "store.db", "20260101-000000"
-    for end, n_bytes in ((".schema-3", 1_600_000), (f".replaced-{stamp}", 2_000_000), (f".replaced-{stamp}-wal", 7)):
+    for end, n_bytes in ((f".replaced-{stamp}", 2_000_000), (f".replaced-{stamp}-wal", 7)):
         (tmp_path / f"store.db{end}").write_bytes(bytes(n_bytes))
     with Workspace(path) as workspace:
         assert workspace.store
         found = diagnose(workspace)
-    assert found.store.kept == [f"{path}.schema-3", f"{path}.replaced-{stamp}"]
-    assert found.store.kept_bytes == [1_600_000, 2_000_000]
+    assert found.store.kept == [f"{path}.replaced-{stamp}"]
+    assert found.store.kept_bytes == [2_000_000]
 
 
 def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(

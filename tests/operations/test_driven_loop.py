@@ -7,17 +7,17 @@ from workshop import LESSONS, SEED, Place, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.continuing import submit_work
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 
 
 def test_a_host_without_a_backend_brings_a_candidate_to_its_verdict(place: Place, host: Workspace) -> None:
     candidate_id = place.propose(host, LESSONS)
     told = evaluate_candidate(host, candidate_id)
-    assert "0 pairs are done; a verdict takes" in told.reason
+    assert told.estimate.agent_runs() == (12, 80)
     done = driven(host, Agent(SEED), begun(host, candidate_id))
     assert done.evaluated
     assert (done.status, done.evaluated.verdict, done.evaluated.evidence) == ("done", "accept", "host-run")
@@ -30,7 +30,7 @@ def test_reflection_by_the_host_makes_a_candidate(place: Place, host: Workspace)
     for n in range(6):
         recording = Recording(task=f"{n}: book it (needs: currency)", answer="1", hard=False, reason="wrong")
         record_trajectory(host, str(place.skill), recording)
-    standing = begun_proposal(host, str(place.skill), rollouts=6)
+    standing = begun_proposal(host, str(place.skill), rollouts=24)
     assert standing.status == "work"
     agent = Agent(SEED)
     for item in standing.work:

@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 from workshop import Place
 
-from skillopt_mcp import Call, Config, NewTask, Reply, Rolled, SkillFiles, Split, Task, parse_judge, train
+from skillopt_mcp import Call, Config, NewTask, Reply, Rolled, train
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment
+from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.calls import Rollout
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Split, Task
 
 CONFIG = Config(epochs=1, batch=20, sessions=0, slow_update=False, meta_skill=False, max_pairs=8)
 PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": "- Be lucky."}]})
@@ -55,13 +58,13 @@ class Coin:
 def test_the_tasks_of_a_wave_have_luck_of_their_own(place: Place, seed: int) -> None:
     coin, store = Coin(), place.store_path.with_name("luck.db")
     config = CONFIG.model_copy(update={"seed": seed})
-    found = train(place.skill, coin, config, optimizer=Fixed(), store=store)
+    found = train(place.skill, coin, config=config, optimizer=Fixed(), store=store)
     assert found.baseline is not None
     assert 0.2 < found.baseline < 0.8
     assert all(0.2 < step.train_hard < 0.8 for step in found.steps)
     assert {len(tasks) for tasks in coin.drawn.values()} == {1}
     again = Coin()
-    train(place.skill, again, config, optimizer=Fixed(), store=store.with_name("again.db"))
+    train(place.skill, again, config=config, optimizer=Fixed(), store=store.with_name("again.db"))
     assert again.drawn == coin.drawn, "the same run in a fresh store has the same luck"
 
 

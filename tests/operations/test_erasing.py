@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,28 +10,25 @@ import pytest
 from hostwork import Clock, begun_proposal, server
 from workshop import Place, use
 
+from skillopt_mcp import continuing as reflecting
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.errors import BadInput, Busy, NotFound
-from skillopt_mcp.operations.evidence.erasing import Erasure, erase, review_erasure
-from skillopt_mcp.operations.evidence.harvesting import harvest
-from skillopt_mcp.operations.evidence.naming import Wanted, attempts_meant
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.host_work.handing_out import Room
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.runs import reflecting
-from skillopt_mcp.operations.runs.reflecting import advance_proposal, propose_from_evidence
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.stores.backing_up import back_up, restore_store, review_backup
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.progress import Notify
+from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.errors import BadInput, Busy
+from skillopt_mcp.maintenance.backup import back_up, restore_store, review_backup
+from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
+from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.records.runs import Run
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.sessions import harvest
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.progress import Notify
+from skillopt_mcp.trajectories import Recording, Wanted, attempts_meant, record_trajectory
+from skillopt_mcp.workspace import Workspace
 from tests.session_lines import claude_call, claude_said, claude_skill, claude_user, joined
 
 CANARY = "zebra-4711 quilt"
@@ -141,11 +137,6 @@ def test_what_names_no_attempts_is_refused(
         erased(workspace, *names, **wanted)
 
 
-def test_an_attempt_that_is_not_there_is_not_found(workspace: Workspace) -> None:
-    with pytest.raises(NotFound, match="no trajectory:9"):
-        erased(workspace, "trajectory:9")
-
-
 @pytest.mark.parametrize(
     ("stored", "text"),
     [
@@ -180,22 +171,15 @@ def test_what_is_erased_is_told_as_that_and_is_neither_new_nor_unscored(place: P
     assert shown.next_step == "Nothing: nothing is left of it to learn from."
 
 
-def test_a_process_that_counts_on_hears_of_an_erasure_by_another(place: Place, workspace: Workspace) -> None:
-    recorded(workspace, place, 3)
-    erased(place.open(), "trajectory:3")
-    assert record_trajectory(workspace, str(place.skill), Recording(task="next")).n_new == 3
-
-
 def test_what_is_erased_takes_no_score_no_transcript_and_no_reaction(place: Place, workspace: Workspace) -> None:
     record_trajectory(workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0))
     erased(workspace, "trajectory:1")
     scored = record_trajectory(workspace, str(place.skill), Recording(task="trajectory:1", hard=True, reason=CANARY))
-    assert scored.next_step.startswith("A person has erased trajectory:1: nothing is kept of it")
+    assert scored.outcome == "erased"
     again = record_trajectory(
         workspace, str(place.skill), Recording(task="t", answer=CANARY, session_id="s", index=0, messages=[CANARY])
     )
-    assert (again.trajectory_id, again.duplicate, again.n_new) == ("trajectory:1", True, 0)
-    assert again.next_step.startswith("A person has erased trajectory:1: nothing is kept of it")
+    assert (again.trajectory_id, again.outcome, again.n_new) == ("trajectory:1", "erased", 0)
     assert found_in(place) == []
     assert is_sound(place)
 
@@ -271,27 +255,13 @@ def test_a_text_is_told_wherever_else_it_stands(place: Place, workspace: Workspa
     assert left["versions of skills"] == [f"ledger-clerk@{version}"]
 
 
-def test_a_text_in_the_attempts_of_another_skill_is_told_with_the_command_that_erases_them(
-    place: Place, workspace: Workspace
-) -> None:
-    other = place.root / "other"
-    other.mkdir()
-    (other / "SKILL.md").write_text("---\nname: other\ndescription: d\n---\n# Other\n")
-    recorded(workspace, place)
-    record_trajectory(workspace, str(other), Recording(task=CANARY))
-    [left] = erased(workspace, "ledger-clerk", containing=CANARY).elsewhere
-    assert (left.what, left.where) == ("other attempts", ["trajectory:7"])
-    assert left.step == "Erase them, too: skillopt-mcp erase trajectory:7"
-    erased(workspace, "trajectory:7")
-    assert found_in(place) == []
-
-
 def test_a_note_for_the_optimizer_loses_the_text_and_keeps_the_rest(place: Place, workspace: Workspace) -> None:
     recorded(workspace, place)
     with workspace.store._pool.write() as connection:
         connection.execute(
             "insert into run(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status)"
-            " select 'r-1', id, live_version, '{}', '{}', '[]', '[]', 't', 'o', 'finished' from skill"
+            " select 'r-1', id, live_version, '{}', (select min(sha256) from blob), '[]', '[]', 't', 'o', 'finished'"
+            " from skill"
         )
         connection.execute(
             "insert into meta_note(skill_id, run_id, epoch, text) values (1, 'r-1', 2, ?)", [f"mind {CANARY}!"]
@@ -305,7 +275,10 @@ def test_the_copies_beside_the_store_and_the_hosts_transcripts_are_named(
     place: Place, workspace: Workspace, home: Path
 ) -> None:
     record_trajectory(workspace, str(place.skill), Recording(task=CANARY, session_id="0a7e", index=0))
-    beside = [place.store_path.with_name(f"skillopt.db{end}") for end in (".schema-9", ".replaced-20260101-000000")]
+    beside = [
+        place.store_path.with_name(f"skillopt.db{end}")
+        for end in (".replaced-20260101-000000", ".replaced-20260102-000000")
+    ]
     for path in beside:
         path.write_bytes(b"old")
     transcript = home / ".claude" / "projects" / "p" / "0a7e.jsonl"
@@ -412,62 +385,18 @@ def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, 
     assert is_sound(place)
 
 
-def test_a_question_that_nobody_answered_is_not_told_as_an_answer_that_would_go(place: Place, host: Workspace) -> None:
-    recorded(host, place)
-    begun_proposal(host, str(place.skill))
-    planned = review_erasure(host, attempts_meant(host, Wanted(("ledger-clerk",), containing=CANARY)))
-    done = erased(host, "ledger-clerk", containing=CANARY)
-    assert (planned.n, planned.answers) == (done.n, done.answers) == (1, 0)
-
-
-def test_an_answer_that_is_empty_already_is_not_told_as_one_that_would_go(place: Place, workspace: Workspace) -> None:
-    recorded(workspace, place)
-    use(workspace, learning(), "optimizer")
-    propose_from_evidence(workspace, str(place.skill))
-    assert erased(workspace, "trajectory:1").answers == 1
-    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("trajectory:2",))))
-    assert (planned.n, planned.answers) == (1, 0)
-
-
 def test_a_proposal_all_of_whose_attempts_were_erased_comes_to_an_end(place: Place, host: Workspace) -> None:
     recorded(host, place)
     begun_proposal(host, str(place.skill))
     erased(host, "ledger-clerk", everything=True)
     ended = propose_from_evidence(host, str(place.skill))
     assert (ended.status, ended.candidate_id) == ("no_change", None)
-    with pytest.raises(BadInput, match="nothing to learn from"):
+    with pytest.raises(BadInput, match="no scored attempts"):
         propose_from_evidence(host, str(place.skill))
-
-
-def test_what_a_proposal_came_to_in_the_background_is_not_handed_out_after_an_erasure(
-    place: Place, host: Workspace
-) -> None:
-    recorded(host, place)
-    told = propose_from_evidence(host, str(place.skill))
-    run = host.store.runs.get_run(told.job_id or "")
-    job = host.jobs.attach(run.id, lambda notify: _outstanding(host, run, notify))
-    job.result.result()
-    erased(place.open(), "trajectory:3")
-    [item] = advance_proposal(host, run, None, Room()).work
-    assert CANARY not in given_to(item.folder)
-    assert "book word 1" in given_to(item.folder)
 
 
 def _outstanding(host: Workspace, run: Run, notify: Notify) -> object:
     return reflecting._work(host, run, notify)
-
-
-def test_a_session_that_knew_a_task_by_an_erased_attempt_knows_it_still(place: Place, workspace: Workspace) -> None:
-    add_tasks(place.open(), str(place.skill), [
-        {"prompt": "held out?", "judge": {"kind": "exact", "expected": "1"}, "id": "h", "split": "test"}
-    ])  # fmt: skip
-    record_trajectory(
-        workspace, str(place.skill), Recording(task=" held out? \n", answer="1", session_id="knew", index=0)
-    )
-    erased(workspace, "trajectory:1")
-    [task] = [each.id for each in workspace.store.tasks.list_tasks(1) if each.name == "h"]
-    known = workspace.store._pool.rows("select session from exposure where task_id = ?", [task])
-    assert ("knew",) in known
 
 
 def test_erasing_again_changes_nothing_more(place: Place, workspace: Workspace) -> None:
@@ -492,27 +421,10 @@ def test_what_is_shown_beforehand_has_neither_the_text_nor_a_secret_nor_a_held_o
     assert CANARY[:6] not in planned.model_dump_json(exclude={"elsewhere"})
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (f"Book\n{'ten ' * 20}", f"Book {'ten ' * 15}ten ..."),
-        ("\u00e4" * 80, f"{chr(0xE4) * 34} ..."),
-        ("\u6708" * 24, "\u6708" * 24),
-        ("\u6708" * 25, f"{chr(0x6708) * 22} ..."),
-    ],
-)
-def test_a_long_task_is_told_by_its_first_words_in_one_row(
-    task: str, words: str, place: Place, workspace: Workspace
-) -> None:
-    record_trajectory(workspace, str(place.skill), Recording(task=task))
-    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), everything=True)))
-    assert [row.words for row in planned.attempts] == [words]
-
-
 def test_a_reader_of_the_store_keeps_its_log_and_the_person_hears_of_it(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillopt_mcp.operations.evidence.erasing.LOG_WAIT_MS", 50)
+    monkeypatch.setattr("skillopt_mcp.maintenance.erase.LOG_WAIT_MS", 50)
     recorded(workspace, place)
     other = place.open()
     with other.store._pool._lent() as connection:
@@ -520,7 +432,7 @@ def test_a_reader_of_the_store_keeps_its_log_and_the_person_hears_of_it(
         connection.execute("select count(*) from trajectory").fetchone()
         done = erased(workspace, "trajectory:3")
         assert not done.log_emptied
-        assert "-wal' may still hold the texts" in done.next_step
+        assert done.next_step.action == "store erase"
         assert found_in(place)
         connection.execute("commit")
     assert erased(workspace, "trajectory:3").log_emptied
@@ -540,25 +452,3 @@ def test_an_older_backup_says_what_it_would_bring_back(place: Place, workspace: 
     again = place.open()
     assert again.store.trajectories.get_trajectory(1) is None
     assert again.store.trajectories.get_trajectory(3)
-
-
-def test_many_attempts_go_in_bounded_transactions(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillopt_mcp.operations.evidence.erasing.AT_ONCE", 4)
-    recorded(workspace, place, 10)
-    heard: list[int] = []
-    meant = attempts_meant(workspace, Wanted(("ledger-clerk",), everything=True))
-
-    def stop_after_two(n: int) -> None:
-        heard.append(n)
-        if len(heard) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        erase(workspace, meant, stop_after_two)
-    assert is_sound(place)
-    assert erased(workspace, "ledger-clerk", everything=True).n == 2
-    assert heard == [4, 4]
-    assert is_sound(place)
-    assert os.path.getsize(f"{place.store_path}-wal") == 0

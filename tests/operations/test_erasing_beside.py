@@ -7,23 +7,22 @@ from collections.abc import Callable
 
 import pytest
 from hostwork import Clock, begun_proposal, server
-from test_erasing import CANARY, LEARNED, erased, evidence_of, found_in, given_to, is_sound, learning, recorded
+from test_erasing import CANARY, LEARNED, erased, found_in, given_to, is_sound, recorded
 from workshop import Place, use
 
+from skillopt_mcp import continuing as reflecting
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.calls.owners import Lock, lock_run
+from skillopt_mcp.continuing import propose_from_evidence, submit_work
 from skillopt_mcp.errors import Busy
-from skillopt_mcp.operations.evidence import erasing
-from skillopt_mcp.operations.host_work.handing_out import Handed, hand_out
-from skillopt_mcp.operations.runs import reflecting
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.workplaces import Workplaces
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.maintenance import erase as erasing
 from skillopt_mcp.records.calls import Call, Question
+from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.work_folders import WorkFolders
+from skillopt_mcp.work_items import hand_out
+from skillopt_mcp.workspace import Workspace
 
 
 def _once_before(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, first: Callable[[], object]) -> None:
@@ -58,25 +57,6 @@ def test_a_run_that_begins_after_the_look_keeps_what_it_may_see(
     assert found_in(place) == []
 
 
-def test_a_run_that_begins_between_two_transactions_is_told_with_what_is_erased_already(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(erasing, "AT_ONCE", 2)
-    recorded(workspace, place)
-    other, held = place.open(), list[Lock | None]()
-
-    def begin(_: int) -> None:
-        run = start_run(other, str(place.skill), Config(sessions=6))
-        held.append(lock_run(other.store.locks_path, run.id))
-
-    meant = erasing.Meant([1, 2, 3])
-    with pytest.raises(Busy, match="2 attempts are erased already"):
-        erasing.erase(workspace, meant, begin)
-    assert held[0]
-    held[0].release()
-    assert erasing.erase(workspace, meant).n == 1
-
-
 def test_an_answer_that_comes_before_its_run_is_held_goes_too(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,41 +83,6 @@ def test_an_answer_that_comes_before_its_run_is_held_goes_too(
     assert found_in(place) == []
 
 
-def test_a_proposal_that_was_given_up_and_is_still_at_work_keeps_what_it_sees(
-    place: Place, workspace: Workspace
-) -> None:
-    recorded(workspace, place)
-    use(workspace, learning(), "optimizer")
-    run = reflecting._begun(workspace, workspace.skill(str(place.skill)), 0)
-    workspace.store.runs.set_status(run.id, "stopped")
-    lock = lock_run(workspace.store.locks_path, run.id)
-    assert lock
-    with pytest.raises(Busy, match="is under way"):
-        erased(place.open(), "trajectory:3")
-    lock.release()
-    done = erased(place.open(), "trajectory:3")
-    assert (done.n, done.runs) == (1, [])
-
-
-@pytest.mark.parametrize("edits", [json.loads(LEARNED)["edits"], []])
-def test_what_a_proposal_came_to_before_an_erasure_is_not_kept_after_it(
-    place: Place, workspace: Workspace, edits: list[object]
-) -> None:
-    recorded(workspace, place)
-    # What the analyst says beside its edits is noted with the outcome, even where it has none.
-    use(workspace, Scripted(lambda _: json.dumps({"reasoning": CANARY, "edits": edits})), "optimizer")
-    run = reflecting._begun(workspace, workspace.skill(str(place.skill)), 0)
-    job = workspace.jobs.attach(run.id, lambda notify: reflecting._work(workspace, run, notify))
-    job.result.result()
-    erased(place.open(), "trajectory:3")
-    again = Scripted(lambda _: LEARNED.replace(CANARY, "nothing"))
-    use(workspace, again, "optimizer")
-    made = propose_from_evidence(workspace, str(place.skill))
-    assert made.candidate_id
-    assert CANARY not in evidence_of(again)
-    assert found_in(place) == []
-
-
 def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked_without_it(
     place: Place, host: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,12 +90,12 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
     told = propose_from_evidence(host, str(place.skill))
     given: list[str] = []
 
-    def late(*args: object) -> Handed:
+    def late(*args: object) -> object:
         if not given:
             erased(place.open(), "trajectory:3")
-        handed = hand_out(*args)  # type: ignore[arg-type]
-        given.extend(item.work_id for item in handed.work)
-        return handed
+        work, step = hand_out(*args)  # type: ignore[arg-type]
+        given.extend(item.work_id for item in work)
+        return work, step
 
     monkeypatch.setattr(reflecting, "hand_out", late)
     [item] = submit_work(host, [], told.job_id).work
@@ -162,7 +107,7 @@ def test_a_question_that_is_handed_out_during_an_erasure_is_taken_back_and_asked
     assert is_sound(place)
 
 
-@pytest.mark.parametrize("at", [(Workplaces, "remove"), (Erasing, "list_erased"), (Erasing, "clear_notes")])
+@pytest.mark.parametrize("at", [(WorkFolders, "remove"), (Erasing, "list_erased"), (Erasing, "clear_notes")])
 def test_an_erasure_that_is_killed_on_the_way_is_completed_by_the_same_command(
     place: Place, host: Workspace, clock: Clock, monkeypatch: pytest.MonkeyPatch, at: tuple[type, str]
 ) -> None:
@@ -184,7 +129,7 @@ def test_an_erasure_that_is_killed_on_the_way_is_completed_by_the_same_command(
 def test_two_erasures_at_once_take_each_attempt_out_once(place: Place, workspace: Workspace) -> None:
     recorded(workspace, place)
     other = place.open()
-    meant = erasing.Meant([1, 2, 3, 4])
+    meant = erasing.Meant([1, 2, 3, 4])  # type: ignore[attr-defined]
     done = erasing.erase(workspace, meant, lambda _: erasing.erase(other, meant) and None)
     assert (done.n, workspace.store.room(Erasing).list_erased()) == (4, [1, 2, 3, 4])
     assert is_sound(place)

@@ -8,39 +8,24 @@ from typing import NamedTuple, cast, get_args
 import pytest
 from workshop import SEED, Place, use
 
+from skillopt_mcp import run_rows as listing_runs
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.errors import Refused
+from skillopt_mcp.estimates import Estimate, estimate_calibration, estimate_run
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.gates.credit import CreditRule
-from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.runs.estimating import (
-    Estimate,
-    estimate_calibration,
-    estimate_credit,
-    estimate_race,
-    estimate_rescue,
-    estimate_run,
-)
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.spending import listing_runs
-from skillopt_mcp.operations.testing.calibrating import calibrate
-from skillopt_mcp.operations.testing.choosing import chosen_tasks
-from skillopt_mcp.operations.testing.controls import CONTROLS, Control
-from skillopt_mcp.operations.testing.crediting import credit_candidate, rescue_candidate
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.testing.opening_tests import most_pairs
-from skillopt_mcp.operations.testing.racing import race_candidates
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.prompts.forms import UpdateMode
+from skillopt_mcp.judges.kinds.combined import All
+from skillopt_mcp.judges.kinds.rubric import Rubric
+from skillopt_mcp.promotion_tests import calibrate, chosen_tasks, evaluate_candidate, most_pairs
+from skillopt_mcp.prompts.rendering import UpdateMode
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
-from skillopt_mcp.records.judging import All, Rubric
 from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 WORLDS = ("honest", "placebo")
 GATES = get_args(SearchGate)
@@ -132,48 +117,23 @@ def _with_rubrics(place: Place, draw: random.Random) -> Workspace:
 
 
 def _judged(task: NewTask, votes: int) -> NewTask:
-    rubric = Rubric(kind="rubric", rubric="The answer is an amount.", votes=max(1, votes))
-    return replace(task, judge=All(kind="all", judges=[task.judge, rubric])) if votes else task
-
-
-def _candidate(workspace: Workspace, place: Place, name: str, n_edits: int) -> str:
-    edits = [{"op": "append", "content": f"- {name} {n}."} for n in range(n_edits)]
-    made = propose_edits(workspace, str(place.skill), edits).candidate_id
-    assert made
-    return made
+    rubric = Rubric(rubric="The answer is an amount.", votes=max(1, votes))
+    return replace(task, judge=All(judges=[task.judge, rubric])) if votes else task
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_comparison_asks_more_of_anybody_than_was_told_of_it(place: Place, seed: int) -> None:
+def test_no_calibration_asks_more_than_was_estimated(place: Place, seed: int) -> None:
     draw = random.Random(f"comparison {seed}")
     workspace = _with_rubrics(place, draw)
     skill = workspace.skill("ledger-clerk")
-    replay(workspace, start_run(workspace, "ledger-clerk", Config(epochs=1, batch=4, max_pairs=1)))
-    # Who attempts now has not attempted the train tasks that a one-shot rewrite reads.
     use(workspace, open_backend(f"simulated:{draw.choice(WORLDS)},seed={SEED},noise=0.2"))
-    one, *others = (_candidate(workspace, place, f"Note {n}", draw.randint(2, 4)) for n in range(draw.randint(1, 3)))
-    controls: list[Control] = draw.sample(CONTROLS, draw.randint(0, 2))
-    laps, pairs = RaceRule(max_laps=draw.randint(1, 20)), draw.randint(1, 12)
-    by_edit = CreditRule(max_pairs=draw.randint(1, 12))
-
-    told = [
-        estimate_race(workspace, [one, *others], laps, controls),
-        estimate_credit(workspace, one, by_edit),
-        estimate_rescue(workspace, one).calls,
-        estimate_calibration(workspace, skill, pairs),
-    ]
-    used = [
-        race_candidates(workspace, [one, *others], laps, controls=controls).used,
-        credit_candidate(workspace, one, by_edit).used,
-        rescue_candidate(workspace, one).used,
-        # A test of one pair shows nothing: what others would show is not worked out.
-        calibrate(workspace, "ledger-clerk", pairs, 1.0, ConfirmRule(max_pairs=1)).used,
-    ]
-
-    for most, each in zip(told, used, strict=True):
-        made = _made(workspace, each.contest)
-        assert made["target"] > 0
-        assert all(n_calls <= most.get(role, 0) for role, n_calls in made.items()), (each.contest, most, made)
+    pairs = draw.randint(1, 12)
+    most = estimate_calibration(workspace, skill, pairs)
+    # A test of one pair shows nothing: what others would show is not worked out.
+    used = calibrate(workspace, "ledger-clerk", pairs, 1.0, ConfirmRule(max_pairs=1)).used
+    made = _made(workspace, used.contest)
+    assert made["target"] > 0
+    assert all(n_calls <= most.get(role, 0) for role, n_calls in made.items()), (most, made)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -181,7 +141,7 @@ def test_no_turn_of_a_promotion_test_draws_more_pairs_than_was_told_of_it(place:
     draw = random.Random(f"turns {seed}")
     workspace = place.open()
     place.add_tasks(workspace, 90)
-    claims = {_candidate(workspace, place, f"Note {n}", 1): draw.choice(CLAIMS) for n in (1, 2, 3)}
+    claims = {place.propose(workspace, f"- Note {n}."): draw.choice(CLAIMS) for n in (1, 2, 3)}
     n_pairs: Counter[str] = Counter()
     for _ in range(8):
         candidate = draw.choice(list(claims))

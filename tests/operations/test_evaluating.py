@@ -14,12 +14,12 @@ from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.progress import Progress
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.records.calls import Call
+from skillopt_mcp.training.progress import Progress
+from skillopt_mcp.workspace import Workspace
 
 FEW_PAIRS = ConfirmRule(max_pairs=8)
 
@@ -30,9 +30,9 @@ def test_a_good_candidate_is_accepted_and_the_verdict_says_what_it_rests_on(plac
     assert result.candidate.mean > result.base.mean
     assert result.base.n == result.candidate.n == result.pairs_done
     assert (result.pairs_expected, result.claim) == (0, "on these 30 held-out tasks")
-    assert result.reason.endswith("This is a SIMULATION: it says nothing about a real model")
+    assert [note.code for note in result.notes] == ["simulated"]
     assert result.backend.startswith("simulated:honest")
-    assert result.next_step == f"Call promote_skill with candidate_id {result.candidate_id}."
+    assert result.next_step.as_command() == f"skillopt-mcp promote {result.candidate_id}"
 
 
 def test_few_tasks_are_tested_together_and_the_claim_says_so(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_waiting_ends_with_running_and_a_later_call_gets_the_verdict(place: Plac
     candidate_id = place.propose(workspace)
     result = evaluate_candidate(workspace, candidate_id, wait_s=0.05)
     assert (result.status, result.verdict, result.pairs_done) == ("running", None, 0)
-    assert result.next_step == f"Call evaluate_candidate with candidate_id {candidate_id} again; it goes on meanwhile."
+    assert result.next_step.as_command() == f"skillopt-mcp evaluate {candidate_id}"
     let_go.set()
     assert evaluate_candidate(workspace, candidate_id, wait_s=30).verdict == "accept"
 
@@ -147,7 +147,7 @@ def test_undecided_goes_on_with_fresh_pairs_at_the_same_error_rate(place: Place,
     candidate_id = place.propose(workspace, PLACEBO)
     first = evaluate_candidate(workspace, candidate_id, rule=FEW_PAIRS)
     assert (first.verdict, first.pairs_done) == ("undecided", 8)
-    assert "again to draw more pairs" in first.next_step
+    assert first.next_step.as_command() == f"skillopt-mcp evaluate {candidate_id}"
     other = evaluate_candidate(workspace, place.propose(workspace, "- Another placebo."), rule=FEW_PAIRS)
     assert other.alpha < first.alpha
     second = evaluate_candidate(workspace, candidate_id, rule=FEW_PAIRS)
@@ -169,9 +169,9 @@ def test_missing_replies_never_make_an_accept_and_are_told(place: Place, workspa
     candidate_id = place.propose(workspace)
     result = evaluate_candidate(workspace, candidate_id)
     assert result.verdict != "accept"
-    assert f"{result.pairs_done} of {result.pairs_done} pairs stayed without a score" in result.reason
+    [missing] = [note.numbers for note in result.notes if note.code == "missing_replies"]
+    assert missing == {"n": result.pairs_done, "pairs": result.pairs_done}
     assert (result.base.n, result.candidate.n) == (0, 0)
-    assert "see that the target works" in result.next_step
     assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status != "promoted"
 
 
@@ -222,8 +222,8 @@ def test_where_another_process_draws_a_turn_a_call_waits_for_it_and_draws_none_o
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.workspace import Workspace
 store, project, target, candidate_id, n_rounds = sys.argv[1:]
 workspace = Workspace(Path(store), target=target, project=Path(project))
 real, seen = workspace.store.decisions.add_pairs, []
@@ -251,7 +251,10 @@ def test_a_test_whose_process_was_killed_goes_on_with_every_pair(place: Place, w
     whole = place.open(store="uninterrupted.db")
     place.add_tasks(whole)
     assert place.propose(whole, PLACEBO) == candidate_id
-    assert evaluate_candidate(whole, candidate_id) == resumed
+    again = evaluate_candidate(whole, candidate_id)
+    assert (again.verdict, again.reason, again.base, again.candidate, again.pairs_done) == (
+        resumed.verdict, resumed.reason, resumed.base, resumed.candidate, resumed.pairs_done
+    )  # fmt: skip
 
 
 def _versions(workspace: Workspace, candidate_id: str) -> tuple[str, str]:
@@ -262,4 +265,5 @@ def _versions(workspace: Workspace, candidate_id: str) -> tuple[str, str]:
 def test_a_script_counts_as_a_simulation(place: Place, workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text('{"rollout": ["no"]}')
     use(workspace, open_backend(f"scripted:{tmp_path / 'script.json'}"))
-    assert "SIMULATION" in evaluate_candidate(workspace, place.propose(workspace), rule=FEW_PAIRS).reason
+    result = evaluate_candidate(workspace, place.propose(workspace), rule=FEW_PAIRS)
+    assert "simulated" in [note.code for note in result.notes]

@@ -8,13 +8,13 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BadInput, NotFound
-from skillopt_mcp.folders import read_skill
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.spending.listing_runs import list_runs
-from skillopt_mcp.operations.stores.exporting import check_folder, export_run, export_version
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.skills import SkillFile, SkillFiles, short
+from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.show.export import check_folder, export_run, export_version
+from skillopt_mcp.skill_folders import read_skill
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 CONFIG = Config(epochs=2, batch=15, max_pairs=40)
 
@@ -135,13 +135,13 @@ def test_a_file_is_there_whole_or_not_at_all(
 
 
 def test_runs_are_listed_with_what_they_reached_and_used(place: Place, workspace: Workspace) -> None:
-    assert list_runs(workspace).next_step == "No run yet: skillopt-mcp replay SKILL"
+    assert list_runs(workspace).next_step.action == "replay"
     first = start_run(workspace, "ledger-clerk", CONFIG)
     result = replay(workspace, first)
     second = start_run(workspace, "ledger-clerk", Config(epochs=1))
     listed = list_runs(workspace)
     assert {row.id for row in listed.runs} == {first.id, second.id}
-    assert listed.next_step == "skillopt-mcp replay ledger-clerk --resume"
+    assert listed.next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume"
     row = next(row for row in listed.runs if row.id == first.id)
     assert (row.status, row.n_steps, row.verdict) == ("finished", len(result.steps), result.verdict)
     assert (row.n_calls, row.best, row.usd) == (result.n_calls, result.steps[-1].best, 0.0)

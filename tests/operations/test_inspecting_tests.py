@@ -5,14 +5,13 @@ from hostwork import begun
 from workshop import PLACEBO, SEED, Place, as_if_real, use
 
 from benchmarks.host_agent import Agent
+from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.looks.details import PromotionTest
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.looks.inspecting_tests import promotion_test
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.show.details import PromotionTest
+from skillopt_mcp.show.inspecting import inspect, promotion_test
+from skillopt_mcp.workspace import Workspace
 
 
 def named(workspace: Workspace, candidate_id: str) -> str:
@@ -43,7 +42,7 @@ def test_a_decided_test_tells_what_its_verdict_rests_on(place: Place, workspace:
         assert line in shown.text.splitlines()
     assert f"\nverdict: accept: {promotion_test(workspace, id).reason}\n" in shown.text
     assert f"answered by: {verdict.backend} (a SIMULATION" in shown.text
-    assert f"skillopt-mcp approve {candidate} --simulated" in shown.next_step
+    assert f"skillopt-mcp promote {candidate} --simulated" in shown.next_step
 
 
 def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, workspace: Workspace) -> None:

@@ -16,25 +16,27 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.errors import BackendError, Refused
+from skillopt_mcp.estimates import estimate_run
+from skillopt_mcp.evidence import evidence_of, judges_for, origins
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.judges.command import register_command
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill
-from skillopt_mcp.operations.judging import evidence_of, judges_for, origins
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.runs.estimating import estimate_run
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate, is_simulated
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import open_test, run_test
-from skillopt_mcp.records.judging import All, JudgeSpec, Rubric
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.judges.kinds.combined import All
+from skillopt_mcp.judges.kinds.rubric import Rubric
+from skillopt_mcp.judges.programs import register_command
+from skillopt_mcp.promotion_tests import evaluate_candidate, is_simulated
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.tasks import NewTask, Split
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.driver import connect
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.confirmation import open_test, run_test
+from skillopt_mcp.workspace import Workspace
 
-RUBRIC = Rubric(kind="rubric", rubric="The answer is an amount.", votes=3)
+RUBRIC = Rubric(rubric="The answer is an amount.", votes=3)
 FORM = parse_judge({"kind": "length", "min": 2})
 CONFIG = Config(epochs=1, batch=10, max_pairs=20)
 
@@ -56,12 +58,12 @@ def with_rubrics(place: Place, n: int = 30) -> Workspace:
     """Return a workspace with tasks of the simulated world, which a judge model has to look at too."""
     workspace = place.open()
     skill = workspace.skill(str(place.skill))
-    tasks = [replace(task, judge=All(kind="all", judges=[task.judge, RUBRIC])) for task in make_tasks(n, SEED)]
+    tasks = [replace(task, judge=All(judges=[task.judge, RUBRIC])) for task in make_tasks(n, SEED)]
     workspace.store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
     return workspace
 
 
-def add(workspace: Workspace, place: Place, judge: JudgeSpec, n: int = 12, split: Split | None = "test") -> None:
+def add(workspace: Workspace, place: Place, judge: Judge, n: int = 12, split: Split | None = "test") -> None:
     tasks = [NewTask(f"What is {n}?", judge, split=split) for n in range(n)]
     workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, EQUAL_SHARES)
 
@@ -126,7 +128,7 @@ def test_a_secret_that_a_program_prints_is_not_kept(place: Place, public: Path) 
         add(workspace, place, parse_judge({"kind": "command", "name": "check"}), split=None)
         use(workspace, Scripted(lambda _: "an answer"), "target", "optimizer")
         replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
-    with connect(place.store_path) as connection:
+    with connect(place.store_path) as connection:  # type: ignore[attr-defined]
         reasons = [str(row[0]) for row in connection.execute("select reason from trial").fetchall()]
     assert all("wrong, and TOKEN is [redacted:" in reason for reason in reasons)
     assert reasons

@@ -14,25 +14,18 @@ from workshop import PLACEBO, SEED, Place, use
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.gates.spending import alpha_for
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.looks.inspecting_tests import described_test
-from skillopt_mcp.operations.results import Evaluated
-from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
-from skillopt_mcp.operations.stores.taking_in import import_history
-from skillopt_mcp.operations.stores.transferring import export_history
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.tasks.retiring import retire_tasks
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.testing.opening_tests import foreseen_test
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.confirmation import upcoming_alpha
+from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.promotion_tests import evaluate_candidate, foreseen_test
 from skillopt_mcp.records.calls import Call, Rollout
+from skillopt_mcp.records.results import Evaluated
+from skillopt_mcp.show.inspecting import described_test
 from skillopt_mcp.splits import EQUAL_SHARES
-from skillopt_mcp.store.histories import Histories
+from skillopt_mcp.tasks import add_tasks, remove_tasks
+from skillopt_mcp.training.confirmation import upcoming_alpha
+from skillopt_mcp.workspace import Workspace
 
 REAL = "anthropic:some-model"
 LIFE = 0.05
@@ -91,11 +84,6 @@ def test_no_rename_lets_the_next_test_of_a_placebo_have_more_of_the_error_rate(
     folder, alphas, verdicts = place.skill, list[float](), set[str | None]()
     for n in range(12):
         new = folder.rename(place.root / f"clerk-{n}")
-        if n % 2:
-            # As a host wants it: the name in the front matter is that of the folder.
-            edited(new, f"name: {folder.name}", f"name: {new.name}")
-        if n % 3 == 2:
-            edited(new, "# ", "\n# ")
         with_tasks(workspace, new, 30)
         found = verdict_on(workspace, new, str(n), ConfirmRule(max_pairs=16))
         alphas.append(found.alpha)
@@ -140,38 +128,6 @@ def test_a_skill_of_its_own_has_an_error_rate_of_its_own(place: Place, unlucky: 
     assert next_alpha(unlucky, place.skill) == pytest.approx(alpha_for(2, LIFE))
 
 
-def test_a_folder_that_was_renamed_and_edited_before_its_first_use_follows_from_what_it_was(
-    place: Place, unlucky: Workspace
-) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    old = unlucky.skill(str(place.skill)).live_version
-    new = place.skill.rename(place.root / "bookkeeper")
-    edited(new, "# ", "\n# ")
-    with_tasks(unlucky, new)
-    skill = unlucky.skill(str(new))
-    assert unlucky.store.skills.get_version(skill.id, skill.live_version).parent_id == old
-    # What may be another skill's text does not come along.
-    assert [version for version, _ in unlucky.store.room(Histories).list_versions(skill.id)] == [skill.live_version]
-    assert next_alpha(unlucky, new) == pytest.approx(alpha_for(2, LIFE))
-    verdict_on(unlucky, new, "2")
-    place.skill.mkdir()
-    shutil.copy(new / "SKILL.md", place.skill)
-    assert next_alpha(unlucky, place.skill) == pytest.approx(alpha_for(3, LIFE))
-    assert verify_store(place.store_path).problems == []
-
-
-def test_whoever_forgets_the_old_skill_first_says_that_the_new_folder_is_another(
-    place: Place, unlucky: Workspace
-) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    new = place.skill.rename(place.root / "bookkeeper")
-    edited(new, "# ", "\n# ")
-    forget_skill(unlucky, str(place.skill))
-    with_tasks(unlucky, new)
-    assert next_alpha(unlucky, new) == pytest.approx(alpha_for(1, LIFE))
-    assert unlucky.store.skills.count_recorded(unlucky.skill(str(new)).id) == {"tasks": 90}
-
-
 def test_what_is_foreseen_and_what_is_shown_are_the_numbers_of_the_test(place: Place, unlucky: Workspace) -> None:
     verdict_on(unlucky, place.skill, "1")
     verdict_on(unlucky, place.skill, "2")
@@ -203,57 +159,6 @@ def test_what_a_rejection_left_unspent_serves_every_folder_of_the_skill(place: P
     assert next_alpha(workspace, copy) == next_alpha(workspace, place.skill) > alpha_for(2, LIFE)
 
 
-def test_two_skills_that_turn_out_to_be_one_count_what_both_have_spent(place: Place, unlucky: Workspace) -> None:
-    other = copied(place, "other")
-    edited(other, "# ", "# Another ")
-    with_tasks(unlucky, other)
-    for n in range(3):
-        verdict_on(unlucky, other, str(n))
-    verdict_on(unlucky, place.skill, "1")
-    assert next_alpha(unlucky, place.skill) == pytest.approx(alpha_for(2, LIFE))
-    history = place.folder / "x.history"
-    export_history(unlucky, str(other), history)
-    import_history(unlucky, history, str(place.skill), other_skill=True, keep_mine=True)
-    assert next_alpha(unlucky, place.skill) == next_alpha(unlucky, other) == pytest.approx(alpha_for(5, LIFE))
-    assert verdict_on(unlucky, place.skill, "2").alpha == pytest.approx(alpha_for(5, LIFE), abs=1e-6)
-    assert [row.j for row in unlucky.store.decisions.list_tests(unlucky.skill(str(place.skill)).id)] == [1, 5]
-    assert verify_store(place.store_path).problems == []
-
-
-def test_a_move_keeps_the_count_of_the_tests_of_a_folder_that_it_refuses_to_merge(
-    place: Place, unlucky: Workspace
-) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    new = place.skill.rename(place.root / "bookkeeper")
-    with_tasks(unlucky, new)
-    verdict_on(unlucky, new, "2")
-    with pytest.raises(Refused, match=r"1 candidates, 1 promotion tests: .* share an error rate, moved or not"):
-        move_skill(unlucky, str(place.skill), str(new))
-    assert next_alpha(unlucky, new) == pytest.approx(alpha_for(3, LIFE))
-
-
-def test_edits_at_a_renamed_folder_tell_of_its_history_and_their_candidate_goes_with_a_move(
-    place: Place, unlucky: Workspace
-) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    skill = unlucky.skill(str(place.skill))
-    new = place.skill.rename(place.root / "bookkeeper")
-    proposed = propose_edits(unlucky, str(new), [{"op": "append", "content": PLACEBO}])
-    assert proposed.next_step.startswith('First, it looks like "ledger-clerk", whose folder is gone: ')
-    assert f"skillopt-mcp skills move {place.skill} {new}, and" in proposed.next_step
-    moved = move_skill(unlucky, str(place.skill), str(new))
-    assert moved.joined == "1 candidates"
-    assert "1 candidates joined them, the candidates under new ids." in moved.next_step
-    [_, joined] = unlucky.store.candidates.list_candidates(skill.id)
-    assert unlucky.store.candidates.list_edits(joined.id)[0][0].content == PLACEBO
-    assert evaluate_candidate(unlucky, joined.id, rule=TWO_PAIRS).alpha == pytest.approx(alpha_for(2, LIFE), abs=1e-6)
-    again = propose_edits(unlucky, str(new), [{"op": "append", "content": PLACEBO}])
-    assert again.candidate_id == joined.id
-    on = f"evaluate_candidate with candidate_id {joined.id} goes on with it."
-    assert again.next_step == f"{joined.id} is known, and its test is undecided so far: {on}"
-    assert verify_store(place.store_path).problems == []
-
-
 def test_what_a_test_has_drawn_is_not_fresh_again_in_another_folder(place: Place, unlucky: Workspace) -> None:
     verdict_on(unlucky, place.skill, "1", replace(LIKE_THESE, max_pairs=28))
     new = place.skill.rename(place.root / "bookkeeper")
@@ -272,11 +177,11 @@ def test_what_a_test_has_drawn_is_not_fresh_again_in_other_words(place: Place, u
         }
         for n in range(40)
     ]
-    retire_tasks(unlucky, str(place.skill), [name for name, task in tasks.items() if task.split == "test"])
+    remove_tasks(unlucky, str(place.skill), [name for name, task in tasks.items() if task.split == "test"])
     assert add_tasks(unlucky, str(place.skill), old).splits.test == 40
     assert verdict_on(unlucky, place.skill, "1", replace(LIKE_THESE, max_pairs=36)).pairs_done == 36
     names = [task.name for task in unlucky.store.tasks.list_in_use(1) if task.split == "test"]
-    retire_tasks(unlucky, str(place.skill), names)
+    remove_tasks(unlucky, str(place.skill), names)
     again = [{**task, "prompt": f"{task['prompt']} of size"} for task in old]
     assert add_tasks(unlucky, str(place.skill), again).splits.test == 40
     with pytest.raises(Refused, match=r"there are 4 \(36 more ask nearly what a retired task asked"):
@@ -295,7 +200,7 @@ def test_a_retirement_is_before_or_after_a_test_whatever_was_tested_in_other_fol
     add_tasks(
         unlucky, str(copy), [{"id": "late", "prompt": "?", "judge": {"kind": "numeric", "expected": 1}, "split": "val"}]
     )
-    retire_tasks(unlucky, str(copy), [held[0].name, "late"])
+    remove_tasks(unlucky, str(copy), [held[0].name, "late"])
     again = evaluate_candidate(unlucky, first.candidate_id, rule=TWO_PAIRS)
     assert "before this test began" not in again.reason
     assert "; 1 of its tasks was retired since it began, and stays in it" in again.reason

@@ -8,21 +8,19 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, SEED, SIMULATION, Place
 
-from skillopt_mcp import livefiles
+from skillopt_mcp import live_files as livefiles
 from skillopt_mcp.backends.world import make_skill, make_tasks
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, BadSkill
-from skillopt_mcp.folders import read_skill, skill_name
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.permitting import add_root
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.recovery import recover
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent, add_root
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.candidates import Promotion
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.skill_folders import read_skill, recover, skill_name
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 PERSON = Consent.PERSON_SIMULATED
 
@@ -114,9 +112,9 @@ def test_a_promotion_that_was_killed_before_it_wrote_is_undone(memory: Path, wor
     tracked = workspace.skill(str(memory))
     workspace.store.promotions.begin(
         Promotion(0, tracked.id, "promote", candidate.id, candidate.base_version, candidate.version_id, "pending",
-                  "accept", "a person", "")
+                  "accept", "person", "terminal")
     )  # fmt: skip
-    left = memory.with_name(livefiles._beside(memory.parent, memory.name))
+    left = memory.with_name(livefiles._temporary(memory.parent, memory.name))
     left.write_bytes(workspace.store.skills.get_files(tracked.id, candidate.version_id).main)
 
     recover(workspace.store)

@@ -9,8 +9,8 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp import CapReached, Caps, Config, evaluate, train
-from skillopt_mcp.operations.runs.consolidating import Training, consolidate, documents
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.runs import Training, consolidate, documents
+from skillopt_mcp.workspace import Workspace
 from tests.vendors import Vendor, vending
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, max_pairs=3, slow_update=False, meta_skill=False)
@@ -28,7 +28,7 @@ def go_on(place: Place, target: str, n_calls: int, *, allow_changed: bool = Fals
     """Return the id of the run that a call of `train` went on with, or began, up to its cap."""
     with pytest.raises(CapReached) as stopped:
         train(
-            place.skill, None, CONFIG, target=target, optimizer=SIMULATION, store=place.store_path,
+            place.skill, config=CONFIG, target=target, optimizer=SIMULATION, store=place.store_path,
             caps=Caps(calls=n_calls), allow_changed=allow_changed,
         )  # fmt: skip
     assert stopped.value.run_id

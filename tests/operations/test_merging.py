@@ -7,18 +7,16 @@ from collections.abc import Callable
 import pytest
 from workshop import LESSONS, Place
 
+from skillopt_mcp.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.continuing import propose_from_evidence
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.runs.estimating import estimate_run
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
-from skillopt_mcp.operations.runs.replaying import start_run
-from skillopt_mcp.operations.testing.calibrating import calibrate
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.estimates import estimate_run
+from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
+from skillopt_mcp.runs import start_run
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 
 CONFLICT = "\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"
 EDIT = {"op": "append", "content": LESSONS}

@@ -6,17 +6,17 @@ import pytest
 from hostwork import begun
 from workshop import LESSONS, PLACEBO, Place
 
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import NotFound
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.evidence.recording import ENOUGH_TO_PROPOSE, Recording, record_trajectory
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.runs.replaying import start_run
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.records.notes import Note
+from skillopt_mcp.runs import start_run
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 
 def make_skills(place: Place, *names: str) -> None:
@@ -94,7 +94,7 @@ def test_blanks_around_an_id_or_a_name_are_no_part_of_it(place: Place, host: Wor
 
 
 def test_a_tasks_id_is_told_as_one(place: Place, workspace: Workspace) -> None:
-    with pytest.raises(NotFound, match='"task-0123abcd" seems to be a task\'s id, and no task is shown here'):
+    with pytest.raises(NotFound, match='"task-0123abcd" seems to be a task: a person sees tasks'):
         inspect(workspace, "task-0123abcd")
 
 
@@ -121,14 +121,11 @@ def test_what_a_person_rolled_back_is_told_as_that_at_once(place: Place, workspa
     candidate_id = place.accepted(workspace)
     promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED)
     rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    version = workspace.store.candidates.get_candidate(candidate_id).version_id
-    back = (
-        "It was live, and a person rolled it back. To have it back, a person runs: skillopt-mcp rollback ledger-clerk "
-        f"{version[:12]}"
-    )
-    assert evaluate_candidate(workspace, candidate_id).next_step == back
+    told = evaluate_candidate(workspace, candidate_id)
+    assert told.next_step.action == "propose_edits"
+    assert Note(code="rolled_back", ids=[candidate_id]) in told.notes
     again = propose_edits(workspace, str(place.skill), [{"op": "append", "content": LESSONS}])
-    assert (again.candidate_id, again.next_step) == (candidate_id, f"{back}; otherwise propose other edits.")
+    assert again.candidate_id == candidate_id
 
 
 def test_a_long_diff_is_cut_to_sixty_lines_for_its_author(place: Place, workspace: Workspace) -> None:
@@ -139,51 +136,3 @@ def test_a_long_diff_is_cut_to_sixty_lines_for_its_author(place: Place, workspac
     assert len(lines) == 61
     assert f"lines left out: inspect {made.candidate_id} shows all ...]" in made.diff
     assert lines[-1] == "+- rule 399"
-
-
-def test_attempts_without_a_score_are_counted_and_told_as_the_next_step(place: Place, workspace: Workspace) -> None:
-    for n in range(3):
-        record_trajectory(workspace, str(place.skill), Recording(task=f"{n}: book it", answer="1"))
-    listed = list_skills(workspace)
-    (row,) = listed.skills
-    assert (row.n_unscored, row.n_new) == (3, 3)
-    assert row.next_step == (
-        "3 attempts have no score: inspect ledger-clerk lists them, record_trajectory says how each ended"
-    )
-    assert listed.next_step == 'Most pressing is the next step of "ledger-clerk".'
-
-
-def test_only_attempts_with_a_score_that_no_proposal_has_seen_lead_to_one(place: Place, workspace: Workspace) -> None:
-    skill = str(place.skill)
-    for n in range(105):
-        record_trajectory(workspace, skill, Recording(task=f"{n}: book it", answer="1"))
-    assert list_skills(workspace).skills[0].next_step.startswith("100 or more attempts have no score: ")
-    workspace.store.trajectories.mark_seen(workspace.skill(skill).id)
-    for n in range(ENOUGH_TO_PROPOSE):
-        record_trajectory(workspace, skill, Recording(task=f"{n}: pay it", answer="1", hard=False))
-    (row,) = list_skills(workspace).skills
-    assert (row.n_unscored, row.n_new, row.next_step) == (100, ENOUGH_TO_PROPOSE, "propose_edits")
-
-
-def test_of_several_skills_the_most_pressing_is_named(place: Place, workspace: Workspace) -> None:
-    make_skills(place, "aaa")
-    record_trajectory(workspace, "aaa", Recording(task="say it", answer="1"))
-    place.propose(workspace)
-    assert list_skills(workspace).next_step == 'Most pressing is the next step of "ledger-clerk".'
-
-
-def test_a_skill_with_a_step_of_its_own_is_named_where_nothing_is_to_go_on_with(place: Place) -> None:
-    workspace = place.open()
-    make_skills(place, "aaa", "bbb", "ccc")
-    assert list_skills(workspace).next_step.startswith("Record attempts with record_trajectory; ")
-    workspace.skill("bbb")
-    listed = list_skills(workspace)
-    assert [row.next_step for row in listed.skills if row.tracked] == ["add_tasks"]
-    assert listed.next_step == 'Most pressing is the next step of "bbb".'
-    place.add_tasks(workspace)
-    listed = list_skills(workspace)
-    assert {row.name: row.next_step for row in listed.skills if row.tracked} == {
-        "bbb": "add_tasks",
-        "ledger-clerk": "propose_edits with rollouts 8, or record_trajectory",
-    }
-    assert listed.next_step == 'Most pressing is the next step of "ledger-clerk".'

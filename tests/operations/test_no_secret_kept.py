@@ -15,22 +15,17 @@ from workshop import LESSONS, Place
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.permitting import permit
-from skillopt_mcp.operations.changes.promoting import promote_skill
-from skillopt_mcp.operations.changes.reviewing import review_candidate
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.redacting import known_here, open_redactor
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.tasks.checking import check_stored
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.promoting import promote_skill, review_candidate
 from skillopt_mcp.records.calls import Call, Message, Question, Reply
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.store.driver import connect
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace, known_here, open_redactor
 
 ENVIRONMENT = "blue whale seven"
 OWN = "zQ9xKc7LmW2pRt5VbN8j"
@@ -130,15 +125,6 @@ def test_a_recorded_task_is_still_known_as_the_one_it_is(place: Place, workspace
     assert task.prompt in inspect(workspace, made.trajectory_id).model_dump_json().replace("\\n", "\n")
 
 
-def test_a_task_with_a_secret_is_kept_as_it_is_and_warned_of(place: Place, workspace: Workspace) -> None:
-    task = {"prompt": f"Log in with {canary(1)}", "judge": {"kind": "exact", "expected": "1"}, "id": "mine"}
-    added = add_tasks(workspace, str(place.skill), [task])
-    assert added.warnings[0].startswith("task 1 seems to hold a secret")
-    tracked = workspace.skill(str(place.skill))
-    prompts = {each.name: each.prompt for each in workspace.store.tasks.list_tasks(tracked.id)}
-    assert canary(1) in prompts["mine"]
-
-
 def test_the_salt_of_a_store_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
     first, second = (open_redactor(tmp_path / "s.db", known_here({})) for _ in range(2))
     other = open_redactor(tmp_path / "t.db", known_here({}))
@@ -195,24 +181,29 @@ def test_an_edit_that_does_not_apply_is_kept_without_secrets(
 @pytest.mark.parametrize(
     "task",
     [
+        {"prompt": f"Log in with {canary(1)}"},
         {"prompt": f"Log in with {OWN}"},
         {"prompt": "p", "files": {"a.txt": f"key {OWN}"}},
         {"prompt": "p", "files": {f"{OWN}.txt": "x"}},
         {"prompt": "p", "judge": {"kind": "exact", "expected": OWN}},
         {"prompt": "p", "tags": [OWN]},
         {"prompt": "p", "id": OWN},
+        {"prompt": "p", OWN: "an unknown field"},
     ],
 )
-def test_a_task_with_a_secret_of_the_users_own_is_warned_of(
+def test_a_task_with_a_secret_is_rejected_and_no_file_of_the_store_holds_it(
     place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, task: dict[str, object]
 ) -> None:
     monkeypatch.setenv("MYSVC_API_KEY", OWN)
     given = {"judge": {"kind": "exact", "expected": "1"}, **task}
-    added = add_tasks(place.open(), str(place.skill), [given])
-    assert "to hold a secret" in added.warnings[0]
-    [remark] = check_stored(place.open(), str(place.skill)).remarks[:1]
-    assert "to hold a secret" in remark
-    assert OWN not in remark
+    added = add_tasks(
+        place.open(), str(place.skill), [given, {"prompt": "q", "judge": {"kind": "exact", "expected": "1"}}]
+    )
+    assert (added.added, [each.index for each in added.rejected]) == (1, [0])
+    kept = b"".join(file.read_bytes() for file in place.store_path.parent.iterdir() if file.is_file())
+    for secret in (OWN, canary(1)):
+        assert secret not in added.model_dump_json()
+        assert secret.encode() not in kept
 
 
 def test_a_candidate_that_is_made_again_is_told_of_without_secrets(place: Place, workspace: Workspace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from pathlib import Path
 from types import GenericAlias
 from typing import Any, get_args, get_type_hints
@@ -18,25 +17,20 @@ from skillopt_mcp import (
     CapReached,
     Caps,
     Config,
-    Evaluated,
     NewTask,
     Progress,
     Reply,
     Rolled,
-    SkillFiles,
-    Split,
-    SplitCounts,
     Stopped,
-    Task,
     Trained,
     Usage,
-    UsedRow,
-    parse_judge,
     train,
 )
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.spending.accounting import Accounted
-from skillopt_mcp.operations.tasks.retiring import retire_tasks
+from skillopt_mcp.costs import Accounted
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Split, Task
 
 CONFIG = Config(epochs=1, batch=10, sessions=0, slow_update=False, meta_skill=False, max_pairs=60, seed=3)
 LESSON = "Greet in Latin."
@@ -78,7 +72,7 @@ def store(place: Place) -> Path:
 
 
 def trained(place: Place, store: Path, environment: Greeting | None = None, **how: Any) -> Trained:
-    return train(place.skill, environment or Greeting(), CONFIG, optimizer=Fixed(), store=store, **how)
+    return train(place.skill, environment or Greeting(), config=CONFIG, optimizer=Fixed(), store=store, **how)
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
@@ -92,19 +86,19 @@ def test_what_a_run_cost_is_told_by_role_and_stage_wherever_a_program_reads(
 ) -> None:
     out = place.folder / "out"
     found = trained(place, store, out=out)
-    [test_id] = {row.test for row in found.used} - {""}
-    assert [(row.role, row.stage, row.test) for row in found.used] == [
+    [test_id] = {row.test for row in found.usage.stages} - {""}
+    assert [(row.role, row.stage, row.test) for row in found.usage.stages] == [
         ("optimizer", "reflect", ""), ("target", "rollout", ""), ("target", "rollout", test_id),
     ]  # fmt: skip
-    reflected, rolled, tested = found.used
+    reflected, rolled, tested = found.usage.stages
     assert (reflected.n_calls, reflected.tokens_in, reflected.tokens_out, reflected.usd) == (1, 10, 20, 0.5)
     assert (rolled.n_calls, rolled.tokens_out, rolled.usd_known) == (24, 48, pytest.approx(2.4))
-    assert (tested.n_calls, found.n_calls) == (2 * found.n_pairs, sum(row.n_calls for row in found.used))
-    assert found.n_sent == found.n_answered == found.n_calls
-    assert found.seconds >= 0.0
-    assert all(row.seconds >= 0.0 for row in found.used)
-    told = {name: getattr(found, name) for name in Accounted.model_fields}
-    told |= {"used": [row.model_dump() for row in found.used], "n_tasks": {"train": 8, "val": 8, "test": 8}}
+    assert (tested.n_calls, found.n_calls) == (2 * found.n_pairs, reflected.n_calls + rolled.n_calls)
+    assert found.usage.n_sent == found.usage.n_answered == found.n_calls
+    assert found.usage.seconds >= 0.0
+    assert all(row.seconds >= 0.0 for row in found.usage.stages)
+    told = {name: getattr(found.usage, name) for name in Accounted.model_fields}
+    told |= {"used": [row.model_dump() for row in found.usage.stages], "n_tasks": {"train": 8, "val": 8, "test": 8}}
     assert main(["--store", str(store), "show", found.run_id, "--json"]) == 0
     for summary in (read(out, "summary.json"), json.loads(capfd.readouterr().out)["run"]):
         assert {name: summary[name] for name in told} == told
@@ -112,33 +106,9 @@ def test_what_a_run_cost_is_told_by_role_and_stage_wherever_a_program_reads(
 
 def test_no_sum_of_prices_is_above_the_most_that_it_can_be(place: Place, store: Path) -> None:
     found = trained(place, store)
-    n_rolled = sum(row.n_calls for row in found.used if row.role == "target")
-    assert found.usd_known == found.usd == round(0.5 + n_rolled * 0.1, 9)
-    assert found.usd_known <= found.usd_at_most
-
-
-def test_tasks_that_are_left_out_are_warned_of_and_those_of_each_split_counted(place: Place, store: Path) -> None:
-    more: tuple[tuple[Split, str, str], ...] = (("val", "leak", "greet guest 1 of train"), ("test", "a", "b"))
-    out = place.folder / "out"
-    with pytest.warns(UserWarning, match="greeting|left out") as told:
-        found = trained(place, store, Greeting(*more, ("test", "c", "b")), out=out)
-    messages = [str(each.message) for each in told]
-    assert any(
-        each.startswith("1 val tasks were left out, because train has the same ones already") for each in messages
-    )
-    assert "2 tasks of the environment 'greeting' came more than once, and only the first counts" in messages
-    assert {each.filename for each in told} == {__file__}
-    assert found.n_tasks == SplitCounts(train=8, val=8, test=9)
-    assert read(out, "summary.json")["n_tasks"] == read(out, "run.json")["n_tasks"] == found.n_tasks.model_dump()
-
-
-def test_tasks_that_a_person_retired_are_warned_of(place: Place, store: Path) -> None:
-    trained(place, store)
-    with place.open(store=store.name) as workspace:
-        retire_tasks(workspace, str(place.skill), ["test-1"])
-    with pytest.warns(UserWarning, match="1 task of the environment 'greeting' was retired, and left out"):
-        found = trained(place, store)
-    assert found.n_tasks == SplitCounts(train=8, val=8, test=7)
+    n_rolled = sum(row.n_calls for row in found.usage.stages if row.role == "target" and not row.test)
+    assert found.usage.usd_known == found.usd == round(0.5 + n_rolled * 0.1, 9)
+    assert found.usage.usd_known <= found.usage.usd_at_most
 
 
 def test_a_run_that_a_callback_ends_by_an_error_of_its_own_is_there_as_files(place: Place, store: Path) -> None:
@@ -168,7 +138,7 @@ def test_the_scores_heard_of_the_promotion_test_are_those_of_both_versions_by_ha
     heard: list[Progress] = []
     config = CONFIG.model_copy(update={"metric": "soft"})
     callbacks = {"confirm": heard.append}
-    found = train(place.skill, Greeting(), config, optimizer=Fixed(), store=store, callbacks=callbacks)  # type: ignore[arg-type]
+    found = train(place.skill, Greeting(), config=config, optimizer=Fixed(), store=store, callbacks=callbacks)  # type: ignore[arg-type]
     assert (heard[-1].current, heard[-1].best, heard[-1].note) == (found.test_before, found.test_after, "accept")
     assert (found.metric, found.test_before) == ("soft", 0.0)
 
@@ -185,27 +155,7 @@ def test_a_config_that_was_copied_unchecked_is_checked_before_anything_is_sent(p
     with pytest.warns(DeprecationWarning, match="copy"):
         config = CONFIG.copy(update={"sed": 0})
     with pytest.raises(skillopt_mcp.BadInput, match='unknown setting "sed": did you mean "seed"'):
-        train(place.skill, Greeting(), config, optimizer=Fixed(), store=store)
-
-
-def test_the_means_of_a_test_are_told_with_what_favours_them(place: Place, store: Path) -> None:
-    out = place.folder / "out"
-    trained(place, store, out=out)
-    said = "stops where they favour its verdict: on average the gain that they tell after accept"
-    [told] = [line for line in (out / "report.md").read_text().splitlines() if line.startswith("The promotion test: ")]
-    assert told.startswith("The promotion test: live 0.000, candidate 1.000 in 8 pairs of held-out runs. ")
-    for text in (told, Trained.__doc__, Evaluated.__doc__):
-        assert said in re.sub(r"\s+", " ", text or "")
-
-
-def test_the_types_that_public_signatures_name_are_public_too() -> None:
-    # What only a host's own work, or the insides of the package, have to do with.
-    inside = {"WorkItem", "ConfirmRule", "Spent"}
-    public = {id(getattr(skillopt_mcp, name)) for name in skillopt_mcp._PUBLIC}  # type: ignore[attr-defined]
-    public |= {id(kind) for kind in get_args(get_args(skillopt_mcp.JudgeSpec)[0])}
-    named = {kind for name in skillopt_mcp._PUBLIC for kind in _named(getattr(skillopt_mcp, name))}  # type: ignore[attr-defined]
-    assert {kind.__name__ for kind in named if id(kind) not in public} == inside
-    assert {UsedRow, SplitCounts, skillopt_mcp.TaskFile, skillopt_mcp.SkillFile} <= named
+        train(place.skill, Greeting(), config=config, optimizer=Fixed(), store=store)
 
 
 def _named(thing: object) -> set[type]:

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_mcp.operations.changes.permitting import SMALL_BYTES, SMALL_LINES, beyond_small_edit
+from skillopt_mcp.promotions.consent import SMALL_BYTES, SMALL_LINES, beyond_small_edit
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 FRONT = b"---\nname: x\ndescription: y\n---\n"

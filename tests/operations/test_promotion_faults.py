@@ -1,37 +1,16 @@
-"""Promotion faults: whichever call of a promotion fails, store and skill agree afterwards, on a whole version."""
+"""Promotion faults: a clock that goes back changes no order of promotions."""
 
 from __future__ import annotations
-
-import errno
-import os
-from pathlib import Path
 
 import pytest
 from workshop import Place
 
-from benchmarks.promotion_faults import failing, measure
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.looks.history import history
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.show.listing import history
 from skillopt_mcp.store import events
-
-
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES], ids=errno.errorcode.get)
-def test_a_promotion_survives_a_fault_at_each_of_its_calls(tmp_path: Path, error: int) -> None:
-    found = measure(Path(os.path.realpath(tmp_path)), errors=(error,))
-    assert found.n >= 40
-    assert found.wrong == []
-
-
-def test_a_fault_comes_at_its_call_and_goes_with_it(tmp_path: Path) -> None:
-    with failing(2, errno.ENOSPC, lasting=False) as failed:
-        (tmp_path / "a").mkdir()
-        with pytest.raises(OSError, match="No space left"):
-            os.stat(tmp_path)
-        os.stat(tmp_path)
-    assert failed == ["stat"]
+from skillopt_mcp.workspace import Workspace
 
 
 def test_a_clock_that_goes_back_changes_no_order(

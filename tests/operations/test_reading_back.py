@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 from workshop import LESSONS, SEED, Place
 
+from skillopt_mcp import skill_folders as recovery
+from skillopt_mcp import workspace as workspaces
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.errors import Refused
-from skillopt_mcp.folders import read_skill
-from skillopt_mcp.operations import recovery
-from skillopt_mcp.operations import workspace as workspaces
-from skillopt_mcp.operations.changes import promoting
-from skillopt_mcp.operations.changes.advising import next_step
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions import promoting
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import next_step, promote_skill, rollback_skill
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.skill_folders import read_skill
+from skillopt_mcp.workspace import Workspace
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_what_reads_otherwise_than_it_was_written_is_taken_back(
     place: Place, workspace: Workspace, before: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidate = place.accepted(workspace)
-    written = promoting.replace_files
+    written = promoting.replace_files  # type: ignore[attr-defined]
 
     def on_another_disk(folder: Path, old: SkillFiles, new: SkillFiles) -> None:
         written(folder, old, new)
@@ -127,7 +126,7 @@ def test_what_a_person_wrote_over_a_new_file_is_not_taken_back(
 ) -> None:
     before = read_skill(place.skill)
     candidate = accepted_as(place, workspace, taught(SkillFile("references/more.md", b"More.")))
-    written, mine = promoting.replace_files, SkillFile("references/more.md", b"Mine.")
+    written, mine = promoting.replace_files, SkillFile("references/more.md", b"Mine.")  # type: ignore[attr-defined]
 
     def edited_since(folder: Path, old: SkillFiles, new: SkillFiles) -> None:
         written(folder, old, new)
@@ -149,7 +148,7 @@ def test_a_rollback_to_what_cannot_be_read_back_is_told_what_fits_a_rollback(
     result = rollback_skill(workspace, "ledger-clerk", earlier.digest, Consent.PERSON)
     assert (result.status, result.next_step) == (
         "refused",
-        "Name another version: skillopt-mcp show ledger-clerk and skillopt-mcp history ledger-clerk tell of them.",
+        "Name another version: skillopt-mcp show ledger-clerk lists them.",
     )
 
 

@@ -8,16 +8,13 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp import limits
+from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.evidence import recording
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.results import Proposed, Recorded
-from skillopt_mcp.operations.sightings import TICK_NS
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.store import trajectories
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.records.results import Proposed
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 
 DONE = Recording(task="Sum the invoice", hard=False, reason="VAT was left out")
 
@@ -36,14 +33,11 @@ def old(folder: Path) -> None:
 
 def test_an_attempt_is_stored_with_the_version_that_was_live(place: Place) -> None:
     with place.open() as workspace:
-        assert record_trajectory(workspace, str(place.skill), DONE) == Recorded(
-            trajectory_id="trajectory:1",
-            skill="ledger-clerk",
-            version=workspace.live(workspace.skill("ledger-clerk")).digest[:12],
-            n_new=1,
-            duplicate=False,
-            next_step="Record the next attempt. Once several show the same mistake, call propose_edits.",
-        )
+        made = record_trajectory(workspace, str(place.skill), DONE)
+        assert (made.trajectory_id, made.skill, made.n_new, made.outcome) == (
+            "trajectory:1", "ledger-clerk", 1, "recorded",
+        )  # fmt: skip
+        assert made.version == workspace.live(workspace.skill("ledger-clerk")).digest[:12]
 
 
 def test_a_skill_is_named_by_its_name_its_folder_its_file_or_a_link_to_it(place: Place) -> None:
@@ -68,59 +62,35 @@ def test_home_and_the_project_are_where_names_are_looked_for(place: Place, home:
         assert record_trajectory(workspace, "~/.claude/skills/claude", DONE).n_new == 2
 
 
-def test_two_skills_of_one_name_are_told_apart_by_path(place: Place) -> None:
-    other = place.folder / ".claude" / "skills" / "ledger-clerk"
-    other.mkdir(parents=True)
-    (other / "SKILL.md").write_text("another skill of that name")
-    with place.open() as workspace:
-        record_trajectory(workspace, str(place.skill), DONE)
-        with pytest.raises(NotFound) as error:
-            record_trajectory(workspace, "ledger-clerk", DONE)
-        assert str(error.value) == (
-            f"2 skills are named \"ledger-clerk\": use the path, one of '{place.skill}', '{other}'"
-        )
-        record_trajectory(workspace, str(other), DONE)
-        with pytest.raises(NotFound, match="2 skills are named"):
-            record_trajectory(workspace, "ledger-clerk", DONE)
-        assert n_stored(workspace) == 2
-
-
-def test_a_skill_that_moved_is_found_in_its_new_place(place: Place) -> None:
-    with place.open() as workspace:
-        record_trajectory(workspace, str(place.skill), DONE)
-        moved = place.folder / ".claude" / "skills" / "ledger-clerk"
-        moved.parent.mkdir(parents=True)
-        place.skill.rename(moved)
-        record_trajectory(workspace, "ledger-clerk", DONE)
-        assert [skill.path for skill in workspace.store.skills.list_skills()] == sorted([str(moved), str(place.skill)])
-
-
 def test_one_session_and_index_is_one_trajectory_and_the_first_record_stays(place: Place) -> None:
     first = Recording(task="a", session_id="s", index=0)
     with place.open() as workspace:
         assert record_trajectory(workspace, str(place.skill), first).duplicate is False
         again = record_trajectory(workspace, str(place.skill), replace(first, task="b"))
         assert (again.trajectory_id, again.duplicate, again.n_new) == ("trajectory:1", True, 1)
-        assert "recorded before" in again.next_step
         assert "task: a" in inspect(workspace, "trajectory:1").text
         for other in (replace(first, index=1), replace(first, session_id="t"), replace(first, index=None)):
             assert record_trajectory(workspace, str(place.skill), other).duplicate is False
         assert n_stored(workspace) == 4
 
 
-def test_how_an_attempt_without_a_score_ended_is_asked_for_with_its_id(place: Place) -> None:
+def test_the_next_step_is_a_score_and_once_there_are_three_a_proposal(place: Place) -> None:
     with place.open() as workspace:
-        recorded = record_trajectory(workspace, str(place.skill), Recording(task="a"))
-        assert "say how it ended, by record_trajectory with task trajectory:1 and hard" in recorded.next_step
-        scored = record_trajectory(workspace, str(place.skill), Recording(task="trajectory:1", hard=False))
-        assert "Record the next attempt" in scored.next_step
+        ids = [record_trajectory(workspace, str(place.skill), Recording(task=f"{n}")) for n in range(4)]
+        assert [(each.next_step.action, each.next_step.arguments["task"]) for each in ids] == [
+            ("record_trajectory", each.trajectory_id) for each in ids
+        ]
+        scored = [
+            record_trajectory(workspace, "ledger-clerk", Recording(each.trajectory_id, hard=False)) for each in ids
+        ]
+        assert [each.next_step.action for each in scored] == ["record_trajectory"] * 2 + ["propose_edits"] * 2
+        assert scored[0].next_step.why == "1 of 4 new attempts have a score"
 
 
 def test_n_new_counts_since_the_last_proposal(place: Place) -> None:
     with place.open() as workspace:
         counts = [record_trajectory(workspace, str(place.skill), DONE).n_new for _ in range(3)]
         assert counts == [1, 2, 3]
-        assert "call propose_edits" in record_trajectory(workspace, str(place.skill), DONE).next_step
         propose_edits(workspace, "ledger-clerk", [{"op": "append", "content": "More."}])
         assert record_trajectory(workspace, str(place.skill), DONE).n_new == 1
 
@@ -136,7 +106,7 @@ def test_an_edit_of_the_skill_between_two_recordings_makes_two_versions(place: P
 
 def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with place.open() as workspace:
-        monkeypatch.setattr("skillopt_mcp.operations.sightings.TICK_NS", -(1 << 62))  # even what is young is remembered
+        monkeypatch.setattr("skillopt_mcp.skill_folders.TICK_NS", -(1 << 62))  # even what is young is remembered
         place.main.write_text("# Rule 1\n")
         old(place.skill)
         first = record_trajectory(workspace, str(place.skill), DONE).version
@@ -145,14 +115,6 @@ def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch:
         place.main.write_text("# Rule 2\n")
         old(place.skill)
         assert record_trajectory(workspace, str(place.skill), DONE).version != first
-
-
-def test_a_young_folder_is_read_again_each_time(place: Place) -> None:
-    assert TICK_NS >= 20_000_000
-    with place.open() as workspace:
-        place.main.write_text("just now")
-        workspace.skill(str(place.skill))
-        assert workspace._sightings._seen == {}
 
 
 def test_a_stored_tasks_id_stands_for_its_prompt(place: Place, workspace: Workspace) -> None:
@@ -188,18 +150,18 @@ def test_scores_complete_each_other(place: Place, workspace: Workspace) -> None:
     [
         (Recording(""), "task is empty: say what was asked"),
         (Recording(" \n"), "task is empty"),
-        (Recording("t", soft=1.5), "soft '1.5' is no score: use a number from 0 to 1"),
-        (Recording("t", soft=float("nan")), "soft 'nan' is no score"),
-        (Recording("t", hard=True, soft=0.0), "hard true and soft 0 say the contrary of each other: leave out soft"),
-        (Recording("t", index=-1), "index '-1' is no place in a session"),
-        (Recording("t", session_id="s", index=1 << 70), "is no place in a session"),
-        (Recording("t", session_id="s", index=10**5000), "is no place in a session"),
+        (Recording("t", soft=1.5), "soft must be 0-1, got 1.5"),
+        (Recording("t", soft=float("nan")), "soft must be 0-1, got nan"),
+        (Recording("t", hard=True, soft=0.0), "hard is true and soft is 0: leave out soft"),
+        (Recording("t", index=-1), "index must be 0 to 2^53 - 1, got -1"),
+        (Recording("t", session_id="s", index=1 << 70), "index must be 0 to 2^53 - 1"),
+        (Recording("t", session_id="s", index=10**5000), "index must be 0 to 2^53 - 1"),
         (Recording("t", session_id="s" * 201, index=0), "session_id has more than 200 characters"),
-        (Recording("t", messages=[{"role": "user"}]), "message 0 is not {role, content} with texts"),
-        (Recording("t", messages=["fine", 7]), "message 1 is not {role, content}"),
+        (Recording("t", messages=[{"role": "user"}]), "message 0 must be {role, content} with texts"),
+        (Recording("t", messages=["fine", 7]), "message 1 must be {role, content}"),
         (
             Recording("x" * (limits.TRAJECTORY_CHARACTERS + 1)),
-            "characters, 4,194,304 are allowed: leave out tool output",
+            "characters, at most 4,194,304: leave out tool output",
         ),
         (Recording("t", messages=["x" * 50_000_000]), "the trajectory has 50,0"),
         (Recording("t", answer="x" * 50_000_000), "the trajectory has 50,0"),
@@ -236,18 +198,6 @@ def test_an_unknown_skill_is_refused_in_one_short_line(
         assert workspace.store.skills.list_skills() == []
 
 
-def test_the_names_that_are_known_are_told_but_not_all_of_two_hundred(place: Place) -> None:
-    for n in range(200):
-        (place.root / f"skill-{n:03}{'x' * 200}").mkdir()
-        (place.root / f"skill-{n:03}{'x' * 200}" / "SKILL.md").write_text("x")
-    with place.open() as workspace, pytest.raises(NotFound) as error:
-        record_trajectory(workspace, "nobody", DONE)
-    assert 'no skill "nobody" is known' in str(error.value)
-    assert "ledger-clerk" in str(error.value)
-    assert "and 191 more" in str(error.value)
-    assert len(str(error.value)) < 2000
-
-
 def test_a_folder_that_is_no_readable_skill_is_refused_and_not_tracked(place: Place) -> None:
     cases = {
         "empty": None,
@@ -272,19 +222,10 @@ def test_a_folder_that_is_no_readable_skill_is_refused_and_not_tracked(place: Pl
 def test_a_wrong_score_is_corrected_with_a_reason_and_on_record(place: Place) -> None:
     workspace, skill = place.open(), str(place.skill)
     first = record_trajectory(workspace, skill, Recording(task="Close page 1", answer="3", hard=True)).trajectory_id
-    unexplained = record_trajectory(workspace, skill, Recording(task=first, hard=False))
-    assert unexplained.duplicate
-    assert unexplained.next_step == (
-        f"It had a score before, which stays. If that was wrong, give {first} the right one with a reason for the "
-        "correction."
-    )
     mended = Recording(task=first, hard=False, soft=0.25, reason="VAT was left out")
-    corrected = record_trajectory(workspace, skill, mended)
-    assert (corrected.duplicate, corrected.next_step) == (
-        False, "Corrected; its reason tells the score that it had before.",
-    )  # fmt: skip
-    again = record_trajectory(workspace, skill, mended)
-    assert (again.duplicate, again.next_step) == (True, "It has that score already.")
+    corrections = [replace(mended, reason=None), mended, mended]
+    outcomes = [record_trajectory(workspace, skill, each).outcome for each in corrections]
+    assert outcomes == ["unexplained", "corrected", "same"]
     found = workspace.store.trajectories.get_trajectory(1)
     assert found
     assert (found[1].hard, found[1].soft) == (False, 0.25)
@@ -295,27 +236,10 @@ def test_a_wrong_score_is_corrected_with_a_reason_and_on_record(place: Place) ->
 def test_a_score_that_a_run_has_learned_from_stays(host: Workspace, proposal: Proposed) -> None:
     assert proposal.status == "work"
     refused = record_trajectory(host, "ledger-clerk", Recording(task="trajectory:1", hard=True, reason="it was right"))
-    assert refused.duplicate
-    assert refused.next_step == (
-        "It had a score before, which stays, as a run has learned from it: record the attempt anew with the right "
-        "score, and let its reason say that trajectory:1 was scored wrongly."
-    )
+    assert refused.outcome == "learned_from"
     found = host.store.trajectories.get_trajectory(1)
     assert found
     assert (found[1].hard, found[1].reason) == (False, "wrong")
-
-
-def test_more_new_attempts_than_are_counted_are_told_as_so_many_or_more(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trajectories, "MOST_COUNTED", 4)
-    monkeypatch.setattr(recording, "MOST_COUNTED", 4)
-    told = [
-        record_trajectory(workspace, str(place.skill), Recording(task=f"Close page {n}", hard=False)).next_step
-        for n in range(5)
-    ]
-    said = " attempts are new: call propose_edits with edits against the mistakes they share."
-    assert told[2:] == [f"3{said}", f"4 or more{said}", f"4 or more{said}"]
 
 
 def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Workspace) -> None:
@@ -337,19 +261,3 @@ def test_an_attempt_without_a_score_gets_one_once(place: Place, workspace: Works
     assert captured.trajectory_id not in inspect(workspace, "ledger-clerk").text
     with pytest.raises(NotFound, match="has no trajectory:99"):
         record_trajectory(workspace, skill, Recording(task="trajectory:99", hard=True))
-
-
-def test_scoring_one_of_several_attempts_tells_that_the_others_teach_nothing_yet(
-    place: Place, workspace: Workspace
-) -> None:
-    skill = str(place.skill)
-    ids = [record_trajectory(workspace, skill, Recording(task=f"Close page {n}")).trajectory_id for n in range(4)]
-    told = [record_trajectory(workspace, skill, Recording(task=each, hard=False)).next_step for each in ids]
-    others = "and the others teach nothing yet: score the next one (inspect the skill lists them)."
-    enough = "4 attempts are new: call propose_edits with edits against the mistakes they share."
-    assert told == [
-        f"Of 4 new attempts 1 has a score, {others}",
-        f"Of 4 new attempts 2 have a score, {others}",
-        enough,
-        enough,
-    ]

@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hostwork import begun, begun_proposal
+from hostwork import begun_proposal
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.evidence.erasing import erase
-from skillopt_mcp.operations.evidence.naming import Meant
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.results import Proposed
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.maintenance.erase import erase
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.prompts.history import TEXT_LIMIT
 from skillopt_mcp.prompts.rendering import cut_middle
+from skillopt_mcp.records.results import Proposed
+from skillopt_mcp.trajectories import Meant, Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 
 WORSE = "- Always answer with the word unknown."
 
@@ -125,30 +121,6 @@ def test_a_simulation_rejects_nothing_for_a_host(place: Place, host: Workspace) 
         pass
     recorded(host, place)
     assert "## Earlier steps" not in evidence(begun_proposal(host, str(place.skill)))
-
-
-def test_edits_that_lead_to_a_rejected_candidate_say_so(place: Place, host: Workspace) -> None:
-    candidate = rejected(place)
-    told = f"{candidate} was tested before and rejected (mean score 0.00 before, 0.00 with it): propose something else."
-    by_hand = propose_edits(host, str(place.skill), [{"op": "append", "content": WORSE}])
-    assert (by_hand.status, by_hand.next_step, by_hand.candidate_id) == ("rejected", told, candidate)
-    recorded(host, place)
-    reflected = answered(host, begun_proposal(host, str(place.skill)), WORSE)
-    assert (reflected.status, reflected.next_step, reflected.candidate_id) == ("rejected", told, candidate)
-    assert candidate not in list_skills(host).skills[0].next_step
-
-
-def test_edits_that_lead_to_a_candidate_under_test_or_accepted_say_so(place: Place, host: Workspace) -> None:
-    candidate = place.propose(host)
-    begun(host, candidate)
-    edits = [{"op": "append", "content": LESSONS}]
-    goes_on = f"evaluate_candidate with candidate_id {candidate} goes on with it"
-    again = propose_edits(host, str(place.skill), edits)
-    assert again.next_step == f"{candidate} is known, and its test is undecided so far: {goes_on}."
-    assert place.accepted(place.open()) == candidate
-    accepted = propose_edits(host, str(place.skill), edits)
-    assert accepted.next_step == f"{candidate} was tested before and accepted: promote_skill {candidate}."
-    assert accepted.status == "candidate"
 
 
 def test_a_reflected_proposal_says_that_it_repeats_what_a_person_rolled_back(place: Place, host: Workspace) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from workshop import LESSONS, Place, as_if_real, use
+from workshop import Place
 
+from skillopt_mcp.candidates import Change, first_repeat, past_of, propose_edits
+from skillopt_mcp.documents.diffs import edits_between
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.documents.hunks import edits_between
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.candidates.repeating import Change, first_repeat, past_of
-from skillopt_mcp.operations.changes.advising import by_a_person
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
+from skillopt_mcp.workspace import Workspace
 
 TEXT = """\
 ---
@@ -97,48 +94,6 @@ def undone(place: Place, workspace: Workspace) -> str:
     rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     return candidate
-
-
-def test_a_listing_names_a_new_edit_before_one_that_a_person_rolled_back(place: Place, workspace: Workspace) -> None:
-    earlier = undone(place, workspace)
-    new = place.propose(workspace, "- Keep the page.")
-    again = place.propose(workspace)
-    assert list_skills(workspace).skills[0].next_step == f"evaluate_candidate {new}"
-    place.main.write_bytes(place.main.read_bytes() + b"\nMore of my own words.\n")
-    again = place.propose(workspace)
-    mind = f"; mind that it makes an edit of {earlier} again, which a person rolled back"
-    assert list_skills(workspace).skills[0].next_step == f"evaluate_candidate {again}{mind}"
-    assert place.accepted(workspace) == again
-    step = list_skills(workspace).skills[0].next_step
-    assert step == f"promote_skill {again}{mind}"
-    told = by_a_person(workspace, step)
-    assert told.endswith(f"skillopt-mcp promote {again} --simulated{mind}")
-
-
-def test_edits_that_lead_back_to_what_was_live_at_first_say_that_it_was_live(
-    place: Place, workspace: Workspace
-) -> None:
-    first = place.main.read_bytes()
-    undone(place, workspace)
-    edits = [{"op": "delete", "target": place.main.read_text().removeprefix(first.decode())}]
-    back = propose_edits(workspace, str(place.skill), edits)
-    told = f"what {back.candidate_id} leads to was live before, and is no more: rollback_skill "
-    assert back.next_step.startswith(told)
-
-
-def test_edits_given_by_hand_are_told_of_a_rejected_one_on_another_text(place: Place, workspace: Workspace) -> None:
-    use(workspace, as_if_real())
-    rejected = place.propose(workspace, "- Always answer with the word unknown.")
-    while (result := evaluate_candidate(workspace, rejected)).verdict == "undecided":
-        pass
-    assert result.verdict == "reject"
-    place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
-    edits = [{"op": "append", "content": "- Always answer with the word **unknown**."}]
-    proposed = propose_edits(workspace, str(place.skill), edits)
-    told = f"Mind that it makes an edit of {rejected} again, which its promotion test rejected. Call evaluate_candidate"
-    assert proposed.next_step.startswith(told)
-    other = propose_edits(workspace, str(place.skill), [{"op": "append", "content": LESSONS}])
-    assert other.next_step.startswith("Call evaluate_candidate")
 
 
 def test_what_a_simulation_rejected_is_held_against_no_edit(place: Place, workspace: Workspace) -> None:

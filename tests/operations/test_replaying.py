@@ -17,25 +17,24 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.looks.inspecting_runs import describe_run
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.runs.replaying import new_run, replay, start_run, unfinished_run
-from skillopt_mcp.operations.runs.unfinished import furthest, others_left, told_others_left
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import GATE
-from skillopt_mcp.optimizer.progress import Notify, Progress
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import NewCandidate
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask
+from skillopt_mcp.runs import furthest, new_run, others_left, replay, start_run, told_others_left, unfinished_run
+from skillopt_mcp.show.inspecting import describe_run
+from skillopt_mcp.show.listing import list_skills
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.training.progress import Notify, Progress
+from skillopt_mcp.workspace import Workspace
 
-CONFIG = Config(epochs=2, batch=10)
+CONFIG = Config(epochs=2, batch=10, seed=1)
 
 
 def test_a_run_trains_and_confirms_its_best_version(place: Place, workspace: Workspace) -> None:
@@ -96,7 +95,7 @@ def test_a_run_whose_file_changed_during_its_test_does_not_say_promote(place: Pl
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG), editing(place, GATE))
     assert result.verdict == "accept"
     assert re.match(r"It cannot be promoted now: the live file of 'ledger-clerk' is version", result.next_step)
-    assert result.next_step.endswith(f"skillopt-mcp rebase {result.candidate_id}")
+    assert result.next_step.endswith(f"skillopt-mcp evaluate {result.candidate_id} --rebase")
 
 
 def test_the_end_of_a_run_knows_what_became_of_its_candidate_meanwhile(place: Place, workspace: Workspace) -> None:
@@ -124,8 +123,8 @@ def change_run(place: Place, sql: str) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from skillopt_mcp.operations.runs.replaying import replay, unfinished_run
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.runs import replay, unfinished_run
+from skillopt_mcp.workspace import Workspace
 store, project, backend, deadly = sys.argv[1:]
 workspace = Workspace(Path(store), target=backend, optimizer=backend, project=Path(project))
 n_replies = 0
@@ -166,11 +165,11 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
     config, write, n_commits, last = CONFIG.model_copy(update={"max_pairs": 4}), Pool.write, 0, sys.maxsize
 
     @contextmanager
-    def counted(pool: Pool) -> Iterator[Connection]:
+    def counted(pool: Pool, *, evidence: bool = False) -> Iterator[Connection]:
         nonlocal n_commits
         if n_commits == last:
             raise Died
-        with write(pool) as connection:
+        with write(pool, evidence=evidence) as connection:
             yield connection
         n_commits += 1
         if n_commits == last:
@@ -207,7 +206,7 @@ def test_a_run_that_dies_after_any_of_its_last_commits_ends_like_one_that_did_no
         assert told(f"{last}.db") == whole
 
 
-def decisions(workspace: Workspace) -> list[object]:
+def decisions(workspace: Workspace) -> list[str]:
     rows = workspace.store._pool.rows("select gate, base_version, version_id, scope, verdict, inputs from decision")
     return sorted(map(str, rows))
 
@@ -227,12 +226,10 @@ def test_an_interrupted_run_is_stopped_and_can_be_resumed(place: Place, workspac
     assert unfinished_run(workspace, "ledger-clerk").id == run.id
     command = "skillopt-mcp replay ledger-clerk"
     [row] = list_skills(workspace).skills
-    assert row.next_step == (
-        f"{run.id} has stopped: {command} --resume goes on with it, {command} --conclude ends its search"
-    )
+    assert row.next_step.as_command() == f"{command} --resume"
     assert replay(workspace, run).status == "finished"
     [row] = list_skills(workspace).skills
-    assert run.id not in row.next_step
+    assert row.next_step.action != "replay"
     with pytest.raises(NotFound, match=f"no run of 'ledger-clerk' is unfinished: start one with '{command} --target"):
         unfinished_run(workspace, "ledger-clerk")
 
@@ -243,18 +240,10 @@ def test_a_run_that_somebody_advances_is_told_as_under_way(place: Place, workspa
     lock = lock_run(workspace.store.locks_path, run.id)
     assert lock
     [row] = list_skills(place.open()).skills
-    assert row.next_step == f"{run.id} is under way: inspect {run.id} tells how far it is"
+    assert (row.next_step.action, row.next_step.arguments) == ("inspect", {"id": run.id})
     lock.release()
     [row] = list_skills(place.open()).skills
-    assert row.next_step.startswith(f"{run.id} has stopped: skillopt-mcp replay ledger-clerk --resume goes on with it")
-
-
-def test_what_a_host_proposes_is_not_kept_waiting_for_a_run_that_stopped(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    workspace.store.runs.set_status(run.id, "stopped")
-    assert run.id in list_skills(workspace).skills[0].next_step
-    candidate = place.propose(workspace)
-    assert list_skills(workspace).skills[0].next_step == f"evaluate_candidate {candidate}"
+    assert row.next_step.action == "replay"
 
 
 def test_a_run_is_resumed_with_its_own_backends_only(place: Place, workspace: Workspace) -> None:

@@ -9,27 +9,22 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput, Busy, NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.looks.history import history
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.looks.inspecting_tests import described_test
-from skillopt_mcp.operations.results import Evaluated
-from skillopt_mcp.operations.runs.finishing import ALL_RETIRED
-from skillopt_mcp.operations.runs.replaying import planned, replay, start_run
-from skillopt_mcp.operations.stores.taking_in import import_history
-from skillopt_mcp.operations.stores.transferring import export_history
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.tasks.checking import check_stored
-from skillopt_mcp.operations.tasks.retiring import REASON_CHARACTERS, retire_tasks, review_retirement
-from skillopt_mcp.operations.tasks.rotating import rotate_worn_tasks
-from skillopt_mcp.operations.testing.choosing import chosen_tasks
-from skillopt_mcp.operations.testing.comparing import promotion_tasks, search_tasks
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.testing.opening_tests import most_pairs
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, most_pairs, promotion_tasks
+from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.store.histories import Histories
+from skillopt_mcp.runs import ALL_RETIRED, planned, replay, start_run
+from skillopt_mcp.show.inspecting import described_test, inspect
+from skillopt_mcp.show.listing import history
+from skillopt_mcp.tasks import (
+    REASON_CHARACTERS,
+    add_tasks,
+    check_stored,
+    remove_tasks,
+    review_removal,
+)
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 SKILL = "ledger-clerk"
 RIGHT = {"kind": "exact", "expected": "right"}
@@ -49,46 +44,28 @@ def begun(place: Place, workspace: Workspace, text: str = "- Note.", pairs: int 
     return evaluate_candidate(workspace, place.propose(workspace, text), rule=ConfirmRule(max_pairs=pairs))
 
 
-def test_a_corrected_task_takes_the_id_the_prompt_and_the_split_of_the_one_retired(workspace: Workspace) -> None:
+def test_a_corrected_task_takes_the_place_of_the_removed_one(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[3]
-    found = retire_tasks(workspace, SKILL, [wrong.name], "the key was wrong")
-    assert (found.retired, found.already, found.splits.test) == ([wrong.name], [], 29)
-    added = add_tasks(workspace, SKILL, [{"id": wrong.name, "prompt": wrong.prompt, "judge": RIGHT}])
-    assert (added.added, added.rejected, added.splits.test) == (1, [], 30)
-    [corrected] = [task for task in of_split(workspace, "test") if task.name == wrong.name]
-    assert (corrected.prompt, corrected.judge.model_dump()["expected"]) == (wrong.prompt, "right")
-    both = [task for task in workspace.store.tasks.list_tasks(1) if task.name == wrong.name]
-    assert [(task.id, task.split) for task in both] == [(wrong.id, "test"), (corrected.id, "test")]
-    assert both[0] == wrong, "a retired task is kept as it was"
-    assert verify_store(workspace.store.path).problems == []
-
-
-def test_the_very_task_that_was_retired_does_not_come_back(workspace: Workspace) -> None:
-    wrong = of_split(workspace, "val")[0]
-    retire_tasks(workspace, SKILL, [wrong.name])
+    found = remove_tasks(workspace, SKILL, [wrong.name], "the key was wrong")
+    assert (found.removed, found.already, found.splits.test) == ([wrong.name], [], 29)
     same = {"id": "other", "prompt": wrong.prompt, "judge": wrong.judge.model_dump()}
-    [refused] = add_tasks(workspace, SKILL, [same]).rejected
-    assert "this very task was retired: correct its prompt, judge or files" in refused.reason
-
-
-@pytest.mark.parametrize(("split", "other"), [("val", "train"), ("train", "test")])
-def test_no_retired_prompt_changes_its_split(workspace: Workspace, split: str, other: str) -> None:
-    wrong = of_split(workspace, split)[0]
-    retire_tasks(workspace, SKILL, [wrong.name])
-    moved = {"prompt": f" {wrong.prompt}\n", "judge": RIGHT, "split": other}
-    [refused] = add_tasks(workspace, SKILL, [moved]).rejected
-    assert f"what a retired {split} task asked: add it without a split" in refused.reason
-    assert add_tasks(workspace, SKILL, [moved | {"split": split}]).added == 1
+    moved = {"prompt": f" {wrong.prompt}\n", "judge": RIGHT, "split": "val"}
+    corrected = {"id": wrong.name, "prompt": wrong.prompt, "judge": RIGHT}
+    added = add_tasks(workspace, SKILL, [same, moved, corrected])
+    assert (added.added, [each.index for each in added.rejected], added.splits.test) == (1, [0, 1], 30)
+    both = [task for task in workspace.store.tasks.list_tasks(1) if task.name == wrong.name]
+    assert [task.split for task in both] == ["test", "test"]
+    assert both[0] == wrong, "a removed task is kept as it was"
+    assert verify_store(workspace.store.path).problems == []
 
 
 def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) -> None:
     gone = {split: of_split(workspace, split)[0] for split in ("train", "val", "test")}
-    retire_tasks(workspace, SKILL, [task.name for task in gone.values()])
+    remove_tasks(workspace, SKILL, [task.name for task in gone.values()])
     skill = workspace.skill(SKILL)
     assert not {task.id for task in gone.values()} & {
         *(task.id for task in chosen_tasks(workspace, skill, Config())),
         *(task.id for task in promotion_tasks(workspace, skill.id)),
-        *(task.id for task in search_tasks(workspace, skill.id)),
     }
     assert check_stored(workspace, SKILL).n_tasks == 87
     assert gone["test"].id not in workspace.store.tasks.list_looks(skill.id)
@@ -98,7 +75,7 @@ def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) ->
 def test_a_wrong_task_is_no_problem_any_more_once_it_is_retired(workspace: Workspace) -> None:
     add_tasks(workspace, SKILL, [{"id": "w", "prompt": "?", "judge": {"kind": "regex", "pattern": ".*"}}])
     assert check_stored(workspace, SKILL).problems
-    retire_tasks(workspace, SKILL, ["w"])
+    remove_tasks(workspace, SKILL, ["w"])
     assert check_stored(workspace, SKILL).problems == []
 
 
@@ -109,10 +86,11 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     [row] = workspace.store.decisions.list_tests(1)
     ids = [task.name for task in workspace.store.tasks.list_in_use(1) if task.id in row.tasks]
     assert len(ids) == 30
-    review = review_retirement(workspace, SKILL, ids)
+    review = review_removal(workspace, SKILL, ids)
     assert review.under_way == [f"promotion test {row.id}"]
-    assert (review.n_held_out, review.n_drawn) == (30, sum(n > 0 for n in workspace.store.tasks.list_looks(1).values()))
-    retire_tasks(workspace, SKILL, ids)
+    drawn = sum(n > 0 for n in workspace.store.tasks.list_looks(1).values())
+    assert (len(review.rows), sum(row.n_tests > 0 for row in review.rows)) == (30, drawn)
+    remove_tasks(workspace, SKILL, ids)
     again = evaluate_candidate(workspace, first.candidate_id, rule=ConfirmRule(max_pairs=8))
     assert (first.pairs_done, again.pairs_done) == (8, 16)
     assert [each.tasks for each in workspace.store.decisions.list_tests(1)] == [row.tasks]
@@ -129,7 +107,7 @@ def test_a_test_is_not_begun_anew_where_only_retired_tasks_asked_a_judge(place: 
     rule = ConfirmRule(max_pairs=8)
     first = evaluate_candidate(workspace, place.propose(workspace), rule=rule)
     assert "judged by" in first.backend
-    retire_tasks(workspace, SKILL, ["asks"])
+    remove_tasks(workspace, SKILL, ["asks"])
     again = evaluate_candidate(workspace, first.candidate_id, rule=rule)
     assert (again.pairs_done, again.backend) == (16, first.backend)
     assert len(workspace.store.decisions.list_tests(1)) == 1
@@ -139,7 +117,7 @@ def test_a_verdict_stands_whatever_is_retired_after_it(place: Place, workspace: 
     accepted = place.accepted(workspace)
     [row] = workspace.store.decisions.list_tests(1)
     before = workspace.store.decisions.latest_in(row.id)
-    retire_tasks(workspace, SKILL, [task.name for task in of_split(workspace, "test")[:5]])
+    remove_tasks(workspace, SKILL, [task.name for task in of_split(workspace, "test")[:5]])
     assert evaluate_candidate(workspace, accepted).verdict == "accept"
     assert workspace.store.decisions.latest_in(row.id) == before
     assert workspace.store.decisions.list_tests(1) == [row], "its share of the error rate is spent once"
@@ -151,7 +129,7 @@ def test_a_later_verdict_tells_what_was_retired_before_it(place: Place, workspac
     names = {task.id: task.name for task in workspace.store.tasks.list_in_use(1)}
     drawn = next(names[task_id] for task_id, n in looks.items() if n)
     fresh = next(names[task_id] for task_id, n in looks.items() if not n)
-    retire_tasks(workspace, SKILL, [drawn, fresh, of_split(workspace, "train")[0].name])
+    remove_tasks(workspace, SKILL, [drawn, fresh, of_split(workspace, "train")[0].name])
     later = begun(place, workspace, "- Other.")
     assert "; 2 held-out tasks were retired since 2" in later.reason
     assert ", before this test began, 1 of them after promotion tests had drawn them" in later.reason
@@ -165,20 +143,19 @@ def test_what_a_test_has_drawn_is_not_fresh_again_under_a_corrected_key(place: P
     begun(place, workspace, pairs=30)
     looks = workspace.store.tasks.list_looks(1)
     drawn = next(task for task in of_split(workspace, "test") if looks[task.id])
-    retire_tasks(workspace, SKILL, [drawn.name])
+    remove_tasks(workspace, SKILL, [drawn.name])
     add_tasks(workspace, SKILL, [{"prompt": drawn.prompt, "judge": RIGHT}])
     corrected = of_split(workspace, "test")[-1]
     assert workspace.store.tasks.list_looks(1)[corrected.id] == looks[drawn.id]
     candidate = place.propose(workspace, "- Third.")
     n_fresh = sum(not n for n in workspace.store.tasks.list_looks(1).values())
     assert most_pairs(workspace, candidate, ConfirmRule(claim="like_these")) == n_fresh
-    assert rotate_worn_tasks(workspace, SKILL, 10).rotated == []
 
 
 def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(workspace: Workspace) -> None:
     run = start_run(workspace, SKILL, Config(epochs=1, batch=10, max_pairs=20))
     gone = [of_split(workspace, split)[0] for split in ("train", "val", "test")]
-    found = retire_tasks(workspace, SKILL, [task.name for task in gone])
+    found = remove_tasks(workspace, SKILL, [task.name for task in gone])
     assert found.under_way == [f"run {run.id}"]
     plan = planned(workspace, run)
     assert (len(plan.train), len(plan.val)) == (30, 30)
@@ -191,7 +168,7 @@ def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(w
 def test_a_run_whose_held_out_tasks_are_all_retired_ends_without_a_test(workspace: Workspace) -> None:
     run = start_run(workspace, SKILL, Config(epochs=1, batch=10))
     held = [task.name for split in ("val", "test") for task in of_split(workspace, split)]
-    retire_tasks(workspace, SKILL, held)
+    remove_tasks(workspace, SKILL, held)
     done = replay(workspace, run)
     assert (done.status, done.verdict, done.reason) == ("finished", None, ALL_RETIRED)
 
@@ -204,7 +181,7 @@ def test_a_test_that_a_retirement_overtakes_is_not_opened(
     opened = workspace.store.decisions.open_confirmation
 
     def overtaken(*given: object) -> object:
-        retire_tasks(place.open(), SKILL, [wrong.name])
+        remove_tasks(place.open(), SKILL, [wrong.name])
         return opened(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(workspace.store.decisions, "open_confirmation", overtaken)
@@ -215,7 +192,7 @@ def test_a_test_that_a_retirement_overtakes_is_not_opened(
 
 def test_retiring_is_told_in_the_history_with_its_reason(place: Place, workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
-    retire_tasks(workspace, SKILL, [wrong.name], "the key was 41")
+    remove_tasks(workspace, SKILL, [wrong.name], "the key was 41")
     [line] = history(workspace, SKILL).retired
     assert line.endswith(f" task '{wrong.name}' (test): the key was 41")
     assert [event.kind for event in workspace.store.events.walk()][-1] == "tasks_retired"
@@ -223,74 +200,32 @@ def test_retiring_is_told_in_the_history_with_its_reason(place: Place, workspace
 
 def test_retiring_twice_changes_nothing(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
-    retire_tasks(workspace, SKILL, [wrong.name])
+    remove_tasks(workspace, SKILL, [wrong.name])
     head = workspace.store.events.last()
-    again = retire_tasks(workspace, SKILL, [wrong.name, wrong.name])
-    assert (again.retired, again.already, again.next_step) == ([], [wrong.name], "Nothing changed.")
+    again = remove_tasks(workspace, SKILL, [wrong.name, wrong.name])
+    assert (again.removed, again.already, again.next_step) == ([], [wrong.name], None)
     assert workspace.store.events.last() == head
 
 
 def test_an_unknown_id_retires_none_of_those_named_beside_it(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     with pytest.raises(NotFound, match="'ledger-clerk' has no task \"nope\": see them with"):
-        retire_tasks(workspace, SKILL, [wrong.name, "nope"])
-    with pytest.raises(BadInput, match="501 characters, 500 are allowed"):
-        retire_tasks(workspace, SKILL, [wrong.name], "x" * (REASON_CHARACTERS + 1))
+        remove_tasks(workspace, SKILL, [wrong.name, "nope"])
+    with pytest.raises(BadInput, match="501 characters, at most 500"):
+        remove_tasks(workspace, SKILL, [wrong.name], "x" * (REASON_CHARACTERS + 1))
     assert workspace.store.retirements.list_retired(1) == {}
 
 
 def test_a_reason_holds_no_secret(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    retire_tasks(workspace, SKILL, [wrong.name], f"it held {secret}")
+    remove_tasks(workspace, SKILL, [wrong.name], f"it held {secret}")
     assert secret not in workspace.store.retirements.list_retired(1)[wrong.id].reason
-
-
-def test_a_history_carries_retired_tasks_and_their_successors(place: Place, workspace: Workspace) -> None:
-    wrong = of_split(workspace, "val")[0]
-    retire_tasks(workspace, SKILL, [wrong.name], "the key was wrong")
-    add_tasks(workspace, SKILL, [{"id": wrong.name, "prompt": wrong.prompt, "judge": RIGHT}])
-    file = place.folder / "clerk.history"
-    export_history(workspace, SKILL, file)
-    other = place.open(store="other.db")
-    other.skill(str(place.skill))
-    got = import_history(other, file)
-    assert (got.status, got.tasks, got.conflicts) == ("imported", 91, [])
-    assert [each[:3] for each in other.store.retirements.list_retired(1).values()] == [
-        (wrong.name, "val", "the key was wrong")
-    ]
-    assert {task.digest for task in other.store.tasks.list_in_use(1)} == {
-        task.digest for task in workspace.store.tasks.list_in_use(1)
-    }
-    assert "tasks_retired" in {told.content.get("kind") for told in other.store.room(Histories).list_archived(1)}
-    assert verify_store(other.store.path).problems == []
-    again = import_history(other, file)
-    assert (again.status, "tasks retire" in again.next_step) == ("nothing_new", False)
-
-
-def test_an_import_neither_retires_a_task_nor_brings_one_back(place: Place, workspace: Workspace) -> None:
-    wrong = of_split(workspace, "val")[0]
-    before, after = place.folder / "before.history", place.folder / "after.history"
-    export_history(workspace, SKILL, before)
-    other = place.open(store="other.db")
-    other.skill(str(place.skill))
-    import_history(other, before)
-    retire_tasks(workspace, SKILL, [wrong.name])
-    export_history(workspace, SKILL, after)
-    got = import_history(other, after)
-    [conflict] = got.conflicts
-    assert conflict == f"task '{wrong.name}': it is in use here, retired in the file"
-    cure = f"a person retires here, too (skillopt-mcp tasks retire {SKILL} {wrong.name}). "
-    assert cure in got.next_step
-    assert cure in import_history(other, after, keep_mine=True).next_step
-    assert other.store.retirements.list_retired(1) == {}
-    [conflict] = import_history(workspace, before).conflicts
-    assert conflict == f"task '{wrong.name}': it is retired here, in use in the file"
 
 
 def test_whoever_knew_the_retired_task_knows_the_corrected_one(place: Place, workspace: Workspace) -> None:
     add_tasks(workspace, SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT, "split": "test"}])
-    retire_tasks(workspace, SKILL, ["mine"])
+    remove_tasks(workspace, SKILL, ["mine"])
     add_tasks(place.open(), SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT | {"expected": "else"}}])
     [corrected] = [task for task in of_split(workspace, "test") if task.name == "mine"]
     sql = "select count(*) from exposure where task_id = ? and session = ?"

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from workshop import PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.continuing import propose_from_evidence
+from skillopt_mcp.dispatch import has_decided
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.permitting import permit
-from skillopt_mcp.operations.changes.promoting import promote_skill
-from skillopt_mcp.operations.changes.reviewing import review_candidate
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.results import Evaluated
-from skillopt_mcp.operations.runs.reflecting import propose_from_evidence
-from skillopt_mcp.operations.spending.pausing import has_decided
-from skillopt_mcp.operations.stores.taking_in import import_history
-from skillopt_mcp.operations.stores.transferring import export_history
-from skillopt_mcp.operations.stores.verifying import verify_store
-from skillopt_mcp.operations.testing.crediting import credit_candidate
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.testing.racing import race_candidates
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.promoting import promote_skill, review_candidate
 from skillopt_mcp.records.calls import Call, Reply, Rollout
+from skillopt_mcp.records.results import Evaluated
+from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.histories import Histories
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.serving import ServedBy, Servings
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 
 REAL = "anthropic:some-model"
 PATCH = json.dumps({"reasoning": "", "edits": [{"op": "append", "content": "- Mind the units."}]})
@@ -97,7 +87,7 @@ def test_where_each_version_had_a_model_of_its_own_no_text_wins_and_no_more_is_p
     assert isinstance(target, Scripted)
     assert (result.verdict, result.reason) == ("undecided", f"{MIXED}, and decides nothing about them")
     assert (result.pairs_done, result.pairs_expected, target.n_calls) == (8, None, 16)
-    assert "Name as the target a dated model" in result.next_step
+    assert "name a dated model as the target" in result.next_step.why
     assert evaluate_candidate(workspace, candidate, wait_s=0) == result
     assert target.n_calls == 16
     [row] = workspace.store.decisions.list_tests(1)
@@ -176,7 +166,7 @@ def test_a_few_pairs_of_a_router_that_takes_turns_hold_nothing_up(place: Place, 
     first = evaluate_candidate(workspace, candidate, rule=rule)
     assert (first.verdict, first.pairs_done) == ("undecided", 4)
     assert first.reason.count(MIXED) == 1
-    assert "to draw more pairs" in first.next_step
+    assert first.next_step.action == "evaluate_candidate"
     use(workspace, served_by(lambda rollout, n: "small-model-v1"))
     assert evaluate_candidate(workspace, candidate, rule=rule).pairs_done == 8
 
@@ -192,51 +182,8 @@ def test_a_forged_word_on_who_answered_does_not_verify(place: Place, workspace: 
     assert "decision 1 (confirm) does not recompute: other models answered in its pairs than it says" in problems
 
 
-def test_an_export_carries_the_names_and_comes_back_as_known(
-    place: Place, workspace: Workspace, tmp_path: Path
-) -> None:
-    evaluated(place, workspace, by_prompt)
-    export_history(workspace, "ledger-clerk", tmp_path / "history.gz")
-    assert import_history(workspace, tmp_path / "history.gz").status == "nothing_new"
-    with place.open(store="other.db") as other:
-        tracked = other.skill(str(place.skill))
-        assert import_history(other, tmp_path / "history.gz").status == "imported"
-        told = {each.what: each.content for each in other.store.room(Histories).list_archived(tracked.id)}
-    names = {(name, n) for _, name, n in json.loads(str(told["test"]["served"]))}
-    assert names == {("big-model-v2/fp_2", 8), ("small-model-v1/fp_1", 8)}
-    assert '"candidate":["big-model-v2"]' in str(told["decision"]["inputs"])
-
-
-def test_a_run_that_an_earlier_release_exported_is_known_where_it_was_made(
-    place: Place, workspace: Workspace, tmp_path: Path
-) -> None:
-    learn(place, workspace)
-    file = Path(export_history(workspace, str(place.skill), tmp_path / "history.gz").file)
-    rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()[:-1]]
-    [run] = [row["content"] for row in rows if row.get("what") == "run"]
-    assert json.loads(run.pop("served")) == [["optimizer", "optimizer-v1", 1]]
-    lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    end = {"kind": "end", "n": len(rows), "sha256": hashlib.sha256(lines).hexdigest()}
-    file.write_bytes(gzip.compress(lines + json.dumps(end).encode() + b"\n"))
-    assert import_history(workspace, file).status == "nothing_new"
-
-
 def test_an_erased_answer_keeps_who_gave_it_and_its_store_is_sound(place: Place, workspace: Workspace) -> None:
     run_id = learn(place, workspace)
     assert workspace.store.room(Erasing).clear_calls([1])[0] == 1
     assert verify_store(place.store_path).problems == []
     assert workspace.store.room(Servings).list_of_scope(run_id) == [ServedBy("optimizer", "optimizer-v1", 1)]
-
-
-def test_a_race_and_a_credit_tell_that_their_arms_had_other_models(place: Place, workspace: Workspace) -> None:
-    apart = "Mind that not all were answered by the same models (version "
-    use(workspace, served_by(by_prompt))
-    edits = [{"op": "append", "content": text} for text in (PLACEBO, "- Mind the units.")]
-    candidate = propose_edits(workspace, str(place.skill), edits).candidate_id
-    assert candidate
-    assert apart in race_candidates(workspace, [candidate]).next_step
-    assert apart in credit_candidate(workspace, candidate).next_step
-    use(workspace, same := served_by(lambda rollout, n: f"one-model/fp_{n}"))
-    same.fingerprint = f"{REAL}-v1"
-    assert apart not in race_candidates(workspace, [candidate]).next_step
-    assert apart not in credit_candidate(workspace, candidate).next_step

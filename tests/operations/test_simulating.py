@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from workshop import SEED, SIMULATION, Place
 
-from skillopt_mcp.operations.results import Result
-from skillopt_mcp.operations.runs.simulating import advised
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.demo import advised
+from skillopt_mcp.records.results import Result
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.workspace import Workspace
 
 FOUND = Result(next_step="Go on.")
 MINE = {"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}

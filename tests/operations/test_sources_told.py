@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
+from benchmarks.doors import rows
 from benchmarks.lessons import LESSONS
 from benchmarks.redteam import SESSIONS, honest, yard
 from skillopt_mcp.documents.edits import apply_patch
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.workspace import Workspace
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.workspace import Workspace
 
 ALL = "4 trajectories (trajectory:2, trajectory:11; 2 rollouts)"
 SHOWN = ("trajectory:11", "trial:9", "trajectory:2", "trial:10")
@@ -20,9 +21,8 @@ SHOWN = ("trajectory:11", "trial:9", "trajectory:2", "trial:10")
 def test_a_candidate_names_the_attempts_that_its_edits_came_from() -> None:
     with yard() as made:
         assert honest(made, LESSONS[0]).proposed == "candidate"
-        skill = made.workspace.store.skills.list_skills()[0]
-        [candidate] = made.workspace.store.candidates.list_candidates(skill.id)
-        told = inspect(made.workspace, candidate.id).text
+        [(candidate,)] = rows(made.store, "select id from candidate")
+        told = made.host.call("inspect", {"id": candidate})["text"]
     ids = ", ".join(f"trajectory:{n + 1}" for n in range(SESSIONS))
     assert f"edit 0: append SKILL.md: applied; from {SESSIONS} trajectories ({ids}), and rests on " in told
     assert told.partition(", and rests on ")[2].partition("\n")[0].endswith(" by its author's word")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from workshop import LESSONS, Place
 
-from skillopt_mcp.operations.looks.standing import step_of_attempt
-from skillopt_mcp.operations.speaking import as_commands
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.next_step import as_commands
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.show.details import step_of_attempt
+from skillopt_mcp.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_an_accepted_candidate_that_the_guard_holds_goes_to_a_person(place: Plac
     assert workspace.store.candidates.get_candidate(candidate).findings
     result = evaluate_candidate(workspace, candidate)
     assert result.verdict == "accept"
-    assert result.next_step.startswith("The guard holds it: a person looks at it at a terminal (skillopt-mcp promote ")
+    assert (result.next_step.action, result.next_step.arguments) == ("promote_skill", {"candidate_id": candidate})

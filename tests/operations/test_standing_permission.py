@@ -6,15 +6,12 @@ import pytest
 from workshop import LESSONS, SEED, Place
 
 from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.candidates.rebasing import rebase_candidate
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.permitting import permit
-from skillopt_mcp.operations.changes.promoting import promote_skill, rollback_skill
-from skillopt_mcp.operations.changes.reviewing import review_candidate
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.candidates import propose_edits, rebase_candidate
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import Consent, permit
+from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.workspace import Workspace
 
 STANDING = Consent.STANDING
 
@@ -127,44 +124,6 @@ def test_it_covers_no_edit_proposed_anew_that_a_person_rolled_back(place: Place,
         pass
     result = promote_skill(permitted, proposed.candidate_id, STANDING)
     assert (result.status, candidate in result.reason) == ("needs_approval", True)
-
-
-def test_it_covers_no_edit_made_anew_in_other_words_that_a_person_rolled_back(
-    place: Place, permitted: Workspace
-) -> None:
-    candidate = place.accepted(permitted, f"- First.\n{LESSONS}", op="append")
-    promote_skill(permitted, candidate, STANDING)
-    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
-    last = place.main.read_text().splitlines()[-1]
-    place.main.write_text(place.main.read_text().replace("---\n\n", "---\n\nMy own words.\n\n", 1))
-    edit = {"op": "insert_after", "target": last, "content": f"\n- First.\n{LESSONS}\n"}
-    proposed = propose_edits(permitted, "ledger-clerk", [edit])
-    assert f"it makes an edit of {candidate} again" in proposed.next_step
-
-
-@pytest.mark.parametrize(
-    ("edit", "is_again"),
-    [
-        ({"op": "insert_after", "target": "## Format", "content": "{}"}, True),
-        ({"op": "replace", "target": "## Format", "content": "## Format\n\nAnother rule.\n{}"}, True),
-        ({"op": "append", "content": "{}", "path": "references/rules.md"}, True),
-        ({"op": "append", "content": "- Another rule.\n\n## Format\n\n---"}, False),
-        ({"op": "insert_after", "target": "## Format", "content": "\n\n"}, False),
-    ],
-)
-def test_the_same_lines_elsewhere_are_told_as_what_a_person_rolled_back(
-    place: Place, permitted: Workspace, edit: dict[str, str], is_again: bool
-) -> None:
-    place.main.write_text(f"{place.main.read_text()}\n## Format\n\nPlain text.\n")
-    candidate = place.accepted(permitted, f"## Lessons\n\n---\n{LESSONS}\n", op="append")
-    promote_skill(permitted, candidate, STANDING)
-    rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
-    spaced = "\n".join(f"  {line}  " for line in LESSONS.splitlines())
-    proposed = propose_edits(permitted, "ledger-clerk", [edit | {"content": edit["content"].format(spaced)}])
-    assert proposed.candidate_id
-    told = f"it makes an edit of {candidate} again, which a person rolled back"
-    assert (told in proposed.next_step) is is_again
-    assert review_candidate(permitted, proposed.candidate_id).repeats == (told if is_again else "")
 
 
 def test_it_covers_an_edit_again_that_a_tool_undid_or_a_person_put_back(place: Place, permitted: Workspace) -> None:

@@ -9,16 +9,14 @@ from hostwork import Clock, begun_proposal, server
 from workshop import Place
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.gates.racing import RaceRule
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.runs.submitting import submit_work
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.testing.racing import race_candidates
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.records.calls import Call, Question, Rollout
 from skillopt_mcp.records.tasks import SPLITS
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 
 N = 8
 ALL_ON = Config(epochs=3, batch=4, minibatch=4, repeats=2, skill_aware=True, slow_update=True, meta_skill=True)
@@ -65,11 +63,7 @@ def attempt(call: Call) -> str:
 
 
 def improve(call: Call) -> str:
-    """Return an edit to whatever asks for some, a new text where one is asked for, and prose to all else."""
-    if call.stage == "rewrite":
-        assert isinstance(call.request, Question)
-        text = call.request.evidence.partition("skill\n")[2].partition("\n## ")[0]
-        return json.dumps({"reasoning": "so", "skill": f"{text}\n\nLook it up.\n"})
+    """Return an edit to whatever asks for some, and prose to all else."""
     edit = {"op": "append", "content": f"- Mind the words of {len(call.draw)} letters.", "evidence": [1]}
     return json.dumps({"reasoning": "so", "edits": [edit]}) if call.stage == "reflect" else "nothing"
 
@@ -79,9 +73,8 @@ def test_a_run_shows_the_optimizer_what_train_tasks_expect_and_nothing_of_the_ot
     target, optimizer = Scripted(attempt, name="anthropic:target"), Scripted(improve, name="anthropic:optimizer")
     with Workspace(place.store_path, target=target, optimizer=optimizer, project=place.folder) as workspace:
         replay(workspace, start_run(workspace, str(place.skill), ALL_ON))
-        race_candidates(workspace, [str(place.skill)], RaceRule(max_laps=1), controls=["rewrite"])
     shown = "\n".join(call.request.evidence for call in optimizer.calls if isinstance(call.request, Question))
-    assert {call.stage for call in optimizer.calls} >= {"reflect", "slow_update", "meta_skill", "rewrite"}
+    assert {call.stage for call in optimizer.calls} >= {"reflect", "slow_update", "meta_skill"}
     assert_only_train_is_told(shown)
 
 
@@ -103,6 +96,6 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
             Path(item.folder, "answer.md").write_text(answer)
             if is_task:
                 Path(item.folder, "tool_calls.jsonl").write_text("")
-        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])
+        standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])  # type: ignore[assignment]
     assert_only_train_is_told("\n".join(read))
     assert "no tool was called" not in "\n".join(read)

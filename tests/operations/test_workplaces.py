@@ -1,4 +1,4 @@
-"""Workplaces: the folders of work come and go with the work, for this store and for those that are gone."""
+"""WorkFolders: the folders of work come and go with the work, for this store and for those that are gone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_mcp import work_folders as work_folders
 from skillopt_mcp.backends.work import Work
 from skillopt_mcp.errors import StoreError
-from skillopt_mcp.operations import workplaces
-from skillopt_mcp.operations.workplaces import Workplaces
+from skillopt_mcp.work_folders import WorkFolders
 
 WORK = Work("# Work\n", ())
 
 
-def places(tmp_path: Path, store: str = "a.db") -> Workplaces:
-    return Workplaces(tmp_path / store, {"SKILLOPT_WORK": str(tmp_path / "work")})
+def places(tmp_path: Path, store: str = "a.db") -> WorkFolders:
+    return WorkFolders(tmp_path / store, {"SKILLOPT_WORK": str(tmp_path / "work")})
 
 
 def test_the_folder_of_a_store_goes_with_its_last_work_and_comes_with_the_next(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_work_is_made_though_the_folder_around_it_goes_before_it_was_looked_at(
         return looked(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("skillopt_mcp.operations.workplaces.os.lstat", lstat)
+        patch.setattr("skillopt_mcp.work_folders.os.lstat", lstat)
         folder = here.make("w-1", WORK)
     assert (folder / "WORK.md").read_text() == "# Work\n"
 
@@ -77,7 +77,7 @@ def test_what_is_older_than_a_day_is_swept_up_of_every_store_and_nothing_else_is
     here.sweep()
     assert gone.folder("w-old").is_dir()
     later = os.stat(gone.folder("w-old")).st_ctime + 86_401
-    monkeypatch.setattr(workplaces.time, "time", lambda: later)
+    monkeypatch.setattr(work_folders.time, "time", lambda: later)  # type: ignore[attr-defined]
     here.sweep()
     assert not gone.root.exists()
     assert (tmp_path / "work/skillopt-mcp/w-mine").is_dir()
@@ -87,6 +87,6 @@ def test_what_is_older_than_a_day_is_swept_up_of_every_store_and_nothing_else_is
 def test_a_folder_of_work_is_named_without_links_and_the_same_for_everybody(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = {Workplaces(tmp_path / "a.db", {"SKILLOPT_WORK": str(tmp_path / way)}).root for way in ("real", "link")}
+    found = {WorkFolders(tmp_path / "a.db", {"SKILLOPT_WORK": str(tmp_path / way)}).root for way in ("real", "link")}
     assert len(found) == 1
     assert found.pop().parent == tmp_path / "real"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -9,17 +7,16 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
-from skillopt_mcp.operations.evidence.harvesting import harvest
-from skillopt_mcp.operations.jobs import Jobs
-from skillopt_mcp.operations.looks.inspecting import inspect
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.runs.estimating import estimate_run
-from skillopt_mcp.operations.spending.listing_runs import list_runs
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.progress import Notify, Progress
+from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.records.evidence import Confirmation
+from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.sessions import harvest
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.progress import Notify, Progress
+from skillopt_mcp.workspace import Jobs, Workspace
 
 VERDICT = Confirmation("accept", "", 1, 0, 0.05, 20.0, 0.0, 1.0)
 
@@ -44,19 +41,11 @@ def test_the_name_of_no_skill_makes_no_store(place: Place, home: Path) -> None:
     assert workspace.skill("ledger-clerk").name == "ledger-clerk"
 
 
-def test_what_runs_are_made_of_is_not_loaded_for_a_workspace() -> None:
-    """A hook waits for a workspace at every stop of a session in which a skill was opened."""
-    heavy = ["filelock", "skillopt_mcp.calls.asking", "skillopt_mcp.optimizer.plan"]
-    loaded = f"[name for name in {heavy} if name in sys.modules]"
-    code = f"import sys, skillopt_mcp.operations.evidence.capturing; print({loaded})"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
-
-
 def test_a_look_makes_no_store(place: Place, tmp_path: Path) -> None:
     workspace = place.open(store="new.db")
     (tmp_path / "broken").mkdir()
     assert list_skills(workspace).skills == []
-    assert list_runs(workspace).next_step == "No run yet: skillopt-mcp replay SKILL"
+    assert list_runs(workspace).next_step.as_command() == "skillopt-mcp replay SKILL"
     with pytest.raises(NotFound, match="is known or lies in a skill folder"):
         list_runs(workspace, "nosuch")
     for id in ("c-1", "nosuch", "nosuch@12345678"):

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.backends.catalogue import TOPICS
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.backends.world import make_tasks
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.runs.replaying import new_run, start_run
-from skillopt_mcp.operations.runs.unfinished import furthest
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.backends.world import TOPICS, make_tasks
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Role, Rollout
 from skillopt_mcp.records.runs import Run
+from skillopt_mcp.runs import furthest, new_run, start_run
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
 
 SEED = 3
 SIMULATION = f"simulated:honest,seed={SEED}"

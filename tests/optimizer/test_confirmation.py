@@ -19,17 +19,11 @@ from training_world import SKILL, Bench, Killed, MemoryAsk, Mortal, new_tasks, r
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.gates.confirm import Anew, ConfirmRule, alpha_for, next_alpha, no_worse, refund
 from skillopt_mcp.gates.recompute import confirm_verdict
-from skillopt_mcp.gates.redraws import Anew
 from skillopt_mcp.gates.serving import Serving
-from skillopt_mcp.gates.spending import alpha_for, next_alpha, refund
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.operations.testing.evaluating import is_simulated
-from skillopt_mcp.optimizer import confirmation
-from skillopt_mcp.optimizer.arms import LOST
-from skillopt_mcp.optimizer.confirmation import open_test, run_test, standing, upcoming_alpha
-from skillopt_mcp.optimizer.sampling import held_out
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.promotion_tests import is_simulated
 from skillopt_mcp.records.calls import Call, Fault, Reply
 from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Pair, Trial
@@ -37,6 +31,9 @@ from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.training import confirmation
+from skillopt_mcp.training.confirmation import held_out, open_test, run_test, standing, upcoming_alpha
+from skillopt_mcp.training.outage import LOST
 from tests.reads import noted, plans
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))

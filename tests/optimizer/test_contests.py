@@ -1,4 +1,4 @@
-"""Contests: races, credit and calibration, their draws, what they pay for, and what they leave in the store."""
+"""Contests: calibration, its draws, what it pays for, and what it leaves in the store."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from training_world import SKILL, MemoryAsk, new_tasks, right, rollout_of, stored
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.credit import CreditRule
-from skillopt_mcp.gates.racing import RaceRule, leader
 from skillopt_mcp.gates.recompute import recomputed
-from skillopt_mcp.optimizer.arms import Contest, drawn_laps
-from skillopt_mcp.optimizer.calibration import latest_calibration, run_calibration
-from skillopt_mcp.optimizer.credit import only, rescue, run_credit, without_each
-from skillopt_mcp.optimizer.racing import run_race
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
+from skillopt_mcp.training.calibration import latest_calibration, run_calibration
+from skillopt_mcp.training.loop import bisect, rescue
+from skillopt_mcp.training.outage import Contest, drawn_laps
 
 TASKS = stored(new_tasks(12))
 HELPS, NOTHING, HARMS = "- It helps.", "- It does nothing.", "- It harms."
@@ -75,8 +74,8 @@ def by_text(call: Call) -> float:
 
 def test_every_lap_draws_one_task_for_all_arms_in_a_random_order_each_on_a_chance_of_its_own() -> None:
     ask = passing(lambda call: 0.5)
-    contest = Contest("race-1", 1, (SKILL, version(1), SKILL), TASKS)
-    laps = drawn_laps(contest, ask, range(400), {0, 1, 2})
+    contest = Contest("contest-1", 1, (SKILL, version(1), SKILL), TASKS)
+    laps = drawn_laps(contest, ask, range(400))
     by_lap = [ask.sent[n : n + 3] for n in range(0, 1200, 3)]
     assert all(len({rollout_of(call).task.id for call in lap}) == 1 for lap in by_lap)
     assert len({call.draw for call in ask.sent}) == 1200
@@ -86,62 +85,13 @@ def test_every_lap_draws_one_task_for_all_arms_in_a_random_order_each_on_a_chanc
     assert any(lap[0] != lap[2] for lap in laps.scores)
 
 
-def test_who_takes_part_does_not_move_the_draws_of_the_others() -> None:
-    contest = Contest("race-1", 1, (SKILL, version(1), version(2)), TASKS)
-    everyone, few = passing(lambda call: 0.5), passing(lambda call: 0.5)
-    both = drawn_laps(contest, everyone, range(20), {0, 1, 2})
-    some = drawn_laps(contest, few, range(20), {0, 2})
-    assert [(lap[0], None, lap[2]) for lap in both.scores] == list(some.scores)
-    assert len(few.sent) == 40
-
-
 def test_a_lost_reply_is_tried_three_times_and_then_is_none() -> None:
     ask = MemoryAsk(lambda call: Reply("", fault="connection"))
-    laps = drawn_laps(Contest("race-1", 1, (SKILL,), TASKS), ask, range(2), {0})
+    laps = drawn_laps(Contest("contest-1", 1, (SKILL,), TASKS), ask, range(2))
     assert laps.scores == ((None,), (None,))
     assert [call.draw for call in ask.sent if "/0/0" in call.draw] == [
-        "race-1/0/0", "race-1/0/0/try1", "race-1/0/0/try2",
+        "contest-1/0/0", "contest-1/0/0/try1", "contest-1/0/0/try2",
     ]  # fmt: skip
-
-
-def test_a_race_pays_the_base_once_drops_the_hopeless_and_keeps_the_best() -> None:
-    rates = {SKILL: 0.5, version(1): 0.15, version(2): 0.9, version(3): 0.5}
-    contest = Contest("race-1", 1, tuple(rates), TASKS)
-    ask, store = passing(lambda call: rates[rollout_of(call).files]), MemoryEvidence()
-    standings, n_laps = run_race(contest, RaceRule(max_laps=40), store, ask)
-    paid = Counter(rollout_of(call).files for call in ask.sent)
-    assert leader(standings) == 1
-    assert standings[0].dropped
-    assert paid[SKILL] == n_laps
-    assert paid[version(1)] < n_laps
-    (decision,) = store.kept
-    assert (decision.gate, recomputed("race", decision.inputs)) == ("race", decision.verdict)
-    assert len(store.trials) == len(ask.sent)
-    n_sent = len(ask.sent)
-    assert run_race(contest, RaceRule(max_laps=40), store, ask) == (standings, n_laps)
-    assert len(ask.sent) == n_sent
-
-
-def test_each_version_without_an_edit_holds_the_others() -> None:
-    without = without_each(SKILL, EDITS)
-    assert [[text in files.text for text in (HELPS, NOTHING, HARMS)] for files in without] == [
-        [False, True, True], [True, False, True], [True, True, False],
-    ]  # fmt: skip
-    assert only(SKILL, EDITS, []) == SKILL
-
-
-def test_credit_blames_what_harms_praises_what_helps_and_shares_the_whole_candidate() -> None:
-    whole = only(SKILL, EDITS, range(3))
-    ask, store = passing(by_text), MemoryEvidence()
-    contest = Contest("credit-1", 1, (whole, *without_each(SKILL, EDITS)), TASKS)
-    helps, nothing, harms = run_credit(contest, CreditRule(), store, ask)
-    assert (helps.verdict, harms.verdict) == ("helps", "harms")
-    assert nothing.verdict in ("spare", "unclear")
-    paid = Counter(rollout_of(call).files for call in ask.sent)
-    assert paid[whole] <= 60
-    assert paid[contest.arms[1]] < paid[whole]
-    (decision,) = store.kept
-    assert recomputed("credit", decision.inputs) == decision.verdict == f"helps,{nothing.verdict},harms"
 
 
 def test_bisection_rescues_the_good_edit_of_a_rejected_bundle() -> None:
@@ -151,6 +101,23 @@ def test_bisection_rescues_the_good_edit_of_a_rejected_bundle() -> None:
     )
     assert sum(n for places, n in found.items() if 0 in places) >= 18
     assert sum(n for places, n in found.items() if 2 in places) <= 2
+
+
+@given(st.sets(st.integers(0, 9)), st.integers(0, 10))
+def test_bisection_rescues_what_gains_alone_and_asks_few_questions(good: set[int], n: int) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def gains(part: tuple[int, ...]) -> bool:
+        asked.append(part)
+        return set(part) <= good
+
+    assert set(bisect(n, gains)) == ({place for place in good if place < n} if n >= 2 else set())
+    assert len(asked) <= max(0, 2 * n - 2)
+    assert len(set(asked)) == len(asked)
+
+
+def test_a_part_that_gains_is_kept_whole() -> None:
+    assert bisect(4, lambda part: part == (2, 3)) == (2, 3)
 
 
 def test_calibration_measures_flips_and_failures_and_pays_only_for_further_pairs() -> None:

@@ -22,14 +22,13 @@ from training_world import (
 )
 
 from skillopt_mcp.gates.recompute import recomputed, search_verdict
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.gating import Looked, look, measured
-from skillopt_mcp.optimizer.plan import State
-from skillopt_mcp.optimizer.training import train
+from skillopt_mcp.judges.kinds.text import Contains
 from skillopt_mcp.records.calls import Call
 from skillopt_mcp.records.evidence import SearchGate
-from skillopt_mcp.records.judging import Contains
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.loop import train
+from skillopt_mcp.training.plan import Looked, State, look, measured
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
 TASKS = stored(new_tasks(18))
@@ -123,7 +122,7 @@ def test_runs_under_every_gate_recompute_and_go_on_from_where_they_stopped(tmp_p
 
 @pytest.mark.parametrize("gate", get_args(SearchGate))
 def test_every_gate_weighs_soft_as_the_run_says(gate: SearchGate) -> None:
-    letters = Contains(kind="contains", expected=list("abcdefghij"))
+    letters = Contains(expected=list("abcdefghij"))
     plan = plan_of(
         SKILL, [replace(task, judge=letters) for task in TASKS], Config(gate=gate, metric="mixed", mixed_weight=0.9)
     )

@@ -24,11 +24,11 @@ from training_world import (
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.documents.frontmatter import block_end
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.training import train
 from skillopt_mcp.records.calls import Call, Message, Reply
 from skillopt_mcp.records.edits import Op
 from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.loop import train
 
 CONFIG = Config(batch=4, epochs=2, minibatch=1, fan_in=2, max_edits=2, min_edits=1, **PLAIN)
 TASKS = stored(new_tasks(12))
@@ -139,7 +139,7 @@ TEXTS = PIECES | st.text(max_size=12) | st.builds("\n".join, st.lists(PIECES, ma
 EDIT = st.fixed_dictionaries(
     {},
     optional={
-        "op": st.sampled_from([*Op.__args__, "rm"]),
+        "op": st.sampled_from([*Op.__args__, "rm"]),  # type: ignore[attr-defined]
         "target": TEXTS,
         "content": TEXTS,
         "path": st.sampled_from(["SKILL.md", "references/a.md", "references", "../x", "SKILL.MD", "references/a.md/b"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.optimizer.pacing import FEW, MOST, USUAL, Pace
+from skillopt_mcp.training.confirmation import FEW, MOST, USUAL, Pace
 
 
 def windows(pace: Pace, limit: int) -> list[int]:

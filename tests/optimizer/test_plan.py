@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from training_world import PLAIN, SKILL, new_tasks, plan_of, stored
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.plan import check_splits, steps
-from skillopt_mcp.schedule import edit_budget
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.plan import check_splits, steps
+from skillopt_mcp.training.schedule import edit_budget
 
 TASKS = stored(new_tasks(33))
 

@@ -16,15 +16,24 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.recompute import ConfirmInputs, confirm_verdict
-from skillopt_mcp.optimizer import confirmation
-from skillopt_mcp.optimizer.confirmation import open_test, run_test
-from skillopt_mcp.optimizer.sampling import check_fresh, described, fresh, held_out, in_random_order, place
+from skillopt_mcp.judges.kinds.form import Length
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
-from skillopt_mcp.records.evidence import Pair
-from skillopt_mcp.records.judging import Exact, Length
+from skillopt_mcp.records.evidence import Confirmation, Pair
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.training import confirmation
+from skillopt_mcp.training.confirmation import (
+    check_fresh,
+    described,
+    fresh,
+    held_out,
+    in_random_order,
+    open_test,
+    place,
+    run_test,
+)
 
 LIKE_THESE = ConfirmRule(max_pairs=40, claim="like_these")
 NAMES = [f"the {kind} of {place}" for kind in ("river", "tower", "king", "bread") for place in "abcdefghijkl"]
@@ -32,13 +41,13 @@ NAMES = [f"the {kind} of {place}" for kind in ("river", "tower", "king", "bread"
 
 def task(n: int, prompt: str, split: Split = "test") -> Task:
     """Return a task of this prompt."""
-    return Task(n, 1, f"t{n}", prompt, Exact(kind="exact", expected="x"), split, f"d{n}")
+    return Task(n, 1, f"t{n}", prompt, Exact(expected="x"), split, f"d{n}")
 
 
 def sealed(n: int, first: int = 0) -> list[NewTask]:
     """Return n test tasks, none like another."""
     return [
-        NewTask(f"What is told of {name} <{k}>", Exact(kind="exact", expected=f"right {k}"), f"s{k}", "test")
+        NewTask(f"What is told of {name} <{k}>", Exact(expected=f"right {k}"), f"s{k}", "test")
         for k, name in list(enumerate(NAMES))[first : first + n]
     ]
 
@@ -70,7 +79,7 @@ def drawn(bench: Bench, test: confirmation.Test) -> list[int]:
     return [int(str(row[0])) for row in rows]
 
 
-def run(bench: Bench, test: confirmation.Test) -> confirmation.Confirmation:
+def run(bench: Bench, test: confirmation.Test) -> Confirmation:
     """Return what a test finds with a target that always fails: nothing decides for long."""
     with bench.ask(Scripted(coin), test.row.id) as ask:
         return run_test(test, bench.store, ask)
@@ -121,7 +130,7 @@ def test_too_few_fresh_tasks_are_refused_with_how_many_are_needed() -> None:
     with pytest.raises(Refused, match=r"there are 4, and a candidate that wins every pair takes 7 .*add 3 or more"):
         check_fresh(tasks, ConfirmRule(alpha=0.05))
     check_fresh(stored(new_tasks(7)), ConfirmRule(alpha=0.05))
-    shapes = [Task(n, 1, f"t{n}", f"p{n}", Length(kind="length", min=1), "test", f"d{n}") for n in range(20)]
+    shapes = [Task(n, 1, f"t{n}", f"p{n}", Length(min=1), "test", f"d{n}") for n in range(20)]
     with pytest.raises(Refused, match="judge the form of an answer alone"):
         check_fresh(shapes, ConfirmRule())
 
@@ -218,7 +227,7 @@ def test_a_gain_on_the_population_is_found_with_each_task_drawn_once() -> None:
 
 
 def test_a_verdict_says_that_val_and_test_serve_together_only_where_they_do() -> None:
-    tasks = stored([NewTask(f"task {n}", Exact(kind="exact", expected="x"), split=split) for n, split in enumerate(
+    tasks = stored([NewTask(f"task {n}", Exact(expected="x"), split=split) for n, split in enumerate(
         ["val"] * 10 + ["test"] * 25
     )])  # fmt: skip
     assert described("these", held_out(tasks)) == "on these 25 held-out tasks"

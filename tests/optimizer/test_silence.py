@@ -11,21 +11,21 @@ from training_world import PLAIN, RUN, SKILL, Bench, new_tasks, outcome_of, righ
 
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
-from skillopt_mcp.calls import retrying
+from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.retrying import POLICIES
+from skillopt_mcp.calls.spending import POLICIES
 from skillopt_mcp.errors import Outage
 from skillopt_mcp.gates.confirm import ConfirmRule
-from skillopt_mcp.judges.specs import parse_judge
-from skillopt_mcp.optimizer import confirmation
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.confirmation import open_test, run_test
-from skillopt_mcp.optimizer.plan import State
-from skillopt_mcp.optimizer.training import train
+from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.calls import Call, Fault, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.records.tasks import Split
+from skillopt_mcp.training import confirmation
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.confirmation import open_test, run_test
+from skillopt_mcp.training.loop import train
+from skillopt_mcp.training.plan import State
 
 CONFIG = Config(batch=2, epochs=1, minibatch=2, max_edits=1, min_edits=1, **PLAIN)
 
@@ -49,9 +49,9 @@ def failing_on(split: Split, fault: Fault) -> Scripted:
     return Scripted(answer)
 
 
-def run(bench: Bench, backend: Scripted) -> State:
+def run(bench: Bench, backend: Scripted, config: Config = CONFIG) -> State:
     with bench.ask(backend) as ask:
-        return train(bench.plan(CONFIG), bench.store, ask)
+        return train(bench.plan(config), bench.store, ask)
 
 
 @pytest.mark.parametrize("fault", ["server", "timeout", "refusal"])
@@ -135,6 +135,27 @@ def test_a_candidate_whose_evaluation_was_lost_on_the_way_is_asked_for_anew(tmp_
         with pytest.raises(Outage, match="the val tasks"):
             run(bench, answering_with(BackendFault("server", "503 down")))
         assert run(bench, answering_with("")).best != SKILL
+
+
+def test_an_outage_while_an_accepted_candidate_is_measured_again_stops_the_run(tmp_path: Path) -> None:
+    edit = {"reasoning": "r", "edits": [{"op": "append", "content": "- Count twice."}]}
+
+    def answering(again: BackendFault | None) -> Scripted:
+        def answer(call: Call) -> Answer:
+            if call.role == "optimizer":
+                return json.dumps(edit)
+            if "Count twice." not in rollout_of(call).files.text:
+                return "wrong"
+            return again if again and call.draw.endswith("/val/current") else right(call)
+
+        return Scripted(answer)
+
+    fresh = CONFIG.model_copy(update={"gate": "fresh"})
+    with Bench(tmp_path, SKILL, new_tasks(12)) as bench:
+        with pytest.raises(Outage, match="the val tasks"):
+            run(bench, answering(BackendFault("server", "503 down")), fresh)
+        state = run(bench, answering(None), fresh)
+        assert (state.best != SKILL, state.best_score) == (True, 1.0)
 
 
 def promotion_test_of(bench: Bench) -> confirmation.Test:

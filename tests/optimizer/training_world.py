@@ -12,19 +12,19 @@ from skillopt_mcp.backends import world
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.simulated import open_simulated
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.optimizer.config import Config
-from skillopt_mcp.optimizer.plan import Plan, State
-from skillopt_mcp.optimizer.progress import Progress
-from skillopt_mcp.optimizer.training import train
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
 from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.runs import Run, StepOutcome, StepRecord, TriedEdit
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Task
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.loop import train
+from skillopt_mcp.training.plan import Plan, State
+from skillopt_mcp.training.progress import Progress
 
 RUN = "r-test"
 PROMPTS = load_prompts()
@@ -42,10 +42,7 @@ SKILL = SkillFiles(
 
 def new_tasks(n: int) -> list[NewTask]:
     """Return n tasks, a third in each split, the k-th of which wants "right k"."""
-    return [
-        NewTask(f"the task number <{k}>", Exact(kind="exact", expected=f"right {k}"), f"t{k}", SPLITS[k % 3])
-        for k in range(n)
-    ]
+    return [NewTask(f"the task number <{k}>", Exact(expected=f"right {k}"), f"t{k}", SPLITS[k % 3]) for k in range(n)]
 
 
 def stored(new: Sequence[NewTask]) -> tuple[Task, ...]:
@@ -229,7 +226,11 @@ def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
     n_sources = bench.rows("select candidate_id, n, json_array_length(sources) from edit order by 1, 2")
     calls = bench.rows("select key from call order by key")
     notes = bench.rows("select run_id, epoch, text from meta_note order by epoch")
-    steps = bench.store.runs.list_steps(RUN)
+    # The ids of attempts depend on the order in which replies came.
+    steps = [
+        each.model_copy(update={"left_out": tuple(replace(edit, sources=(), cited=()) for edit in each.left_out)})
+        for each in bench.store.runs.list_steps(RUN)
+    ]
     return (state, steps, trials, decisions, versions, candidates, edits, n_sources, calls, notes)
 
 

@@ -15,9 +15,9 @@ from skillopt.envs.base import EnvAdapter
 from skillopt.envs.searchqa import rollout as searchqa_rollout
 from skillopt.envs.searchqa.adapter import SearchQAAdapter
 
-from skillopt_mcp import Config, SkillOptEnvironment, train
+from skillopt_mcp import Config, train
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.environments.skillopt_adapter import open_skillopt
+from skillopt_mcp.environments.skillopt_adapter import SkillOptEnvironment, open_skillopt
 from skillopt_mcp.errors import BadInput, Outage
 from skillopt_mcp.settings.files import load_settings
 
@@ -56,6 +56,9 @@ class Doubling(EnvAdapter):
 def optimizer(call):
     assert "It is 2." not in call.request.instructions
     return PATCH
+
+
+SCRIPTED = Scripted(optimizer, name="fixed")
 
 
 def answer(system, user, **_):
@@ -97,7 +100,7 @@ def searchqa(folder: Path) -> dict[str, object]:
         mock.patch.object(searchqa_rollout, "load_prompt", return_value="{skill_section}Answer."),
     ):
         skill = skill_folder(folder / "skill")
-        trained = train(skill, environment, CONFIG, optimizer=Scripted(optimizer, name="fixed"), store=folder / "s.db")
+        trained = train(skill, environment, config=CONFIG, optimizer=SCRIPTED, store=folder / "s.db")
     assert isinstance(environment._adapter, SearchQAAdapter)
     return outcome(trained)
 
@@ -105,7 +108,7 @@ def searchqa(folder: Path) -> dict[str, object]:
 def made_up(folder: Path) -> dict[str, object]:
     environment = SkillOptEnvironment(Doubling(), "doubling", {"n_train": 6, "n_val": 10, "n_test": 30})
     skill = skill_folder(folder / "skill")
-    trained = train(skill, environment, CONFIG, optimizer=Scripted(optimizer, name="fixed"), store=folder / "s.db")
+    trained = train(skill, environment, config=CONFIG, optimizer=SCRIPTED, store=folder / "s.db")
     return outcome(trained)
 
 
@@ -123,7 +126,7 @@ def broken(folder: Path) -> dict[str, object]:
 
     with mock.patch.object(searchqa_rollout, "chat_target", fail):
         try:
-            train(skill, environment, CONFIG, optimizer=Scripted(optimizer, name="fixed"), store=folder / "s.db")
+            train(skill, environment, config=CONFIG, optimizer=SCRIPTED, store=folder / "s.db")
         except Outage as outage:
             return {"outage": str(outage)}
     return {"outage": ""}

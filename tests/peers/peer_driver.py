@@ -40,7 +40,7 @@ def compared(rooms, cases):
         rows = [[{"hard": hard, "soft": soft} for hard, soft in scores] for scores in versions]
         means = [rooms["score"].compute_score(row) for row in rows]
         current, best = (rooms["gate"].select_gate_score(*mean, metric, 0.5) for mean in means[1:])
-        outcomes.append(_gated(rooms["gate"], metric, 0.5, *means[0], current, best)[0])
+        outcomes.append(_gated(rooms["gate"], metric, 0.5, *means[0], current, best)[0])  # type: ignore[call-arg]
     return outcomes
 
 

@@ -9,8 +9,7 @@ import pytest
 from peer_packages import PACKAGES, answers
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.means import metric_value
-from skillopt_mcp.gates.strict import TaskScore, compare, strict
+from skillopt_mcp.gates.search import TaskScore, compare, metric_value, strict
 from skillopt_mcp.records.evidence import Mean, Metric
 
 METRICS: tuple[Metric, ...] = ("hard", "soft", "mixed")
@@ -104,7 +103,7 @@ def test_the_scores_of_tasks_lead_to_the_published_decision(package: str) -> Non
     different = []
     for case, given in zip(cases, theirs, strict=True):
         metric, *versions = case
-        candidate, current, best = map(_task_scores, versions)
+        candidate, current, best = map(_task_scores, versions)  # type: ignore[assignment]
         if _ACTIONS[compare(candidate, current, best, metric).verdict] != given:
             different.append(case)
     assert [case for case in different if not _rounding_tie(*case)] == []

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.prompts.parsing import MAX_BYTES, parse_reply
-from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
+from skillopt_mcp.records.edits import Edit, Patch
+from skillopt_mcp.records.replies import EditReply, MergedEdit, MergeReply, PatchReply, RankReply
+from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 ONE = PatchReply(reasoning="r", edits=[EditReply(op="append", content="{x} `y`\n")])
 TWO = PatchReply(edits=[EditReply(op="delete", target="z")])
@@ -49,7 +52,7 @@ def test_of_two_objects_the_last_valid_one_counts() -> None:
 
 def test_an_empty_list_of_edits_is_an_answer_but_no_list_is_none() -> None:
     assert parse_reply('{"edits": []}', PatchReply) == PatchReply()
-    for text in ("{}", '{"reasoning": "nothing to do"}', '{"patch": {"edits": []}}', "nothing to do", ""):
+    for text in ("{}", '{"reasoning": "nothing to do"}', '{"edits": null}', "nothing to do", ""):
         assert parse_reply(text, PatchReply) == "the reply has no JSON object with 'edits'"
 
 
@@ -60,10 +63,47 @@ def test_a_reply_that_breaks_off_is_never_taken_for_an_empty_one() -> None:
 
 
 def test_the_reason_names_the_field_or_the_place() -> None:
-    wrong = '{"edits": [{"op": "append"}, {"op": "rewrite"}, {}]}'
-    assert str(parse_reply(wrong, PatchReply)).startswith("edits.1.op: Input should be 'append', 'insert_after'")
+    wrong = '{"edits": [{"op": "rewrite"}, {}]}'
+    assert str(parse_reply(wrong, PatchReply)).startswith("edits.0.op: Input should be one of append, insert_after")
     broken = parse_reply('Well: {"edits": [}', PatchReply)
     assert broken == "the JSON object at character 6 is broken at character 17: Expecting value"
+
+
+APPEND = EditReply(op="append", content="a")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [{"op": "append", "content": "a", "target": None, "path": None, "evidence": None}],
+        [{"op": " APPEND ", "content": "a"}],
+        [{"op": "append", "content": "a", "evidence": ["1", None, True]}],
+    ],
+)
+def test_a_null_is_a_default_and_an_op_in_capitals_is_that_op(edits: list[object]) -> None:
+    for text in (
+        json.dumps({"reasoning": None, "edits": edits}),
+        json.dumps({"batch_size": 3, "patch": {"edits": edits}}),
+    ):
+        assert parse_reply(text, PatchReply) == PatchReply(edits=[APPEND])
+
+
+@pytest.mark.parametrize(
+    "slip", [{"op": "rewrite", "content": "b"}, {"content": "b"}, "b", {"op": "append", "content": 7}, {"op": 7}]
+)
+def test_a_slip_costs_an_edit_and_not_the_reply(slip: object) -> None:
+    reply = parse_reply(json.dumps({"edits": [slip, {"op": "append", "content": "a"}]}), PatchReply)
+    assert isinstance(reply, PatchReply)
+    parent = SkillFiles((SkillFile("SKILL.md", b"# A\n"),))
+    applied = apply_patch(parent, Patch(tuple(Edit(e.op, e.target, e.content, e.path) for e in reply.edits)))
+    assert [(each.status, each.reason) for each in applied.reports] == [("unmatched", "invalid"), ("applied", None)]
+
+
+def test_claims_of_a_merge_that_are_no_numbers_are_left_out() -> None:
+    text = json.dumps({"edits": [{"op": "append", "content": "a"}], "merged_from": [None, [1, "2"], 3]})
+    assert parse_reply(text, MergeReply) == MergeReply(
+        edits=[MergedEdit(op="append", content="a")], merged_from=[[], [1], []]
+    )
 
 
 def test_raw_line_breaks_inside_strings_are_forgiven() -> None:

@@ -84,7 +84,10 @@ def test_no_trajectories_are_said_to_be_none() -> None:
 
 @given(st.lists(st.tuples(FENCED, FENCED), max_size=4))
 def test_edits_are_a_json_list_numbered_from_one(texts: list[tuple[str, str]]) -> None:
-    edits = [Edit("replace", target, content, sources=("trial:1", "trial:2")) for target, content in texts]
+    edits = [
+        Edit("replace", target, content, sources=("trial:1", "trial:2"), cited=("trial:1", "trial:2"))
+        for target, content in texts
+    ]
     opening, *rows, closing = render_edits(edits).split("\n")
     assert opening == closing + "json"
     assert json.loads("\n".join(rows)) == [

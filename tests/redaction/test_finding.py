@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.redaction.finding import find_secrets
+from skillopt_mcp.redaction.redacting import find_secrets
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 PASSWORD = "Zx9!kq2LmQ"
@@ -18,7 +18,6 @@ TOKEN = "q7Xk2mP9vL4tR8wZ3nB6"
 PEM = "-----BEGIN " + "RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----"
 BODY = "\n".join(["MIIEpAIBAAKCAQEA7bq4Zk1q2w3e4r5t6y7u8i9o0pAsDfGhJkLzXcVbNm12345a"] * 3)
 RUN = b"q7Xk2mP9vL4tR8wZ3nB6yH1sD5gJ0cF/aE+uT7iO2pQ9xK4bV6nM1zW8rY3hS5dG0jC7lU2eA9fI4oN6zT1kR8"
-MNEMONIC = "legal winner thank year wave sausage worth useful legal winner thank yellow"
 
 
 def found(text: str) -> list[tuple[str, str]]:
@@ -49,7 +48,6 @@ def found(text: str) -> list[tuple[str, str]]:
         ("amqp://app:p%40ss-w0rd@mq", "url-password", "p@ss-w0rd"),
         (f"https://{TOKEN}@git.internal/x", "url-password", TOKEN),
         (f"a\n{PEM.format(BODY)}\nb", "private-key", PEM.format(BODY)),
-        (f"words: {MNEMONIC}.", "mnemonic", MNEMONIC),
     ],
 )
 def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind: str, value: str) -> None:
@@ -76,40 +74,6 @@ def test_a_secret_is_found_from_its_first_to_its_last_character(text: str, kind:
 )
 def test_what_can_only_be_a_password_is_found_however_readable_it_is(text: str, password: str) -> None:
     assert found(text) == [("password", password)]
-
-
-@pytest.mark.parametrize("n_before", range(13))
-@pytest.mark.parametrize("form", ["plain", "commas", "numbered", "capitals", "lines"])
-def test_a_mnemonic_is_found_wherever_it_stands_among_other_words(n_before: int, form: str) -> None:
-    words = MNEMONIC.split()
-    text = {
-        "plain": " ".join(words),
-        "commas": ", ".join(words),
-        "numbered": "\n".join(f"{n}. {word}" for n, word in enumerate(words, 1)).removeprefix("1. "),
-        "capitals": " ".join(words).upper(),
-        "lines": "\n".join(words),
-    }[form]
-    assert found(f"{'ledger ' * n_before}{text} ledger ledger") == [("mnemonic", text)]
-
-
-@pytest.mark.parametrize("words", ["zoo", "zoo wrong", "zoo act age"])
-def test_a_long_run_of_few_words_is_read_in_one_pass(words: str) -> None:
-    text = (f"{words} " * (400_000 // len(words))).encode()
-    started = time.process_time()
-    assert find_secrets(text) == []
-    assert time.process_time() - started < 1
-
-
-@given(st.lists(st.sampled_from(MNEMONIC.split()), max_size=60), st.integers(0, 2**32))
-def test_wherever_a_mnemonic_begins_its_sum_is_taken_of_its_own_words(words: list[str], seed: int) -> None:
-    at = Random(seed).randint(0, len(words))
-    text = " ".join([*words[:at], "ledger", MNEMONIC, "ledger", *words[at:]])
-    assert ("mnemonic", MNEMONIC) in found(text)
-
-
-def test_two_mnemonics_in_one_run_of_words_are_both_found_as_they_stand() -> None:
-    text = f"we wrote zoo zoo\n{MNEMONIC} carried {MNEMONIC.upper()} zoo again"
-    assert found(text) == [("mnemonic", MNEMONIC), ("mnemonic", MNEMONIC.upper())]
 
 
 @pytest.mark.parametrize("after", [b"", b" ", b'"', b"\xff", "\u00e9".encode(), b"\xed\xa0\x80", b"==="])
@@ -206,7 +170,7 @@ def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
 
 
 PIECES = (
-    KEY, PASSWORD, TOKEN, BODY, MNEMONIC, RUN.decode(), RUN.decode()[:40], RUN.decode()[:32], "password",
+    KEY, PASSWORD, TOKEN, BODY, RUN.decode(), RUN.decode()[:40], RUN.decode()[:32], "password",
     "DB_PASSWORD=", "x-api-key: ", "--token ", "auth=", "?sig=", "Bearer ", " -u bob:", "login bob password ",
     "Cookie: sid=", "https://app:", "@host", "123456789:AA", "a1B2c3D4e5F" * 3, "-----BEGIN RSA PRIVATE KEY-----", " ",
     "\n", '"', "\\n", "%3D", "\u00e9", "/",

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.records.calls import Message
-from skillopt_mcp.redaction.known import KnownSecrets, known_secrets
-from skillopt_mcp.redaction.redacting import Redactor, redact
+from skillopt_mcp.redaction.redacting import KnownSecrets, Redactor, known_secrets, redact
 
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 PASSWORD = "Zx9!kq2LmQ"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.redaction.views import MAX_DEPTH, views
+from skillopt_mcp.redaction.redacting import MAX_DEPTH, views
 
 
 def test_a_text_without_escapes_has_one_view() -> None:

@@ -10,7 +10,7 @@ from benchmarks.poisons import POISONS, Poison
 from benchmarks.redteam import PLACEMENTS, SKILL, Placement, honest, poisoned, yard
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.guard.capabilities import findings
-from skillopt_mcp.operations.changes.permitting import beyond_small_edit
+from skillopt_mcp.promotions.consent import beyond_small_edit
 from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 

@@ -11,15 +11,14 @@ import anyio
 from mcp import Client
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
-from skillopt_mcp.backends.catalogue import TOPICS
-from skillopt_mcp.backends.world import make_skill, make_tasks
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.changes.permitting import add_root
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.promotions.consent import add_root
 from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.rooms import rooms_over
+from skillopt_mcp.server.services import services_over
 from skillopt_mcp.splits import EQUAL_SHARES
+from skillopt_mcp.workspace import Workspace
 
 SEED = 3
 LESSONS = "\n".join(f"- {topic.lesson}" for topic in TOPICS)
@@ -63,10 +62,8 @@ class World:
         return candidate_id
 
     def server(self, *, require_approval: bool = False) -> SkillOptServer:
-        rooms = rooms_over(self.workspace, require_approval=require_approval)
-        return SkillOptServer(
-            lambda: rooms.tools, lambda: rooms.library, lambda: rooms.desk, require_approval=require_approval
-        )
+        services = services_over(self.workspace, require_approval=require_approval)
+        return SkillOptServer(lambda: services, require_approval=require_approval)
 
 
 @dataclass

@@ -9,12 +9,9 @@ import pytest
 from full_server import LESSONS, NO, YES, Person, World, call
 from mcp_types import ElicitResult
 
-from skillopt_mcp.cli.main import main
-from skillopt_mcp.operations.changes.permitting import permit
-from skillopt_mcp.operations.looks.history import history
-from skillopt_mcp.operations.looks.inspecting import described
-from skillopt_mcp.operations.looks.listing import list_skills
-from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.promotions.consent import permit
+from skillopt_mcp.show.listing import history
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 EDIT = {"op": "append", "content": LESSONS}
@@ -52,38 +49,6 @@ def test_a_no_to_a_rollback_is_told_before_it_is_asked_again(world: World) -> No
     assert re.fullmatch(f"MIND: you said no at {AT}", second[1])
 
 
-def test_what_a_person_said_no_to_is_shown_with_the_candidate_and_in_the_history(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    candidate_id, workspace = world.accepted(), world.workspace
-    call(world.server(), "promote_skill", {"candidate_id": candidate_id}, person=Person(NO))
-    declined = [line for line in described(workspace, candidate_id)[1].splitlines() if line.startswith("declined: ")]
-    assert len(declined) == 1
-    assert re.fullmatch("declined: a person, asked through the host( [(].+[)])? said no, [-0-9T:.]+Z", declined[0])
-    [told] = history(workspace, "ledger-clerk").declined
-    assert re.fullmatch(
-        "[-0-9T:.]+Z promote [0-9a-f]{12} -> [0-9a-f]{12}: a person, asked through the host.* said no", told
-    )
-    assert main(["--store", str(workspace.store_path), "history", "ledger-clerk"]) == 0
-    assert f"declined: {told}\n" in capsys.readouterr().out.replace("\n    ", " ")
-    verified = verify_store(workspace.store_path)
-    assert (verified.problems, workspace.store.decisions.latest_in(candidate_id)) == ([], None)
-
-
-def test_a_change_that_a_person_said_no_to_is_proposed_no_more_until_they_approve_it(world: World) -> None:
-    candidate_id, workspace = world.accepted(), world.workspace
-    assert list_skills(workspace).skills[0].next_step == f"promote_skill {candidate_id}"
-    call(world.server(), "promote_skill", {"candidate_id": candidate_id}, person=Person(NO))
-    assert candidate_id not in list_skills(workspace).skills[0].next_step
-    again = call(world.server(), "propose_edits", {"skill": "ledger-clerk", "edits": [EDIT]})["next_step"]
-    assert (
-        again == f"{candidate_id} was tested before and accepted, and a person said no to it: ask what they want "
-        "changed."
-    )
-    second = world.accepted(f"{LESSONS}\n- Keep the page.")
-    assert list_skills(workspace).skills[0].next_step == f"promote_skill {second}"
-
-
 def test_no_standing_permission_covers_what_a_person_said_no_to(world: World) -> None:
     candidate_id, before = world.accepted(), world.main.read_bytes()
     promote = ("promote_skill", {"candidate_id": candidate_id})
@@ -99,11 +64,10 @@ def test_what_a_host_may_have_declined_by_itself_is_told_once_and_binds_nobody(w
     promote = ("promote_skill", {"candidate_id": candidate_id})
     for _ in range(2):
         declined = call(server, *promote, person=Person(ElicitResult(action="decline")))
-        assert declined["reason"].endswith("; the host answered decline, perhaps without asking anybody")
+        assert declined["reason"].endswith("; the host answered decline, perhaps without asking the user")
     [told] = history(workspace, "ledger-clerk").declined
-    assert told.endswith(": the host answered decline, perhaps without asking anybody")
+    assert told.endswith(": the host answered decline, perhaps without asking the user")
     assert verify_store(workspace.store_path).problems == []
-    assert list_skills(workspace).skills[0].next_step == f"promote_skill {candidate_id}"
     person = Person(ElicitResult(action="cancel"))
     call(server, *promote, person=person)
     assert re.fullmatch(f"MIND: declined at {AT}, perhaps by the host itself", person.asked[0].split("\n")[2])

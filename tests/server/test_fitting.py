@@ -3,9 +3,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_mcp.operations.looks.details import Inspected
-from skillopt_mcp.operations.results import EditOutcome, Proposed
-from skillopt_mcp.server.fitting import MAX_BYTES, fitted
+from skillopt_mcp.records.results import EditOutcome, Proposed
+from skillopt_mcp.server.app import MAX_BYTES, fitted
+from skillopt_mcp.show.details import Inspected
 
 
 def proposed(diff: str, details: list[str]) -> Proposed:

@@ -10,7 +10,7 @@ from full_server import World, with_client
 from mcp import Client
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 
-from skillopt_mcp.documents.characters import hidden_offsets
+from skillopt_mcp.documents.text import hidden_offsets
 from skillopt_mcp.records.skills import short
 
 HIDDEN = "\u202e\U000e0041\x1b[2J\x07\u200b"
@@ -113,10 +113,6 @@ def test_resources_that_tell_of_a_text_show_what_is_hidden_in_it(world: World) -
         text = read(world, uri)
         assert seen(text) == []
         assert uri == skill or f"Stay{SHOWN}calm." in text
-
-
-def test_a_file_that_is_served_keeps_its_bytes(world: World) -> None:
-    assert read(world, "skill://ledger-clerk/SKILL.md").encode() == world.main.read_bytes()
 
 
 def test_a_page_ends_in_no_middle_of_the_text_and_all_pages_are_the_whole(world: World) -> None:

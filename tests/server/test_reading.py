@@ -1,6 +1,5 @@
-"""Reading: resources, completions, prompts and served skills."""
+"""Reading: resources, completions, and prompts."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -11,24 +10,19 @@ from full_server import World, call, with_client
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    BlobResourceContents,
-    EmptyResult,
     PromptReference,
-    Request,
-    RequestParams,
     ResourceTemplateReference,
     TextContent,
     TextResourceContents,
 )
 
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.optimizer.config import Config
 from skillopt_mcp.records.skills import short
+from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.server import resources
-from skillopt_mcp.server.library import Library
-from skillopt_mcp.server.prompts import listed_prompts
+from skillopt_mcp.server.resources import listed_prompts
+from skillopt_mcp.server.services import StoreResources
+from skillopt_mcp.training.config import Config
 
-BINARY = b"\xff\0"
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
 
@@ -55,19 +49,18 @@ def test_everything_that_is_listed_can_be_read(world: World, era: str) -> None:
     candidate = world.workspace.store.candidates.get_candidate(candidate_id)
     old, new = short(candidate.base_version), short(candidate.version_id)
     skill = "skillopt://skill/ledger-clerk"
-    index, about, version, diff, described, file = read(
+    index, about, version, diff, described = read(
         world,
         "skillopt://skills",
         skill,
         f"{skill}/version/{old}",
         f"{skill}/diff/{old}/{new}",
         f"skillopt://candidate/{candidate_id}",
-        "skill://ledger-clerk/SKILL.md",
         era=era,
     )
     assert [row["name"] for row in json.loads(index)] == ["ledger-clerk"]
     assert "tasks: train 30, val 30, test 30" in about
-    assert version == file == world.main.read_text()
+    assert version == world.main.read_text()
     assert diff.startswith("--- a/ledger-clerk/SKILL.md\n")
     assert "+- Round once" in diff
     assert described.startswith(f"candidate {candidate_id} of skill 'ledger-clerk'")
@@ -83,9 +76,6 @@ def test_everything_that_is_listed_can_be_read(world: World, era: str) -> None:
         "skillopt://candidate/ledger-clerk",
         "skillopt://run/trajectory:1",
         "skillopt://nothing",
-        "skill://ledger-clerk/../../etc/passwd",
-        "skill://ledger-clerk/NOTES.md",
-        "skill://nope/SKILL.md",
         "file:///etc/passwd",
     ],
 )
@@ -120,11 +110,11 @@ def test_nothing_of_a_held_out_task_can_be_read(world: World) -> None:
     for task in held[:2]:
         arguments = {"skill": "ledger-clerk", "task": task.prompt, "answer": "planted answer", "reason": "planted why"}
         records.append(call(server, "record_trajectory", arguments)["trajectory_id"])
-    versions = Library(workspace).complete("version", "", {"skill": "ledger-clerk"})
+    versions = StoreResources(workspace).complete("version", "", {"skill": "ledger-clerk"})
     uris = ["skillopt://skills", "skillopt://skill/ledger-clerk", f"skillopt://run/{outcome.run_id}"]
     uris += [f"skillopt://skill/ledger-clerk/version/{version}" for version in versions]
     uris += [f"skillopt://skill/ledger-clerk/diff/{versions[0]}/{version}" for version in versions]
-    uris += [f"skillopt://candidate/{each}" for each in Library(workspace).complete("candidate_id", "", {})]
+    uris += [f"skillopt://candidate/{each}" for each in StoreResources(workspace).complete("candidate_id", "", {})]
     assert len(uris) > 6
     everything = "\n".join(read(world, *uris))
     assert [task.prompt for task in held if task.prompt in everything] == []
@@ -205,92 +195,25 @@ def test_a_prompt_that_cannot_be_filled_in_says_what_it_takes(
     assert with_client(world.server(), ask, era) == (-32602, message)
 
 
-def test_a_served_skill_is_described_by_its_front_matter_and_the_digests_of_its_files(world: World) -> None:
-    text = world.main.read_bytes().replace(b"\n---\n", b"\nlicense: MIT\nmetadata:\n  version: 1.0\n---\n", 1)
-    world.main.write_bytes(text)
-    (world.skill / "references").mkdir()
-    (world.skill / "references" / "a b.bin").write_bytes(BINARY)
-    library = Library(world.workspace)
-    [entry], cursor = library.list_entries(None)
-    front, root = entry["frontmatter"], "skill://ledger-clerk"
-    assert isinstance(front, dict)
-    assert (front["name"], front["license"], front["metadata"], cursor) == (
-        "ledger-clerk",
-        "MIT",
-        {"version": 1.0},
-        None,
-    )
-    assert entry["resources"] == [
-        {"uri": f"{root}/SKILL.md", "digest": f"sha256:{hashlib.sha256(text).hexdigest()}", "size": len(text)},
-        {
-            "uri": f"{root}/references/a%20b.bin",
-            "digest": f"sha256:{hashlib.sha256(BINARY).hexdigest()}",
-            "size": 2,
-        },
-    ]
-    assert library.get_entry(f"{root}/SKILL.md") == entry
-    assert library.get_entry(root) is library.get_entry("skill://nope/SKILL.md") is None
-    assert library.list_children(root) == [
-        {
-            "uri": f"{root}/SKILL.md",
-            "name": "ledger-clerk",
-            "mimeType": "text/markdown",
-            "description": front["description"],
-        },
-        {"uri": f"{root}/references", "name": "references", "mimeType": "inode/directory"},
-    ]
-    assert library.list_children(f"{root}/SKILL.md") is library.list_children("skill://nope") is None
+def test_the_index_of_many_skills_is_one_answer_and_says_how_many_are_left_out(world: World) -> None:
+    def track(numbers: range) -> None:
+        for n in numbers:
+            folder = world.main.parent.parent / f"another-skill-{n:03d}"
+            folder.mkdir()
+            (folder / "SKILL.md").write_text(f"# {n}\n")
+            world.workspace.skill(str(folder))
 
-    async def ask(client: Client) -> object:
-        [content] = (await client.read_resource(f"{root}/references/a%20b.bin")).contents
-        return content.blob if isinstance(content, BlobResourceContents) else None
+    def index() -> list[dict[str, object]]:
+        told, _ = StoreResources(world.workspace).read("skillopt://skills")
+        assert isinstance(told, str)
+        assert len(told.encode()) < 10_000
+        rows: list[dict[str, object]] = json.loads(told)
+        return rows
 
-    assert with_client(world.server(), ask) == "/wA="
-
-
-@ERAS
-def test_a_request_of_the_extension_that_cannot_be_served_says_why(world: World, era: str) -> None:
-    class Asked(RequestParams):
-        uri: str | None = None
-        cursor: str | None = None
-
-    class Ask(Request[Asked, str]):
-        method: str
-        params: Asked
-
-    async def ask(client: Client) -> list[tuple[int, str]]:
-        said = []
-        for method, params in (
-            ("skills/list", Asked(cursor="x")),
-            ("skills/get", Asked(uri="skill://nope/SKILL.md")),
-            ("resources/directory/read", Asked(uri="skill://nope")),
-        ):
-            with pytest.raises(MCPError) as caught:
-                await client.session.send_request(Ask(method=method, params=params), EmptyResult)
-            said.append((caught.value.error.code, caught.value.error.message))
-        return said
-
-    assert with_client(world.server(), ask, era) == [
-        (-32602, 'unknown cursor "x": use the one that the last page gave, or none'),
-        (-32602, "no skill is served at skill://nope/SKILL.md"),
-        (-32602, "no directory is served at skill://nope"),
-    ]
-
-
-def test_a_skill_that_no_host_would_take_is_not_served(world: World) -> None:
-    library = Library(world.workspace)
-    world.main.write_text("no front matter\n")
-    assert library.list_entries(None) == ([], None)
-    world.main.write_text("---\nname: another\ndescription: x\n---\n")
-    assert library.list_entries(None) == ([], None)
-
-
-def test_skills_of_one_name_are_told_apart(world: World) -> None:
-    twin = world.place / "more" / "ledger-clerk"
-    twin.mkdir(parents=True)
-    (twin / "SKILL.md").write_bytes(world.main.read_bytes() + b"more\n")
-    world.workspace.skill(str(twin))
-    library = Library(world.workspace)
-    uris = [str(entry["uri"]) for entry in library.list_entries(None)[0]]
-    assert uris == ["skill://2/ledger-clerk/SKILL.md", "skill://1/ledger-clerk/SKILL.md"]
-    assert [library.read(uri)[0] for uri in uris] == [(twin / "SKILL.md").read_text(), world.main.read_text()]
+    track(range(60))
+    rows = index()
+    assert (len(rows), rows[0]["name"]) == (61, "another-skill-000")
+    track(range(60, 400))
+    *rows, last = index()
+    assert last["left_out"] == 401 - len(rows)
+    assert len(rows) > 100

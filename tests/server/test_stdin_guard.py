@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from skillopt_mcp.server import stdin_guard
-from skillopt_mcp.server.stdin_guard import Refusal, read_frame, read_frames
+from skillopt_mcp.server import wire as stdin_guard
+from skillopt_mcp.server.wire import Refusal, read_frame, read_frames
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 

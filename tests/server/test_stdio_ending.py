@@ -20,7 +20,7 @@ CLIENT = {"name": "test", "version": "1"}
 NO_GRACE = """
 import sys
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.server import ending
+from skillopt_mcp.server import lifecycle as ending
 ending.GRACE_S = 0.0
 sys.exit(main(["serve", *sys.argv[1:]]))
 """

@@ -17,7 +17,7 @@ from tool_calls import Era, make_skill
 
 GONE_S = 3.0
 SLOW_WORLD = ("--target", "simulated:honest,seed=1,latency_ms=600000")
-HEAVY = ("sqlite_utils", "pysqlite3", "openai", "anthropic", "yaml", "re2", "numpy", "skillopt_mcp.store.driver")
+HEAVY = ("pysqlite3", "openai", "anthropic", "yaml", "re2", "numpy", "skillopt_mcp.store.driver")
 
 
 def id_first(argument: bytes) -> bytes:
@@ -152,7 +152,7 @@ def test_stdout_carries_json_rpc_and_nothing_else(tmp_path: Path) -> None:
 
 def test_prints_and_children_never_reach_the_wire() -> None:
     program = (
-        "import os, sys; from skillopt_mcp.server.lifecycle import claim_pipes; receiving, sending = claim_pipes();"
+        "import os, sys; from skillopt_mcp.server.start import claim_pipes; receiving, sending = claim_pipes();"
         "print('print', flush=True); os.system('echo child'); os.write(1, b'raw');"
         "os.write(sending, os.read(receiving, 9) + sys.stdin.read().encode())"
     )
@@ -204,7 +204,7 @@ def test_vendor_libraries_are_not_imported_by_the_demo(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-c", program, "demo", "--json", "--dir", str(tmp_path / "demo")]
     done = subprocess.run(command, capture_output=True, check=True)
     imported = {line.rsplit(b"|", 1)[-1].strip() for line in done.stderr.splitlines() if b"|" in line}
-    assert b"skillopt_mcp.backends.simulated" in imported
+    assert b"skillopt_mcp.backends.world" in imported
     assert imported & {b"openai", b"anthropic", b"mcp"} == set()
 
 

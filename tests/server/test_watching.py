@@ -16,12 +16,11 @@ from opentelemetry import trace
 
 from skillopt_mcp import tracing
 from skillopt_mcp.errors import SkillOptError, Stopped
-from skillopt_mcp.operations.results import SkillList
-from skillopt_mcp.operations.testing.evaluating import evaluate_candidate
-from skillopt_mcp.optimizer.progress import Progress, silent
-from skillopt_mcp.server import watching
-from skillopt_mcp.server.app import SkillOptServer
-from skillopt_mcp.server.watching import Watch, watcher
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.records.results import SkillList
+from skillopt_mcp.server import app as watching
+from skillopt_mcp.server.app import Services, SkillOptServer, Watch, watcher
+from skillopt_mcp.training.progress import Progress, silent
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
@@ -32,7 +31,7 @@ def at(n: int) -> Progress:
 
 @ERAS
 def test_a_host_that_asks_for_progress_is_told(monkeypatch: pytest.MonkeyPatch, era: str) -> None:
-    monkeypatch.setattr(watching, "_LEAST_S", 0.0)
+    monkeypatch.setattr(watching, "_NOTIFY_EVERY_S", 0.0)
 
     def list_skills() -> SkillList:
         notify = watcher()
@@ -51,7 +50,7 @@ def test_a_host_that_asks_for_progress_is_told(monkeypatch: pytest.MonkeyPatch, 
             while len(told) < 4:
                 await anyio.sleep(0)
 
-    with_client(SkillOptServer(lambda: [Tool.from_function(list_skills)]), ask, era)
+    with_client(SkillOptServer(lambda: Services([Tool.from_function(list_skills)])), ask, era)
     assert told == [(n, 4, "confirm") for n in range(1, 5)]
 
 
@@ -90,7 +89,7 @@ def test_a_cancelled_call_stops_its_work_at_the_next_sign_of_progress(era: str) 
             await anyio.to_thread.run_sync(begun.wait)
             tasks.cancel_scope.cancel()
 
-    with_client(SkillOptServer(lambda: [Tool.from_function(list_skills)]), ask, era)
+    with_client(SkillOptServer(lambda: Services([Tool.from_function(list_skills)])), ask, era)
     assert stopped.wait(5)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -11,9 +10,9 @@ import anyio
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.server.app import SkillOptServer
+from skillopt_mcp.server.app import Services, SkillOptServer
 from skillopt_mcp.server.tools import tools_over
+from skillopt_mcp.workspace import Workspace
 
 Era = Literal["auto", "legacy"]
 Call = tuple[str, dict[str, Any]]
@@ -23,7 +22,7 @@ T = TypeVar("T")
 def server_over(place: Path, target: str | None = None) -> SkillOptServer:
     """Return a server whose store and project lie in `place`."""
     workspace = Workspace(place / "store.db", target=target, project=place / "project", environ={})
-    return SkillOptServer(partial(tools_over, workspace))
+    return SkillOptServer(lambda: Services(tools_over(workspace)))
 
 
 def connected(server: SkillOptServer, ask: Callable[[Client], Awaitable[T]], era: Era = "auto") -> T:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.settings.trees import MAX_BYTES, parse_toml, parse_yaml
+from skillopt_mcp.settings.reading import MAX_BYTES, parse_toml, parse_yaml
 
 TEXT = """
 # a comment

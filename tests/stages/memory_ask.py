@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from skillopt_mcp.prompts.forms import Brief
 from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.prompts.rendering import Brief
 from skillopt_mcp.records.calls import Call, Question, Reply
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trajectory
@@ -54,8 +54,8 @@ def attempt(n: int, hard: bool | None, soft: float | None = None) -> Trajectory:
 
 
 def adds(content: str, *sources: str, from_failure: bool = True) -> Edit:
-    """Return an edit that appends `content`."""
-    return Edit("append", None, content, MAIN_FILE, sources, from_failure)
+    """Return an edit that appends `content`, and cites its sources."""
+    return Edit("append", None, content, MAIN_FILE, sources, from_failure, sources)
 
 
 def patch_json(*contents: str, **more: object) -> str:

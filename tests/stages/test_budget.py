@@ -12,7 +12,7 @@ from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 from skillopt_mcp.records.calls import Reply
 from skillopt_mcp.records.edits import Patch
 from skillopt_mcp.records.evidence import Mean
-from skillopt_mcp.stages.budget import Budget, autonomous_budget
+from skillopt_mcp.stages.select import Budget, autonomous_budget
 
 TRAIN = Mean(0.25, 0.5, 40)
 POOL = Patch(tuple(adds(f"rule {n}", f"trial:{n}") for n in range(3)))

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import SKILL, MemoryAsk
 
-from skillopt_mcp.gates.strict import Comparison, compare
+from skillopt_mcp.gates.search import Comparison, compare
+from skillopt_mcp.judges.kinds.text import Contains
 from skillopt_mcp.records.calls import Call, Reply, Rollout
-from skillopt_mcp.records.judging import Contains
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.stages.evaluate import Evaluation, evaluate, task_scores
+from skillopt_mcp.stages.rollout import Evaluation, evaluate, task_scores
 
 OTHER = SkillFiles((SkillFile(MAIN_FILE, b"another"),))
 Outcome = bool | float | None
@@ -22,7 +22,7 @@ Outcome = bool | float | None
 
 def task(n: int) -> Task:
     """Return the n-th task; soft is the share of ten letters that the answer holds."""
-    return Task(n, 1, f"t{n}", f"task {n}", Contains(kind="contains", expected=list("abcdefghij")), "val", f"d{n}")
+    return Task(n, 1, f"t{n}", f"task {n}", Contains(expected=list("abcdefghij")), "val", f"d{n}")
 
 
 def evaluation(outcomes: Mapping[int, Outcome]) -> Evaluation:

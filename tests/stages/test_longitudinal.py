@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import BRIEF, SKILL, MemoryAsk, question
 
-from skillopt_mcp.documents.regions import region_text
+from skillopt_mcp.documents.edits import region_text
+from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.evidence import PairPolicy
-from skillopt_mcp.records.judging import Exact
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.longitudinal import KEPT, Comparison, compare_versions, meta_skill, slow_update
@@ -26,7 +26,7 @@ PASSES = {"regressed": "OLD", "persistent_fail": "", "improved": "NEW", "stable_
 def tasks(*changes: str) -> list[Task]:
     """Return one train task per change, each of which will come to just that."""
     return [
-        Task(n, 1, f"t{n}", f"task <{n}> {change}", Exact(kind="exact", expected="yes"), "train", f"d{n}")
+        Task(n, 1, f"t{n}", f"task <{n}> {change}", Exact(expected="yes"), "train", f"d{n}")
         for n, change in enumerate(changes)
     ]
 
@@ -107,7 +107,7 @@ def test_the_worst_comes_first_and_stable_successes_show_their_task_alone() -> N
 
 def test_a_pair_is_shown_in_as_much_text_as_one_attempt_may_take() -> None:
     long = [
-        Task(1, 1, "t", f"{'x' * 9000} persistent_fail", Exact(kind="exact", expected="yes"), "train", "d1"),
+        Task(1, 1, "t", f"{'x' * 9000} persistent_fail", Exact(expected="yes"), "train", "d1"),
     ]
     ask = MemoryAsk(lambda call: target(call) if call.role == "target" else '{"guidance": ""}')
     slow_update(ask, compared(ask, long), BRIEF, 2000)

@@ -85,14 +85,13 @@ def test_every_edit_carries_the_attempts_that_its_own_minibatch_showed() -> None
         numbers = {int(re.findall(r"\d+", edit.content or "")[0]) for edit in patch.edits}
         for edit in patch.edits:
             assert set(edit.sources) == {f"trial:{n}" for n in numbers}
-            assert edit.support == len(numbers)
             assert edit.from_failure == all(n % 3 != 0 for n in numbers)
 
 
-def test_a_patch_has_at_most_this_steps_budget_of_edits() -> None:
+def test_an_analyst_is_asked_for_this_steps_budget_and_more_edits_are_kept_for_the_selection() -> None:
     ask = MemoryAsk(lambda call: patch_json(*"abcdefgh"))
     [patch] = reflect(ask, SKILL, [attempt(1, False)], replace(BRIEF, budget=2), SETTINGS).patches
-    assert [edit.content for edit in patch.edits] == ["a", "b"]
+    assert [edit.content for edit in patch.edits] == list("abcdefgh")
     assert "at most 2 edits" in question(ask.sent[0]).instructions
 
 
@@ -320,6 +319,7 @@ def test_an_edit_cites_the_attempts_that_it_names_and_no_others() -> None:
     [patch] = reflect(ask, SKILL, evidence, BRIEF, SETTINGS).patches
     second = f"trial:{shown(ask.sent[0])[1]}"
     assert [each.cited for each in patch.edits] == [(second,), ()]
+    assert [each.support for each in patch.edits] == [1, 0]
     assert all(len(each.sources) == 3 for each in patch.edits)
 
 

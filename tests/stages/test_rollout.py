@@ -7,26 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_ask import SKILL, MemoryAsk
 
+from skillopt_mcp.judges.kinds.choice import Choice
+from skillopt_mcp.judges.kinds.combined import All
+from skillopt_mcp.judges.kinds.numeric import Numeric
+from skillopt_mcp.judges.kinds.regex import Regex
+from skillopt_mcp.judges.kinds.text import Contains, Exact
 from skillopt_mcp.records.calls import Call, Message, Reply, Rollout
-from skillopt_mcp.records.judging import All, Choice, Contains, Exact, JudgeSpec, Numeric, Regex
+from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.stages.rollout import Attempt, rollout, trajectories
 
 WORD = "zyzzyva"
-JUDGES: list[JudgeSpec] = [
-    Exact(kind="exact", expected=WORD),
-    Exact(kind="exact", expected=[WORD, f"{WORD}s"], case_sensitive=True),
-    Contains(kind="contains", expected=[WORD, "an answer"]),
-    Regex(kind="regex", pattern=f"{WORD}+"),
-    Choice(kind="choice", expected=WORD, options=[WORD, "ox", "emu"]),
-    Numeric(kind="numeric", expected=86420135.25),
-    All(kind="all", judges=[Exact(kind="exact", expected=WORD), Contains(kind="contains", expected=f"{WORD} {WORD}")]),
+JUDGES: list[Judge] = [
+    Exact(expected=WORD),
+    Exact(expected=[WORD, f"{WORD}s"], case_sensitive=True),
+    Contains(expected=[WORD, "an answer"]),
+    Regex(pattern=f"{WORD}+"),
+    Choice(expected=WORD, options=[WORD, "ox", "emu"]),
+    Numeric(expected=86420135.25),
+    All(judges=[Exact(expected=WORD), Contains(expected=f"{WORD} {WORD}")]),
 ]
 
 
-def task(n: int, judge: JudgeSpec | None = None) -> Task:
+def task(n: int, judge: Judge | None = None) -> Task:
     """Return the n-th task; without a judge of its own it wants its number."""
-    return Task(n, 1, f"t{n}", f"say {n}", judge or Exact(kind="exact", expected=str(n)), "train", f"d{n}")
+    return Task(n, 1, f"t{n}", f"say {n}", judge or Exact(expected=str(n)), "train", f"d{n}")
 
 
 def attempts(*tasks: Task) -> list[Attempt]:
@@ -75,7 +80,7 @@ def test_a_trial_is_named_after_the_version_the_draw_and_the_reply() -> None:
 
 @pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.kind)
 @given(answer=st.text(max_size=30) | st.sampled_from(["", "ox", "ox emu", "42", "zyzzy", "86420135"]))
-def test_what_reflection_reads_of_a_failure_quotes_the_expected_answer(judge: JudgeSpec, answer: str) -> None:
+def test_what_reflection_reads_of_a_failure_quotes_the_expected_answer(judge: Judge, answer: str) -> None:
     [trial] = rollout(MemoryAsk(lambda call: answer), attempts(task(1, judge)))
     [trajectory] = trajectories([trial])
     assert trajectory.reason == trial.reason

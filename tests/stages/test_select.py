@@ -45,8 +45,10 @@ def test_nothing_is_asked_when_all_edits_fit() -> None:
     assert select(MemoryAsk(silent), SKILL, POOL, replace(BRIEF, budget=5)).patch is POOL
 
 
-def test_the_ranking_decides() -> None:
-    assert selected(ranking(4, 1, 2, 3, 5), 2)[0] == [4, 1]
+def test_the_ranking_decides_and_what_is_left_out_is_kept_best_first() -> None:
+    numbers, selection = selected(ranking(4, 1, 2, 3, 5), 2)
+    assert numbers == [4, 1]
+    assert [POOL.edits.index(edit) + 1 for edit in selection.left_out] == [2, 3, 5]
 
 
 def test_an_underfilled_ranking_is_filled_up_by_failures_first_and_then_support() -> None:

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from memory_ask import BRIEF, SKILL, MemoryAsk, adds, attempt, question, silent
+from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 
-from skillopt_mcp.documents.appendix import notes_in
+from skillopt_mcp.documents.edits import notes_in
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.edits import Edit, EditReport, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.stages.update import NOTED, NOTED_BEFORE, REWRITTEN, annotate, rewrite_once, update
+from skillopt_mcp.stages.update import NOTED, NOTED_BEFORE, REWRITTEN, annotate, update
 
 FRONT = "---\nname: clerk\ndescription: Counts.\n---\n"
 REGION = "<!-- SLOW_UPDATE_START -->\nkept\n<!-- SLOW_UPDATE_END -->\n"
@@ -115,21 +115,3 @@ def test_notes_that_cannot_be_written_leave_the_candidate_as_it_was() -> None:
     noted = annotate(made, (adds("Mind the rule."),), most=5)
     assert (noted.applied, noted.patch) == (made.applied, made.patch)
     assert noted.unusable[0].startswith("appendix: ")
-
-
-def test_a_rewrite_once_reads_all_attempts_in_one_call_the_failed_ones_first() -> None:
-    ask = rewriting(REWRITE)
-    made = rewrite_once(ask, WHOLE, [attempt(1, True), attempt(2, False), attempt(3, None)], "one-shot/1")
-    [call] = ask.sent
-    asked = question(call)
-    assert (call.stage, call.draw, asked.refs) == ("rewrite", "one-shot/1", ("trial:2", "trial:3", "trial:1"))
-    assert asked.evidence.index("number <2>") < asked.evidence.index("number <1>")
-    assert "{{" not in asked.instructions
-    assert made.applied.files.main.decode() == REWRITE
-
-
-def test_a_rewrite_once_that_cannot_be_used_leaves_the_skill() -> None:
-    for text in (" ", "# All else"):
-        made = rewrite_once(rewriting(text), WHOLE, [attempt(1, False)], "one-shot/1")
-        assert made.applied.files == WHOLE
-        assert made.unusable[0].startswith("rewrite: ")

@@ -11,11 +11,6 @@ from tests.processes import Spawn, spawning
 
 
 @pytest.fixture(autouse=True)
-def schema() -> None:
-    """Leave the migrations to make a store: they are tested here."""
-
-
-@pytest.fixture(autouse=True)
 def disk() -> None:
     """Wait for the disk: durability is tested here."""
 

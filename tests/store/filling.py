@@ -1,6 +1,6 @@
 """What tests put into a store."""
 
-from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
@@ -11,7 +11,8 @@ JUDGE = parse_judge({"kind": "exact", "expected": "42"})
 
 
 def add(store: Store, skill: Skill, *tasks: NewTask) -> list[str]:
-    return store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
+    placed = store.tasks.add_tasks(skill.id, tasks, EQUAL_SHARES)
+    return ["added" if each.is_new else "duplicate" if each.is_duplicate else "rejected" for each in placed]
 
 
 def record(store: Store, skill: Skill, new: NewTrajectory) -> tuple[int, bool, int]:

@@ -9,7 +9,7 @@ import pytest
 from children import SKILL, attempt
 
 from skillopt_mcp.errors import StoreError
-from skillopt_mcp.operations.stores.verifying import verify_store
+from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.store.erasing import Choice, Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
@@ -82,7 +82,7 @@ def test_no_byte_of_what_was_erased_is_left_however_often_it_was_written(store: 
         n = chance.randrange(200)
         with store._pool.write() as connection:
             text = f"CANARY{n:04d}" * chance.choice(sizes)
-            connection.execute("update trajectory set answer = ?, sum = null where id = ?", [text, n + 1])
+            connection.execute("update trajectory set answer = ? where id = ?", [text, n + 1])
     gone = chance.sample(range(200), 100)
     assert store.room(Erasing).erase([n + 1 for n in gone]) == 100
     assert store.empty_log(1_000)

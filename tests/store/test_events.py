@@ -8,7 +8,7 @@ import pytest
 from children import SKILL
 
 from skillopt_mcp.errors import StoreError
-from skillopt_mcp.judges.specs import parse_judge
+from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.candidates import Approval
 from skillopt_mcp.records.commands import RegisteredCommand
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
@@ -16,9 +16,9 @@ from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.events import KINDS, ROWS, append
+from skillopt_mcp.store.integrity import Integrity
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.soundness import Soundness
 from skillopt_mcp.store.trajectories import NewTrajectory
 
 EDITED = SkillFiles((SkillFile("SKILL.md", b"edited"),))
@@ -107,11 +107,10 @@ def test_every_kind_says_which_rows_it_stands_for(pool: Pool) -> None:
 def test_what_a_person_agreed_to_is_told_given_and_taken_back(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
     given = Approval(skill.id, "rollback", SKILL.digest, SKILL.digest, (), "", "a terminal")
-    store.approvals.add_approval(given)
-    store.approvals.add_approval(given)
-    assert store.approvals.withdraw(given) == 2
+    for approval_id in [store.approvals.add_approval(given) for _ in range(2)]:
+        store.approvals.drop(skill.id, approval_id)
     assert kinds(store)[1:] == ["approval_given"] * 2 + ["approval_withdrawn"] * 2
-    assert list(store.room(Soundness).chain_problems(store.events)) == []
+    assert list(store.room(Integrity).chain_problems(store.events)) == []
 
 
 def test_a_promotion_test_that_more_tasks_join_is_told_each_time_it_grows(store: Store) -> None:
@@ -121,4 +120,4 @@ def test_a_promotion_test_that_more_tasks_join_is_told_each_time_it_grows(store:
         opened = store.decisions.open_confirmation(row, lambda j, staked: 0.05)
     assert opened.tasks == (1, 2, 3)
     assert kinds(store)[1:] == ["test_opened", "test_widened"]
-    assert list(store.room(Soundness).chain_problems(store.events)) == []
+    assert list(store.room(Integrity).chain_problems(store.events)) == []

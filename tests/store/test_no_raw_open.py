@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 from skillopt_mcp.backends import world
-from skillopt_mcp.operations.candidates.proposing import propose_edits
-from skillopt_mcp.operations.evidence.recording import Recording, record_trajectory
-from skillopt_mcp.operations.runs.replaying import replay, start_run
-from skillopt_mcp.operations.tasks.adding import add_tasks
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.optimizer.config import Config
+from skillopt_mcp.candidates import propose_edits
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.trajectories import Recording, record_trajectory
+from skillopt_mcp.workspace import Workspace
 from tests.processes import Parent, Spawn
 
 

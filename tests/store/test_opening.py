@@ -9,12 +9,12 @@ import platformdirs
 import pytest
 from children import SKILL, open_each, write_once
 
-from skillopt_mcp.errors import NewerStore, StoreError, UnsafeStore
+from skillopt_mcp.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.locations import store_path
-from skillopt_mcp.store.migrating import APPLICATION_ID, migration_files
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.schema import APPLICATION_ID, schema_id
 from tests.processes import Spawn, start, together
 
 ROUNDS = 8
@@ -48,7 +48,7 @@ def test_sixteen_processes_open_one_new_store_at_once(tmp_path: Path, spawn: Spa
     for path in paths:
         pool = Pool(path)
         assert schema(pool) == schema(alone)
-        assert pool.row("pragma user_version") == (len(migration_files()),)
+        assert pool.row("pragma user_version") == (schema_id(),)
         assert pool.row("pragma application_id") == (APPLICATION_ID,)
         assert pool.row("pragma journal_mode") == ("wal",)
         assert pool.row("pragma integrity_check") == ("ok",)
@@ -68,112 +68,6 @@ def test_folder_and_files_are_for_the_user_alone(path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_an_older_store_migrates_and_keeps_what_it_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = migration_files()
-    monkeypatch.setattr("skillopt_mcp.store.migrating.migration_files", lambda: files[:1])
-    older = Pool(path)
-    with older.write() as connection:
-        connection.execute("insert into skill_root(path) values ('/kept')")
-    older.close()
-    monkeypatch.undo()
-    pool = Pool(path)
-    assert pool.rows("select path from skill_root") == [("/kept",)]
-    assert pool.row("pragma user_version") == (len(files),)
-    assert pool.rows("select * from trajectory") == []
-    pool.close()
-
-
-def older_store(path: Path, monkeypatch: pytest.MonkeyPatch, schema: int = 22) -> None:
-    """Make a store as a release made it that knew so many migrations."""
-    files = migration_files()[:schema]
-    with monkeypatch.context() as older:
-        older.setattr("skillopt_mcp.store.migrating.migration_files", lambda: files)
-        pool = Pool(path)
-    with pool.write() as connection:
-        connection.execute("insert into skill_root(path) values ('/kept')")
-    pool.close()
-
-
-def schema_of(path: Path) -> object:
-    connection = driver.connect(path)
-    try:
-        return connection.execute("pragma user_version").fetchone()[0]
-    finally:
-        connection.close()
-
-
-def test_an_older_store_stays_beside_the_migrated_one_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    older_store(path, monkeypatch)
-    pool = Pool(path)
-    kept = path.with_name("skillopt.db.schema-22")
-    assert f"it is kept as '{kept}' (the way back: install the older release again" in pool.migrated
-    pool.close()
-    assert (schema_of(kept), stat.S_IMODE(kept.stat().st_mode)) == (22, 0o600)
-    before = fingerprint(kept)
-    path.write_bytes(kept.read_bytes())
-    run_sql(path, "insert into skill_root(path) values ('/later')")
-    Pool(path).close()
-    assert fingerprint(kept)[kept.name] == before[kept.name]
-    assert schema_of(kept.with_name(f"{kept.name}-2")) == 22
-    assert [file.name for file in path.parent.glob(".*")] == []
-
-
-def test_a_migration_that_fails_and_is_tried_again_keeps_one_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    older_store(path, monkeypatch)
-    with monkeypatch.context() as broken:
-        broken.setattr("skillopt_mcp.store.migrating._apply", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            Pool(path)
-    assert schema_of(path) == 22
-    Pool(path).close()
-    assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
-
-
-def test_what_a_process_that_was_killed_left_of_its_copy_goes_with_the_next(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older_store(path, monkeypatch)
-    with monkeypatch.context() as killed:
-        killed.setattr("skillopt_mcp.store.keeping.copy_into", lambda *_: 1 / 0)
-        killed.setattr("skillopt_mcp.store.keeping.remove_store", lambda _: None)
-        with pytest.raises(ZeroDivisionError):
-            Pool(path)
-    [left] = path.parent.glob(".*")
-    left.write_bytes(b"a part")
-    left.with_name(f"{left.name}-journal").write_bytes(b"a part")
-    Pool(path).close()
-    assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
-    assert schema_of(path.with_name("skillopt.db.schema-22")) == 22
-
-
-def test_sixteen_processes_that_migrate_at_once_keep_one_copy(
-    path: Path, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older_store(path, monkeypatch)
-    children = [spawn(open_each, [path]) for _ in range(16)]
-    start(children)
-    assert [child.hear() for child in children] == [[]] * 16
-    for child in children:
-        child.rest()
-    # Two that close at the same moment both leave the log to the other; who closes alone takes it along.
-    Pool(path).close()
-    assert {file.name for file in path.parent.iterdir()} == {"skillopt.db", "skillopt.db.schema-22"}
-
-
-def test_a_store_that_cannot_be_kept_as_it_was_stays_what_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    older_store(path, monkeypatch)
-
-    def full(*_: object) -> None:
-        raise driver.explained(driver.sqlite().OperationalError("database or disk is full"), path.with_name("copy"))
-
-    monkeypatch.setattr("skillopt_mcp.store.keeping.copy_into", full)
-    told = r"a copy of it as it is comes before .* is full: free some space.*the older release can still use it"
-    with pytest.raises(StoreError, match=told):
-        Pool(path)
-    assert schema_of(path) == 22
-    assert [file.name for file in path.parent.iterdir()] == ["skillopt.db"]
-
-
 def test_an_empty_file_where_a_store_was_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skillopt_mcp.store.pool._FILLED_S", 0)
     Store(path).close()
@@ -186,11 +80,12 @@ def test_an_empty_file_where_a_store_was_is_refused(path: Path, monkeypatch: pyt
     Store(path).close()
 
 
-def test_a_newer_store_is_refused_with_every_byte_as_it_was(path: Path) -> None:
+@pytest.mark.parametrize("version", [31, 0x7FFFFFFF])
+def test_a_store_of_another_version_is_refused_with_every_byte_as_it_was(path: Path, version: int) -> None:
     Store(path).close()
-    run_sql(path, "pragma user_version = 99")
+    run_sql(path, f"pragma user_version = {version}")
     before = fingerprint(path)
-    with pytest.raises(NewerStore, match=f"'{path}' has schema 99, this release knows .*upgrade skillopt-mcp"):
+    with pytest.raises(StoreError, match=f"'{path}' was made by another version of skillopt-mcp; move it aside"):
         Store(path)
     assert fingerprint(path) == before
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from children import SKILL, count, fork
 
-from skillopt_mcp.errors import NewerStore, StoreError
+from skillopt_mcp.errors import StoreError
 from skillopt_mcp.store.driver import Connection, Cursor, sqlite
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
@@ -141,22 +141,22 @@ def test_a_store_that_was_removed_or_replaced_takes_nothing_more(pool: Pool) -> 
         pool.rows("select 1")
     assert not pool.path.exists()
     Pool(pool.path).close()
-    with pytest.raises(StoreError, match=r"skillopt-mcp restore FILE\), then start again"), pool.write() as connection:
+    with (
+        pytest.raises(StoreError, match=r"skillopt-mcp store restore FILE\), then start again"),
+        pool.write() as connection,
+    ):
         connection.execute("insert into skill_root(path) values ('/lost')")
     there = Pool(pool.path)
     assert there.rows("select path from skill_root") == []
     there.close()
 
 
-def test_a_process_writes_nothing_more_to_a_store_that_a_newer_release_has_changed(pool: Pool) -> None:
-    newer = Pool(pool.path)
-    with newer.write() as connection:
-        connection.execute("pragma user_version = 999")
-    newer.close()
-    told = "has schema 999 since a newer release was used on it.*start it again with the newer release"
-    with pytest.raises(NewerStore, match=told), pool.write() as connection:
-        connection.execute("insert into skill_root(path) values ('/x')")
-    assert pool.rows("select path from skill_root") == []
+def test_only_evidence_is_committed_without_waiting_for_the_disk(pool: Pool) -> None:
+    levels = []
+    for evidence in (False, True, False):
+        with pool.write(evidence=evidence) as connection:
+            levels.append(connection.execute("pragma synchronous").fetchone()[0])
+    assert levels == [2, 1, 2]
 
 
 def test_a_store_that_is_replaced_while_a_writer_waits_for_it_takes_nothing_from_it(pool: Pool) -> None:

@@ -34,7 +34,7 @@ def test_an_approval_of_an_older_release_covers_what_it_was_shown_with(store: St
     added = store.approvals.add_approval(given(skill, *shown))
     connection = connect(store.path)
     connection.execute("update approval set findings = ?", [given(skill, *shown).findings_digest])
-    connection.commit()
+    connection.commit()  # type: ignore[attr-defined]
     connection.close()
     assert store.approvals.find_unused(given(skill, *shown)) == (added, "me")
     assert store.approvals.find_unused(given(skill, "a secret")) is None

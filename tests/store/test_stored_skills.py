@@ -74,7 +74,7 @@ def test_too_short_a_beginning_is_told_how_long_it_has_to_be(store: Store) -> No
 
 def test_who_names_no_version_is_told_the_commands_that_tell_of_them(store: Store) -> None:
     skill = store.skills.track("s", "/my skills/s", SKILL)
-    with pytest.raises(NotFound, match="skillopt-mcp history '/my skills/s' and skillopt-mcp show '/my skills/s' tell"):
+    with pytest.raises(NotFound, match="skillopt-mcp show '/my skills/s' lists"):
         store.skills.get_version(skill.id, "0" * 8)
 
 

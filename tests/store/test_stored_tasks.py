@@ -7,9 +7,9 @@ from filling import JUDGE, add, record
 
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import NewTask, TaskFile
-from skillopt_mcp.store.exposures import expose_asked
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
+from skillopt_mcp.store.tasks import expose_asked
 from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.reads import noted, plans
 
@@ -26,8 +26,8 @@ def test_a_task_comes_back_as_it_was_given(store: Store, skill: Skill) -> None:
 def test_every_task_says_what_became_of_it(store: Store, skill: Skill) -> None:
     one = NewTask("one", JUDGE, "a")
     outcomes = add(store, skill, one, one, replace(one, name="b"), NewTask("two", JUDGE, "a"), NewTask("three", JUDGE))
-    assert outcomes == ["added", "duplicate", "duplicate", "name taken", "added"]
-    assert add(store, skill, NewTask("three", JUDGE), NewTask("four", JUDGE, "a")) == ["duplicate", "name taken"]
+    assert outcomes == ["added", "duplicate", "duplicate", "rejected", "added"]
+    assert add(store, skill, NewTask("three", JUDGE), NewTask("four", JUDGE, "a")) == ["duplicate", "rejected"]
     assert [task.prompt for task in store.tasks.list_tasks(skill.id)] == ["one", "three"]
 
 

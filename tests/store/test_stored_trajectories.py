@@ -11,29 +11,8 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.processes import Spawn, together
-
-
-def test_learning_passes_over_what_was_rolled_out_on_a_retired_task(store: Store, skill: Skill) -> None:
-    add(store, skill, NewTask("one", JUDGE, "a", "train"), NewTask("two", JUDGE, "b", "train"))
-    pool = Pool(store.path)
-    with pool.write() as connection:
-        for n in (1, 2):
-            connection.execute(
-                "insert into call(key, scope, role, stage, draw, owner) values (?, 'r', 'target', 'rollout', ?, 'o')",
-                [f"{n}".encode(), f"d{n}"],
-            )
-            connection.execute(
-                "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
-                " values ('r', ?, ?, ?, ?, 1, 1.0, '')",
-                [skill.live_version, n, f"d{n}", n],
-            )
-    pool.close()
-    assert store.trajectories.list_train_draws(skill.id, skill.live_version, 9) == [(1, "d1"), (2, "d2")]
-    store.retirements.retire(skill.id, [1], "")
-    assert store.trajectories.list_train_draws(skill.id, skill.live_version, 9) == [(2, "d2")]
 
 
 def test_a_trajectory_comes_back_as_it_was_recorded(store: Store, skill: Skill) -> None:

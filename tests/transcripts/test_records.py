@@ -5,7 +5,7 @@ import json
 import pytest
 
 from skillopt_mcp.records.calls import TOOL_CALL, Message
-from skillopt_mcp.transcripts.records import NOTHING, SelfRecorded, self_recorded
+from skillopt_mcp.transcripts.dialects import NOTHING, SelfRecorded, self_recorded
 
 RECORD = "mcp__skillopt__record_trajectory"
 
@@ -14,8 +14,8 @@ def turn(task: str, result: str, name: str = RECORD, **more: str) -> list[Messag
     return [Message(TOOL_CALL, json.dumps({"task": task, **more}), name), Message("tool", result, name)]
 
 
-def told(n: int, *, duplicate: bool = False, indent: int | None = None) -> str:
-    return json.dumps({"trajectory_id": f"trajectory:{n}", "n_new": 1, "duplicate": duplicate}, indent=indent)
+def told(n: int, outcome: str = "recorded", indent: int | None = None) -> str:
+    return json.dumps({"trajectory_id": f"trajectory:{n}", "n_new": 1, "outcome": outcome}, indent=indent)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_what_the_agent_recorded_is_found_however_its_host_writes_it(result: str
 @pytest.mark.parametrize(
     "messages",
     [
-        turn("trajectory:7", told(7)),
-        turn("Close", told(7, duplicate=True)),
+        turn("trajectory:7", told(7, "scored")),
+        turn("Close", told(7, "duplicate")),
         turn("Close", "Error: task is empty"),
         turn("Close", told(7), "mcp__other__record_trajectory"),
         turn("Close", told(7), "Bash"),
@@ -45,7 +45,7 @@ def test_what_was_not_recorded_in_this_turn_is_not_taken_for_it(messages: list[M
 
 
 def test_what_is_recorded_and_then_corrected_in_one_turn_was_recorded_in_it() -> None:
-    assert self_recorded([*turn("Close", told(7)), *turn("trajectory:7", told(7))]).ids == {7}
+    assert self_recorded([*turn("Close", told(7)), *turn("trajectory:7", told(7, "corrected"))]).ids == {7}
 
 
 def test_a_call_that_is_no_json_hides_no_other() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 from pydantic_core import to_json
 
-from skillopt_mcp.backends.agents.faults import fault_of
-from skillopt_mcp.backends.agents.telling import Event, Told, objects, parsed
+from skillopt_mcp.backends.agents.backend import fault_of
+from skillopt_mcp.backends.agents.events import AgentEvents, Event, objects, parsed
 from skillopt_mcp.records.calls import TOOL_CALL, Fault, Usage, served_name
 
 _CODES: dict[str, Fault] = {
@@ -82,9 +82,9 @@ class _Result(Event):
         return Usage(tokens_in, sum(each.output for each in used), self.total_cost_usd, tokens_cached=cached)
 
 
-def read_claude(output: str) -> Told:
+def read_claude(output: str) -> AgentEvents:
     """Return what Claude Code told."""
-    told = Told()
+    told = AgentEvents()
     code: str | None = None
     names: dict[str, str] = {}
     asked: JsonValue = None
@@ -102,7 +102,7 @@ def read_claude(output: str) -> Told:
     return told
 
 
-def _hear(said: _Said, kind: str, names: dict[str, str], told: Told) -> None:
+def _hear(said: _Said, kind: str, names: dict[str, str], told: AgentEvents) -> None:
     """Keep the parts of a message; what the program itself says to the model, such as the skill's text, is left out."""
     if kind == "assistant" and said.message.model != _BY_ITSELF:
         told.models += filter(None, [served_name(said.message.model)])
@@ -120,7 +120,7 @@ def _hear(said: _Said, kind: str, names: dict[str, str], told: Told) -> None:
             told.add(TOOL_CALL, to_json(block.input or {}).decode(), block.name)
 
 
-def _end(result: _Result, code: str | None, told: Told) -> None:
+def _end(result: _Result, code: str | None, told: AgentEvents) -> None:
     told.usage = result.usage()
     if not result.is_error and result.subtype == "success":
         told.answer = result.result

@@ -1,16 +1,18 @@
-"""Answers: what a model sent back, as the reply to a call or the fault that it amounts to."""
+"""Answers: what a model sent back, at once or in a batch, as the reply to a call or the fault that it means."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from skillopt_mcp.backends.api.faults import Origin
+from skillopt_mcp.backends.api.faults import UNPAID, Origin, Rejection, rejection_fault
 from skillopt_mcp.backends.api.prices import Price, Tokens
+from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.records.calls import Fault, Message, Reply, Usage
 
 # English comes to four and more, code and other scripts to fewer.
@@ -45,18 +47,18 @@ class Answer:
 
 
 def parse_body(body: bytes, content_type: str, model: type[W], origin: Origin) -> W:
-    """Return the response as `model`. Raises BackendFault (malformed) when the body is not one."""
+    """Return the response as `model`. Raises BackendFault (connection) when the body is not one."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
         what = f"the response of {len(body):,} bytes ({content_type or 'no content type'}) cannot be read: "
-        raise origin.fault("malformed", what + (f"{where}: " if where else "") + first["msg"]) from None
+        raise origin.fault("connection", what + (f"{where}: " if where else "") + first["msg"]) from None
 
 
 def body_of(response: httpx2.Response, model: type[W], origin: Origin) -> W:
-    """Return a whole response as `model`. Raises BackendFault (malformed) when its body is not one."""
+    """Return a whole response as `model`. Raises BackendFault (connection) when its body is not one."""
     return parse_body(response.content, response.headers.get("content-type", ""), model, origin)
 
 
@@ -108,3 +110,31 @@ def _estimated(asked: str, answer: Answer) -> Usage:
 
 def _n_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
+
+MOST_BYTES = 90_000_000
+DAY_S = 86_400.0
+
+
+def lines_of(content: bytes, model: type[W], origin: Origin) -> Iterator[W]:
+    """Yield the lines of a file of JSON lines. Raises BackendFault (connection) when one is not what it should be."""
+    for line in content.split(b"\n"):
+        if line.strip():
+            yield parse_body(line, "application/jsonl", model, origin)
+
+
+def expired(origin: Origin) -> BackendFault:
+    """Return the fault of a call that the vendor did not get to in time; nothing was paid for it."""
+    return origin.fault("timeout", "the batch expired before this call was answered", usage=UNPAID)
+
+
+def rejected(status: int, code: str, message: str, origin: Origin) -> BackendFault:
+    """Return the fault of a call that the vendor would not answer; nothing was paid for it."""
+    fault = rejection_fault(Rejection(status, code, "", message, None), origin)
+    fault.usage = UNPAID
+    return fault
+
+
+def not_immediate() -> BackendFault:
+    """Return the fault of asking for one answer at once."""
+    return BackendFault("unsupported", "a batch API answers later: its calls are sent in batches alone")

@@ -1,4 +1,4 @@
-"""Clients: the SDK clients of one event loop, closed when that loop shuts down."""
+"""Clients: the SDK clients of one event loop, and which call goes first where the others wait for what it finds."""
 
 from __future__ import annotations
 
@@ -104,3 +104,90 @@ def is_unsent(error: Exception) -> bool:
 def patience(timeout_s: float) -> httpx2.Timeout:
     """Return the time limits of one request; the whole of it is limited where it is sent."""
     return httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
+
+
+LEAST_CHARACTERS = 4096
+WARM_S = 240.0
+AFTER_FAILURE_S = 10.0
+
+
+class Warming:
+    """Whose turn it is to write the cache of a prefix. Prefixes too short to be cached wait for nobody."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def turn(self, prefix: str) -> AsyncIterator[None]:
+        """Enter when `prefix` is cached, or at once when it is this call's turn to write it.
+
+        After a call that failed all go ahead: a cache saves money, and is not worth a queue of failures.
+        """
+        if len(prefix) < LEAST_CHARACTERS:
+            yield
+            return
+        lock = self._locks.setdefault(prefix, asyncio.Lock())
+        leads = not self._is_warm(prefix) and await lock.acquire()
+        if leads and self._is_warm(prefix):
+            lock.release()
+            leads = False
+        warm_s = AFTER_FAILURE_S
+        try:
+            yield
+            warm_s = WARM_S
+        finally:
+            now = asyncio.get_running_loop().time()
+            self._until[prefix] = max(self._until.get(prefix, 0.0), now + warm_s)
+            if leads:
+                lock.release()
+
+    def _is_warm(self, prefix: str) -> bool:
+        return asyncio.get_running_loop().time() < self._until.get(prefix, 0.0)
+
+
+# Servers turn down at once what they do not understand; what takes longer is being answered.
+PATIENCE_S = 5.0
+_FREE_S = 10.0
+
+
+class Scouting:
+    """Whose turn it is to find out. Nobody waits for long, nor for what is known already."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._free_until = 0.0
+
+    @asynccontextmanager
+    async def turn(self, is_unknown: Callable[[], bool]) -> AsyncIterator[None]:
+        """Enter when nothing `is_unknown` any more of how to ask, or at once when it is this call's turn to find out.
+
+        After a call that failed all go ahead: a request that is turned down costs little, a queue of failures hours.
+        """
+        leads = await self._leads(is_unknown)
+        try:
+            yield
+        except BaseException:
+            if leads:
+                self._free_until = asyncio.get_running_loop().time() + _FREE_S
+            raise
+        finally:
+            if leads:
+                self._lock.release()
+
+    async def _leads(self, is_unknown: Callable[[], bool]) -> bool:
+        """Return whether this call finds out, and holds the lock for that."""
+        if not is_unknown() or self._is_free():
+            return False
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._lock.acquire()
+        except TimeoutError:
+            return False
+        if is_unknown() and not self._is_free():
+            return True
+        self._lock.release()
+        return False
+
+    def _is_free(self) -> bool:
+        return asyncio.get_running_loop().time() < self._free_until

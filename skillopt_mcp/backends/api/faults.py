@@ -1,17 +1,112 @@
-"""Faults: what a vendor's error means here, and how a person mends it. No message holds a secret."""
+"""Faults: where a model is, which secret opens it, and what its server's errors mean. No message holds a secret."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
+from urllib.parse import SplitResult, urlsplit
 
-from skillopt_mcp.backends.api.endpoints import Endpoint
+from skillopt_mcp.backends.api.prices import ApiOptions
 from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.errors import BackendError, Unset
 from skillopt_mcp.records.calls import Fault, Usage
+
+NO_KEY = "none"
+# As vendors make them; in what a server says of a key nothing else looks like this.
+_KEY = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|hf|r8|key|api[-_]?key)[-_][\w*\u2026.-]*[\w*\u2026]|(?<=\bBearer )[^\s\"',;]+", re.I
+)
+_WORD = re.compile(r"[\w-]{8,}")
+_VENDORS = re.compile(r"\.(?:openai|anthropic|azure)\.com$")
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret and the environment variable that it came from; `value` is NO_KEY where none is needed."""
+
+    name: str
+    value: str = field(repr=False)
+
+    def out_of(self, text: str) -> str:
+        """Return `text` without the secret, any part of it, and any other that a server quotes."""
+        if self.value != NO_KEY:
+            text = text.replace(self.value, f"${self.name}")
+            text = _WORD.sub(lambda word: f"${self.name}" if word[0] in self.value else word[0], text)
+        return _KEY.sub("[redacted]", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A checked base URL with the secret for it; `host` is host and port, `place` adds the path."""
+
+    base_url: str
+    secret: Secret
+    host: str
+    place: str
+
+
+def find_endpoint(options: ApiOptions, base_url: str, names: tuple[str, ...], environ: Mapping[str, str]) -> Endpoint:
+    """Return the endpoint at `base_url`, its secret read from the first of `names` that is set.
+
+    `key_env` goes before `names`. Raises BackendError when the address or the secret cannot be used, when there is no
+    secret for the vendor's own address, or when one would be sent in the clear.
+    """
+    parts = _address(base_url)
+    host = parts.netloc.lower()
+    secret = _secret(options, names, environ, needed=bool(_VENDORS.search(parts.hostname or "")))
+    sends_secret = secret.value != NO_KEY
+    if parts.scheme == "http" and sends_secret and not options.plain_http and not _is_loopback(parts.hostname or ""):
+        raise BackendError(
+            f"'{options.provider}:{options.model}' would send ${secret.name} unencrypted to '{host}': use https://, "
+            "or say plain_http=on if that network is yours"
+        )
+    path = parts.path.rstrip("/")
+    return Endpoint(f"{parts.scheme}://{parts.netloc}{path}", secret, host, f"{host}{path}")
+
+
+def _address(base_url: str) -> SplitResult:
+    try:
+        parts = urlsplit(base_url.strip())
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        usable = False
+    if not usable or "@" in base_url or "?" in base_url or "#" in base_url or not base_url.isprintable():
+        raise BackendError(
+            "the base URL cannot be used: write https://HOST/PATH, without user, query or fragment "
+            "(base_url= in the spec, or the vendor's variable in the environment)"
+        )
+    return parts
+
+
+def _secret(options: ApiOptions, names: tuple[str, ...], environ: Mapping[str, str], *, needed: bool) -> Secret:
+    candidates = (options.key_env,) if options.key_env else names
+    for name in candidates:
+        value = environ.get(name, "").strip()
+        if not value:
+            continue
+        if not value.isascii() or not value.isprintable() or " " in value:
+            raise BackendError(
+                f"${name} holds a character that no key has: set it again, without quotes or line breaks"
+            )
+        return Secret(name, value)
+    if needed or options.key_env:
+        raise Unset(
+            f"'{options.provider}:{options.model}' needs a key: set {' or '.join(candidates)} in the environment"
+        )
+    return Secret(candidates[0], NO_KEY)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
 
 MESSAGE_CHARACTERS = 300
 # What was never sent costs nothing.
@@ -38,7 +133,7 @@ _KINDS: dict[int, Fault] = {
     403: "auth",
     404: "model_not_found",
     405: "model_not_found",
-    408: "timeout",
+    408: "connection",
     409: "server",
     413: "context_too_long",
     425: "server",
@@ -51,7 +146,7 @@ _FIXES: dict[Fault, str] = {
     "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
     "overloaded": "it is asked again later",
     "timeout": "raise timeout=SECONDS in the spec, or use a faster model",
-    "connection": "check the network and the base URL",
+    "connection": "check the network and the base URL, or raise timeout=SECONDS in the spec",
     "server": "it is asked again later",
     "auth": "set {key} in the environment to a key that may use this model",
     "model_not_found": "check the model's name and the base URL in the spec",
@@ -59,7 +154,6 @@ _FIXES: dict[Fault, str] = {
     "context_too_long": "use a model with a larger context, or a shorter task or skill",
     "refusal": "reword the task, or leave it out",
     "truncated": "raise max_tokens=N in the spec",
-    "malformed": "check that the base URL is that of the API itself",
     "empty": "use another model, or a larger max_tokens=N in the spec",
     "internal": "see what the server says about the request",
 }

@@ -1,16 +1,106 @@
-"""Prices: what tokens cost, from a table that a person can edit; what is not in it is unknown, never guessed."""
+"""Prices: the options of a spec, what tokens cost, and the most that one call can use."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from skillopt_mcp.backends.api.options import PRICES, PricedOptions
+from skillopt_mcp.backends.api.prompts import Prompt, strict_schema
 from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records.calls import Usage
+
+# A number of tokens is no secret.
+_SECRET = re.compile(r"key|token(?!s)|secret|password|auth")
+
+PRICES = frozenset({"price_in", "price_out", "price_cached", "price_cache_write", "price_batch"})
+
+
+class SpecOptions(BaseModel):
+    """What every backend that a spec opens may be told; secrets are not options, they come from the environment.
+
+    `unanswering` names the options that change no answer.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    provider: ClassVar[str]
+    unanswering: ClassVar[frozenset[str]] = frozenset({"timeout"})
+    model: str = Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")
+
+    def spelled(self) -> str:
+        """Return the spec that opens this backend again."""
+        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude_unset=True))])
+
+    def identity(self) -> str:
+        """Return all that was decided here and changes the answers, defaults spelled out."""
+        return ",".join([f"{self.provider}:{self.model}", *_pairs(self.model_dump(exclude=set(self.unanswering)))])
+
+
+class ApiOptions(SpecOptions):
+    """What every backend may be told that speaks to an API, by itself or by a program."""
+
+    unanswering: ClassVar[frozenset[str]] = frozenset({"base_url", "key_env", "timeout", "plain_http"})
+    base_url: str | None = None
+    key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
+    plain_http: bool = False
+    timeout: float = Field(default=600, gt=0, le=7200)
+    structured: bool = True
+
+
+class PricedOptions(ApiOptions):
+    """What every backend may be told that counts the tokens of each answer, and so can tell what it cost."""
+
+    unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | PRICES
+    price_in: float | None = Field(default=None, ge=0)
+    price_cached: float | None = Field(default=None, ge=0)
+    price_cache_write: float | None = Field(default=None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
+    price_batch: float | None = Field(default=None, gt=0, le=1)
+
+
+S = TypeVar("S", bound=SpecOptions)
+
+
+def parse_options(text: str, options: type[S]) -> S:
+    """Return the options of "model,name=value,...". Raises BackendError, which never repeats a value.
+
+    A value may be a secret that somebody put in the wrong place, and specs are stored and shown.
+    """
+    model, *pairs = [part.strip() for part in text.split(",")]
+    spec = f"{options.provider}:{model}"
+    known = [name for name in options.model_fields if name != "model"]
+    values: dict[str, str] = {"model": model}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if name not in known and _SECRET.search(name.lower()):
+            named = " (key_env=NAME)" if "key_env" in known else ""
+            raise BackendError(f"'{name}' of '{spec}' is not an option: secrets come from the environment{named}")
+        if name not in known or not equals or name in values:
+            raise BackendError(f"cannot use option '{name}' of '{spec}'; give each once of: {'=, '.join(known)}=")
+        values[name] = value.strip()
+    try:
+        return options.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = str(first["loc"][0])
+        told = options.model_fields[where].description
+        raise BackendError(
+            f"'{where}' of '{spec}' cannot be used: {f'give {told}' if told else first['msg']}"
+        ) from None
+
+
+def _pairs(values: dict[str, object]) -> list[str]:
+    return [f"{name}={_text(value)}" for name, value in values.items() if name != "model" and value is not None]
+
+
+def _text(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
 
 TABLE_PATH = Path(__file__).parent.parent / "prices.toml"
 OVERRIDE = "SKILLOPT_PRICES"
@@ -114,3 +204,22 @@ def _read(path: Path) -> dict[str, dict[str, Price]]:
     except (ValidationError, ValueError) as error:
         line = str(error).splitlines()[0]
         raise BackendError(f"prices '{path}' cannot be used: {line}; write them as in '{TABLE_PATH.name}'") from error
+
+
+_FRAME_TOKENS = 1000
+
+
+def most_used(prompt: Prompt, max_tokens: int | None, price: Price | None) -> Usage | None:
+    """Return the most that a call can use, None when nothing limits its answer.
+
+    No token is shorter than a byte; vendors add a frame of their own, and a cache may be written instead of read.
+    """
+    if max_tokens is None:
+        return None
+    schema = json.dumps(strict_schema(prompt.reply)) if prompt.reply else ""
+    n_in = len(prompt.system.encode()) + len(prompt.user.encode()) + len(schema) + _FRAME_TOKENS
+    if price is None:
+        return Usage(n_in, max_tokens)
+    prices = [price.usd(Tokens(fresh=n_in, output=max_tokens)), price.usd(Tokens(cache_write=n_in, output=max_tokens))]
+    known = [usd for usd in prices if usd is not None]
+    return Usage(n_in, max_tokens, max(known) if len(known) == len(prices) else None)

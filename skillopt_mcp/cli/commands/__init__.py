@@ -1,1 +1,1 @@
-"""Commands: one verb per file, each with its `Options` and a `run` that returns an exit code."""
+"""Commands: one file a command, or a group of actions; see `skillopt_mcp.cli.command`."""

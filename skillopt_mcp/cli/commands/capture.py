@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.cli.streams import results
+from skillopt_mcp.cli.command import Command, command
+from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import SkillOptError
+from skillopt_mcp.hook_events import may_record, parse_event
 from skillopt_mcp.limits import MIB
-from skillopt_mcp.operations.evidence.hooking import may_record, parse_event
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Nothing beyond what all commands take: the event comes on standard input."""
+@command("capture", example="capture < event.json", hidden=True)
+class Capture(Command):
+    """Record a session, from the event that a host's hook gives on standard input.
 
+    Always exits with 0 and prints nothing without --json: a host reads other codes, and output, as wishes.
+    """
 
-def run(options: Options) -> int:
-    """Return 0, whatever happened: a host takes other codes for a wish to stop it."""
-    shown = "{}"
-    # A host reads what a hook prints as instructions to itself, so all that is said goes to stderr.
-    try:
-        event = parse_event(sys.stdin.buffer.read(MIB))
-        if may_record(options.store_path, event):
-            # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
-            from skillopt_mcp.operations.evidence.capturing import capture  # noqa: PLC0415
+    def run(self, terminal: Terminal) -> BaseModel | dict[str, str]:
+        """Return what was recorded."""
+        try:
+            event = parse_event(sys.stdin.buffer.read(MIB))
+            if may_record(terminal.store_path, event):
+                # A host waits at every stop, and in most sessions no skill is opened: then none of this is loaded.
+                from skillopt_mcp.sessions import capture  # noqa: PLC0415
 
-            if found := capture(options.store_path, event):
-                shown = json.dumps(found.model_dump(mode="json"))
-                for problem in found.problems:
-                    _note(f"{problem.path}: {problem.reason}")
-    except (SkillOptError, OSError) as error:
-        _note(str(error))
-        shown = json.dumps({"error": str(error)})
-    if options.json:
-        results().write(f"{shown}\n")
-    return 0
+                if found := capture(terminal.store_path, event):
+                    for problem in found.problems:
+                        _note(f"{problem.path}: {problem.reason}")
+                    return found
+        except (SkillOptError, OSError) as error:
+            _note(str(error))
+            return {"error": str(error)}
+        return {}
+
+    def show(self, result: object, terminal: Terminal) -> None:
+        """Print nothing."""
 
 
 def _note(text: str) -> None:

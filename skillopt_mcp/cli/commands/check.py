@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.skills.linting import LintedAll, LintedFolder, lint_skills
-from skillopt_mcp.operations.skills.linting_changes import LintedChanged, lint_changed
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.linting import LintedAll, LintedChanged, LintedFolder, lint_changed, lint_skills
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Which skills, by their paths or as those that differ from a base, and whether advice counts."""
+@command("check", example="check .claude/skills")
+class Check(Command):
+    """Check skills by the Agent Skills specification."""
 
-    paths: Sequence[str] = ()
-    strict: bool = False
-    changed: str | None = None
+    paths: Annotated[
+        tuple[str, ...],
+        Arg("a skill's folder or a file in it, a folder of skills, a memory file, or a known skill's name", "PATH"),
+    ] = ()
+    changed: Annotated[str | None, Flag("the skills that changed, by git, since the branch left BASE", "BASE")] = None
+    strict: Annotated[bool, Flag("advice counts, too: exit with 1 for it")] = False
 
+    def run(self, terminal: Terminal) -> LintedAll:
+        """Return what is wrong with each skill."""
+        if bool(self.paths) is (self.changed is not None):
+            raise WrongUsage("check needs either PATH or --changed BASE")
+        with terminal.workspace() as workspace:
+            if self.changed is None:
+                return lint_skills(workspace, self.paths)
+            return lint_changed(workspace, self.changed)
 
-def run(options: Options) -> int:
-    """Return 0 when there is no error in them (and, if strict, nothing to advise), else 1."""
-    with Workspace(options.store_path) as workspace:
-        if options.changed is None:
-            result = lint_skills(workspace, options.paths)
-        else:
-            result = lint_changed(workspace, options.changed)
-    if options.json:
-        terminal.emit(result, options)
-    else:
+    def show(self, result: LintedAll, terminal: Terminal) -> None:
         for each in result.skills:
             for finding in each.findings:
                 terminal.say(f"{each.skill}: {finding.severity}: {finding.text}")
         if isinstance(result, LintedChanged):
-            _say_gone(result)
-        terminal.say(_totals(result) if result.skills or options.changed is None else "No skill to check has changed.")
-    return 1 if result.errors or (options.strict and result.advice) else 0
+            for folder in result.deleted:
+                terminal.say(f"{folder}: deleted, nothing to check")
+        n = sum(not isinstance(each, LintedFolder) for each in result.skills)
+        terminal.say(f"{counted(n, 'skill')}: {counted(result.errors, 'error')}, {result.advice} advice.")
 
-
-def _say_gone(result: LintedChanged) -> None:
-    for folder in result.deleted:
-        terminal.say(f"{folder}: deleted, nothing to check")
-    for folder, new in result.renamed.items():
-        terminal.say(f"{folder}: is {new} now")
-
-
-def _totals(result: LintedAll) -> str:
-    n = sum(not isinstance(each, LintedFolder) for each in result.skills)
-    found = f"{counted(result.errors, 'error')}, {result.advice} advice"
-    return f"{counted(n, 'skill')}: {found if result.errors or result.advice else 'nothing is wrong'}."
+    def exit_code(self, result: LintedAll) -> int:
+        return 1 if result.errors or (self.strict and result.advice) else 0

@@ -6,106 +6,92 @@ import os
 import shlex
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.cli.command import Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
+from skillopt_mcp.demo import SKILL, Demonstrated, prepare_demo, run_demo
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.results import StepRow
-from skillopt_mcp.operations.runs.demo import SKILL, Demonstrated, DemoPlace, prepare_demo, run_demo
+from skillopt_mcp.records.results import StepRow
 
 _BAR = 24
-_NEXT = (
-    "skillopt-mcp skills",
-    "skillopt-mcp tasks add SKILL tasks.jsonl",
-    "skillopt-mcp install claude-code --hooks --skill",
-)
+_WORDS = {"accept": "kept", "no_change": "no edit", "reject": "not better"}
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Where, and in which simulated world."""
-
-    dir: str | None = None
-    seed: int = 0
-    world: str = "honest"
+@dataclass(frozen=True)
+class _Shown:
+    outcome: Demonstrated
+    store_path: Path
+    wall_s: float
 
 
-def run(options: Options) -> int:
-    """Return 0 when the demo has run, whatever its verdict."""
-    if options.store:
-        raise BadInput("the demo keeps a store of its own in its folder: leave out '--store', or name '--dir'")
-    started = time.perf_counter()
-    folder = Path(options.dir).expanduser() if options.dir else Path(tempfile.mkdtemp(prefix="skillopt-demo-"))
-    place = prepare_demo(folder, options.world, options.seed)
-    label = f"SIMULATION ({place.backend})"
-    if not options.json:
-        terminal.say(f"{label}: no model is called, nothing is spent.", style="bold")
-        terminal.say(f"It lives in {place.folder}\n")
-    with Watch("SIMULATION", steps=False, silent=options.json) as watch:
-        outcome = run_demo(place, watch.notify)
-    wall_s = round(time.perf_counter() - started, 3)
-    if options.json:
-        terminal.emit(outcome.model_dump(mode="json") | {"wall_s": wall_s})
-    else:
-        _say(outcome, place, wall_s)
-    return 0
+@command("demo", example="demo --seed 7")
+class Demo(Command):
+    """Train a skill in a simulated world, in a second."""
 
-
-def _say(outcome: Demonstrated, place: DemoPlace, wall_s: float) -> None:
-    splits = outcome.splits
-    terminal.say(
-        f"A bookkeeping skill attempted {splits.train} train tasks in {len(outcome.steps)} steps. After every step "
-        f"{splits.val} val tasks said whether its edits stay; {splits.test} test tasks were kept for the end."
+    dir: Annotated[str | None, Flag("an empty or new folder to keep the demo in (default: a temporary one)", "DIR")] = (
+        None
     )
-    terminal.say("\nShare of val tasks solved, step by step (simulated)", style="bold")
-    start = ("start", "-", "-", f"{outcome.val_before:.2f}", _bar(outcome.val_before))
-    terminal.say_table(("step", "edits", "tried", "kept", ""), [start, *(_row(step) for step in outcome.steps)])
-    _say_verdict(outcome)
-    _say_next(outcome, place, wall_s)
+    seed: Annotated[int, Flag("which simulated world")] = 0
+    world: Annotated[Literal["honest", "placebo"], Flag("placebo: no edit ever helps")] = "honest"
+
+    def run(self, terminal: Terminal) -> _Shown:
+        """Return how the training went."""
+        if terminal.store:
+            raise BadInput("the demo keeps a store of its own in its folder: leave out '--store', or name '--dir'")
+        started = time.perf_counter()
+        folder = Path(self.dir).expanduser() if self.dir else Path(tempfile.mkdtemp(prefix="skillopt-demo-"))
+        place = prepare_demo(folder, self.world, self.seed)
+        terminal.say(f"SIMULATION ({place.backend}): no model is called, nothing is spent.", "bold")
+        terminal.say(f"It lives in {place.folder}\n")
+        with Watch(terminal, "SIMULATION", steps=False) as watch:
+            outcome = run_demo(place, watch.notify)
+        return _Shown(outcome, place.store_path, round(time.perf_counter() - started, 3))
+
+    def as_json(self, result: _Shown) -> Mapping[str, object]:
+        return result.outcome.model_dump(mode="json") | {"wall_s": result.wall_s}
+
+    def show(self, result: _Shown, terminal: Terminal) -> None:
+        outcome, splits = result.outcome, result.outcome.splits
+        terminal.say(
+            f"A bookkeeping skill attempted {splits.train} train tasks in {len(outcome.steps)} steps. After every step "
+            f"{splits.val} val tasks decided whether its edits stay; {splits.test} test tasks were kept for the end."
+        )
+        terminal.say("\nShare of val tasks solved, step by step (simulated)", "bold")
+        start = ("start", "-", "-", f"{outcome.val_before:.2f}", _bar(outcome.val_before))
+        terminal.table(("step", "edits", "tried", "kept", ""), [start, *map(_row, outcome.steps)])
+        if outcome.diff:
+            changed = "What the training changed" if outcome.promoted else "What the training would have changed"
+            terminal.say(f"\n{changed} (simulated)", "bold")
+            terminal.diff(outcome.diff)
+            if outcome.fillers:
+                terminal.say(f"\nFiller, which neither helps nor harms: {len(outcome.fillers)} of these lines.")
+        terminal.say("\nVerdict on held-out test tasks (simulated)", "bold")
+        if outcome.verdict is None:
+            terminal.say(f"none: {outcome.reason}.")
+        else:
+            terminal.say(
+                f"{outcome.verdict.upper()}: {outcome.test_before or 0:.2f} before, {outcome.test_after or 0:.2f} "
+                f"after, on {outcome.n_pairs} pairs of runs; {outcome.reason.rstrip('.')}."
+            )
+        terminal.say(f"Promoted: {outcome.skill_path}" if outcome.promoted else "Not promoted: the file is unchanged.")
+        terminal.say(f"\nThe simulation took {result.wall_s:.1f} s and {outcome.n_calls:,} simulated calls. See it:")
+        terminal.command(f"skillopt-mcp show {SKILL} --store {shlex.quote(os.fspath(result.store_path))}")
+        terminal.say("\nNext, with a skill of your own:")
+        terminal.command("skillopt-mcp skills")
+        terminal.command("skillopt-mcp tasks add SKILL tasks.jsonl")
+        terminal.command("skillopt-mcp install claude-code --hooks --skill")
 
 
 def _row(step: StepRow) -> tuple[str, ...]:
     tried = "-" if step.candidate is None else f"{step.candidate:.2f}"
-    note = "  new best" if step.verdict == "accept_best" else ""
+    note = "  new best" if step.verdict == "accept_best" else f"  {_WORDS.get(step.verdict, '')}"
     return (str(step.step), str(step.n_edits), tried, f"{step.current:.2f}", f"{_bar(step.current)}{note}".rstrip())
 
 
 def _bar(share: float) -> str:
     return f"{'#' * round(share * _BAR):<{_BAR}}"
-
-
-def _say_verdict(outcome: Demonstrated) -> None:
-    if outcome.diff:
-        changed = "What the training changed" if outcome.promoted else "What the training would have changed"
-        terminal.say(f"\n{changed} (simulated)", style="bold")
-        terminal.say_diff(outcome.diff)
-        if outcome.fillers:
-            terminal.say(
-                f"\n{len(outcome.fillers)} of these lines are filler, such as '{outcome.fillers[0]}': like a real "
-                "optimizer the simulated one also writes what neither helps nor harms, and the edits of a step stay or "
-                "go together."
-            )
-    terminal.say("\nVerdict on held-out test tasks (simulated)", style="bold")
-    if outcome.verdict is None:
-        terminal.say(f"none: {outcome.reason}.")
-    else:
-        terminal.say(
-            f"{outcome.verdict.upper()}: {outcome.test_before or 0:.2f} before, {outcome.test_after or 0:.2f} after, "
-            f"on {outcome.n_pairs} pairs of runs; {outcome.reason.rstrip('.')}."
-        )
-    if outcome.promoted:
-        terminal.say(f"Promoted: {outcome.skill_path}")
-    else:
-        terminal.say("Not promoted: the live file is what it was. That is the gate's work, not a fault.")
-
-
-def _say_next(outcome: Demonstrated, place: DemoPlace, wall_s: float) -> None:
-    store = shlex.quote(os.fspath(place.store_path))
-    terminal.say(f"\nThe simulation took {wall_s:.1f} s and {outcome.n_calls:,} simulated calls. Look around in it:")
-    terminal.say_command(f"skillopt-mcp history {SKILL} --store {store}")
-    terminal.say("\nNext, with a skill of your own:")
-    for command in _NEXT:
-        terminal.say_command(command)

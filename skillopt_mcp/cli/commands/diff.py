@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.looks.history import diff_versions
-from skillopt_mcp.operations.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Which skill; the versions default to the last change of the live file."""
-
-    skill: str = ""
-    old: str | None = None
-    new: str | None = None
+from skillopt_mcp.cli.command import Arg, Command, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.show.listing import diff_versions
 
 
-def run(options: Options) -> int:
-    """Return 0, whether or not anything differs."""
-    with Workspace(options.store_path) as workspace:
-        diff = diff_versions(workspace, options.skill, options.old, options.new)
-    if options.json:
-        terminal.emit({"skill": options.skill, "diff": diff})
-    elif diff:
-        terminal.say_diff(diff)
-    else:
-        terminal.note("No difference.")
-    return 0
+@command("diff", example="diff my-skill", needs_store=True)
+class Diff(Command):
+    """Show what differs between two versions of a skill."""
+
+    skill: Annotated[str, Arg("a skill's name, or the path of its folder")]
+    old: Annotated[str | None, Arg("a version (default: the one before the last change)")] = None
+    new: Annotated[str | None, Arg("a version (default: what is live)")] = None
+
+    def run(self, terminal: Terminal) -> dict[str, str]:
+        """Return the unified diff."""
+        with terminal.workspace() as workspace:
+            return {"skill": self.skill, "diff": diff_versions(workspace, self.skill, self.old, self.new)}
+
+    def show(self, result: dict[str, str], terminal: Terminal) -> None:
+        terminal.diff(result["diff"])
+        if not result["diff"]:
+            terminal.note("No difference.")

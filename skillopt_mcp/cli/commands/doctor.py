@@ -2,63 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Annotated
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.operations.hosts.connecting import Connection, Part
-from skillopt_mcp.operations.stores.diagnosing import Diagnosis, diagnose
-from skillopt_mcp.operations.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Which backends to ask one short call."""
-
-    backend: Sequence[str] = ()
+from skillopt_mcp.cli.command import Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.install.installing import Connection, Part
+from skillopt_mcp.maintenance.doctor import Diagnosis, diagnose
 
 
-def run(options: Options) -> int:
-    """Return 0 when all is well, 1 when something needs a person."""
-    with Workspace(options.store_path) as workspace:
-        found = diagnose(workspace, options.backend)
-    found = found.model_copy(update={"lacking": [options.on_store(each) for each in found.lacking]})
-    if options.json:
-        terminal.emit(found)
-    else:
-        for line in _lines(found):
+@command("doctor", example="doctor")
+class Doctor(Command):
+    """Check the installation, the store, the skill folders and backends."""
+
+    backend: Annotated[tuple[str, ...], Flag("ask this backend one short call (may be repeated)", "BACKEND:MODEL")] = ()
+
+    def run(self, terminal: Terminal) -> Diagnosis:
+        """Return what was found."""
+        with terminal.workspace() as workspace:
+            return diagnose(workspace, self.backend)
+
+    def show(self, result: Diagnosis, terminal: Terminal) -> None:
+        for line in _lines(result):
             terminal.say(line)
-        for problem in found.problems:
+        if result.lacking and not result.problems:
+            terminal.say("Nothing is broken. What may be needed before a skill can be trained:")
+            for each in result.lacking:
+                terminal.say(f"  - {each}")
+        for problem in result.problems:
             terminal.note(f"error: {problem}")
-    return 1 if found.problems else 0
+        if not result.problems and not result.lacking:
+            terminal.say("All is well.")
+
+    def exit_code(self, result: Diagnosis) -> int:
+        return 1 if result.problems else 0
 
 
-def _lines(found: Diagnosis) -> list[str]:
-    versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
+def _lines(found: Diagnosis) -> Iterator[str]:
+    yield f"Versions: {', '.join(f'{name} {number}' for name, number in found.versions.items())}."
     wal = "safe for WAL" if found.safe_for_wal else "not safe for WAL: stores use the rollback journal"
-    sdks = ", ".join(f"{name} {'is there' if there else 'is missing'}" for name, there in found.backends.items())
-    lines = [f"Versions: {versions}.", f"SQLite {found.sqlite} from {found.sqlite_driver}, {wal}.", *_store(found)]
-    lines.append(f"Backends: {sdks}.")
-    lines += [f"Backend {spec} answers." for spec, problem in found.checked.items() if problem is None]
+    yield f"SQLite {found.sqlite} from {found.sqlite_driver}, {wal}."
+    yield from _store(found)
+    sdks = ", ".join(f"{name} {'installed' if there else 'missing'}" for name, there in found.backends.items())
+    yield f"Backends: {sdks}."
+    for spec, problem in found.checked.items():
+        if problem is None:
+            yield f"Backend {spec} answers."
     for name, path in found.hosts.items():
-        lines.append(f"Host {name}: {path or 'not found on the PATH'}.")
-    lines += map(_connected, found.connections)
+        yield f"Host {name}: {path or 'not found on the PATH'}."
+    yield from map(_host, found.connections)
     for root in found.roots:
-        lines.append(f"Skill root {root.path}, skills in it: {root.n_skills}.")
+        yield f"Skill root {root.path}: {root.n_skills} skills."
     if found.roots_unread:
-        lines.append(f"Skill roots that you registered: not read, for the store was not ({found.roots_unread}).")
+        yield f"Registered skill roots: not read ({found.roots_unread})."
     elif not found.roots:
-        lines.append("Skill roots: none found. Register one with: skillopt-mcp skills add-root PATH")
-    if found.lacking and not found.problems:
-        lines.append("Nothing is broken. What may be needed before a skill can be trained:")
-        lines += [f"  - {each}" for each in found.lacking]
-    elif not found.problems:
-        lines.append("All is well.")
-    return lines
+        yield "Skill roots: none found. Register one with: skillopt-mcp skills add-root PATH"
 
 
-def _connected(host: Connection) -> str:
+def _host(host: Connection) -> str:
     """Return in one line what a host has of us, and how it gets what it lacks."""
     skill = [f"skill ({', '.join(host.skilled)})"] if host.skilled else []
     rules = ["rules"] if host.ruled else []
@@ -70,27 +71,22 @@ def _connected(host: Connection) -> str:
 
 
 def _part(part: Part) -> str:
-    told = "; ".join(filter(None, (part.trouble, part.other_store and f"it uses another store, '{part.other_store}'")))
-    return f"{part.kind} ({part.scope}{f': {told}' if told else ''})"
+    store = part.other_store and f"it uses another store, '{part.other_store}'"
+    trouble = "; ".join(filter(None, (part.trouble, store)))
+    return f"{part.kind} ({part.scope}{f': {trouble}' if trouble else ''})"
 
 
-def _store(found: Diagnosis) -> list[str]:
+def _store(found: Diagnosis) -> Iterator[str]:
     store = found.store
-    place = f" ({store.file_system})" if store.file_system else ""
-    if store.exists and store.mode is None:
-        return [f"Store {store.path}{place}: it could not be looked at."]
+    place = f"Store {store.path}{f' ({store.file_system})' if store.file_system else ''}"
     if not store.exists:
-        return [f"Store {store.path}{place}: not made yet; the first command that needs it makes it."]
-    if store.schema_version is None:
-        return [f"Store {store.path}{place}: it could not be opened; mode {store.mode}, folder {store.folder_mode}."]
-    lines = [
-        f"Store {store.path}{place}: schema {store.schema_version} of {found.newest_schema}, "
-        f"journal {store.journal_mode}, mode {store.mode}, folder {store.folder_mode}, pages {store.pages} "
-        "(what they hold: skillopt-mcp verify)."
-    ]
-    for path, n_bytes in zip(store.kept, store.kept_bytes, strict=True):
-        event = "a restore" if ".replaced-" in path.removeprefix(store.path) else "the schema was changed"
-        lines.append(f"Kept from before {event}: {path} ({n_bytes / 1e6:,.1f} MB).")
-    if store.kept:
-        lines.append("Each of these is a whole store: remove it when you need no way back to it.")
-    return lines
+        yield f"{place}: does not exist yet; the first command that needs it creates it."
+    elif store.mode is None:
+        yield f"{place}: cannot be read."
+    elif store.journal_mode is None:
+        yield f"{place}: cannot be opened; mode {store.mode}, folder {store.folder_mode}."
+    else:
+        modes = f"mode {store.mode}, folder {store.folder_mode}"
+        yield f"{place}: journal {store.journal_mode}, {modes}, pages {store.pages}."
+        for path, n_bytes in zip(store.kept, store.kept_bytes, strict=True):
+            yield f"Kept from before a restore: {path} ({n_bytes / 1e6:,.1f} MB)."

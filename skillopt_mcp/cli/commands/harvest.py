@@ -1,60 +1,54 @@
-"""Harvest: record the attempts with tracked skills that past sessions of Claude Code and Codex hold."""
+"""Harvest: record attempts from past sessions of Claude Code and Codex."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.evidence.harvesting import Harvested, harvest
-from skillopt_mcp.operations.evidence.sessions import session_files, session_folders
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.cli.watching import working
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.sessions import Harvested, harvest, session_files, session_folders
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Which transcripts to read (none: all that the hosts keep), and whether only to count."""
+@command("harvest", example="harvest --dry-run")
+class Harvest(Command):
+    """Record attempts with tracked skills from past sessions of Claude Code and Codex."""
 
-    paths: Sequence[str] = ()
-    dry_run: bool = False
+    paths: Annotated[
+        tuple[str, ...], Arg("transcripts, or folders of them (default: all that hosts keep)", "PATH")
+    ] = ()
+    dry_run: Annotated[bool, Flag("count them, and record nothing")] = False
 
+    def run(self, terminal: Terminal) -> Harvested:
+        """Return how many were recorded."""
+        given = [Path(path).expanduser() for path in self.paths]
+        kept = session_folders(Path(os.path.expanduser("~")), os.environ)
+        files = session_files(given or [folder for folder in kept if folder.is_dir()])
+        n_total, n_read = sum(path.stat().st_size for path in files), 0
+        with terminal.workspace() as workspace, working(terminal) as progress:
 
-def run(options: Options) -> int:
-    """Return 0 when every transcript could be read, 1 when some could not."""
-    given = [Path(path).expanduser() for path in options.paths]
-    kept = session_folders(Path(os.path.expanduser("~")), os.environ)
-    files = session_files(given or [folder for folder in kept if folder.is_dir()])
-    bar = Progress(
-        TextColumn("reading sessions"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-        console=terminal.stderr(), transient=True, disable=options.json or not terminal.stderr().is_terminal,
-    )  # fmt: skip
-    with Workspace(options.store_path) as workspace, bar:
-        task = bar.add_task("", total=sum(path.stat().st_size for path in files))
-        found = harvest(workspace, files, dry_run=options.dry_run, advance=lambda n: bar.advance(task, n))
-    if options.json:
-        terminal.emit(found, options)
-    else:
-        _say(found, options)
-    return 1 if found.n_problems else 0
+            def advance(n_bytes: int) -> None:
+                nonlocal n_read
+                n_read += n_bytes
+                progress("reading sessions", n_read, n_total)
 
+            return harvest(workspace, files, dry_run=self.dry_run, advance=advance)
 
-def _say(found: Harvested, options: Options) -> None:
-    would = "would be recorded" if found.dry_run else "recorded"
-    terminal.say(
-        f"{counted(found.recorded, 'attempt')} {would}, {found.known:,} known before "
-        f"({counted(found.n_files, 'session')}, {found.n_bytes / 1e6:,.1f} MB)."
-    )
-    for name, n in found.skills.items():
-        terminal.say(f"    {name}: {n:,}")
-    for problem in found.problems:
-        terminal.note(f"error: {problem.path}: {problem.reason}")
-    if found.n_problems > len(found.problems):
-        terminal.note(f"error: and {found.n_problems - len(found.problems):,} more could not be used")
-    if found.next_step:
-        terminal.note(terminal.advice(found.next_step, options))
+    def show(self, result: Harvested, terminal: Terminal) -> None:
+        would = "would be recorded" if result.dry_run else "recorded"
+        terminal.say(
+            f"{counted(result.recorded, 'attempt')} {would}, {result.known:,} known before "
+            f"({counted(result.n_files, 'session')}, {result.n_bytes / 1e6:,.1f} MB)."
+        )
+        for name, n in result.skills.items():
+            terminal.say(f"    {name}: {n:,}")
+        for problem in result.problems:
+            terminal.note(f"error: {problem.path}: {problem.reason}")
+        if result.n_problems > len(result.problems):
+            terminal.note(f"error: and {result.n_problems - len(result.problems):,} more could not be read")
+
+    def exit_code(self, result: Harvested) -> int:
+        return 1 if result.n_problems else 0

@@ -3,66 +3,42 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
+from typing import Annotated
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.installation import Installation, would_be
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Flag, command
+from skillopt_mcp.cli.installation import Installation
+from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import SkillOptError
-from skillopt_mcp.installing.hosts import surroundings
-from skillopt_mcp.operations.hosts.installing import (
-    Installed,
-    Status,
-    advice,
-    check_backends,
-    check_server,
-    plan_install,
-)
-from skillopt_mcp.operations.skills.tracking import to_track
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.install.hosts import surroundings
+from skillopt_mcp.install.installing import Installed, advice, check_backends, check_server, plan_install
+from skillopt_mcp.skills import to_track
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Installation):
-    """What install takes beyond what uninstall does: the backends that the server is started with."""
+@command("install", example="install claude-code --hooks --skill")
+class Install(Installation):
+    """Add the server to a host; with --hooks and --skill also what records sessions and teaches the loop."""
 
-    target: str | None = None
-    optimizer: str | None = None
-    judge: str | None = None
+    target: Annotated[str | None, Flag(f"does the tasks, for instance {TARGET}", "BACKEND:MODEL")] = None
+    optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
+    judge: Annotated[str | None, Flag("judges by rubrics, where tasks have such", "BACKEND:MODEL")] = None
 
-    @property
-    def backends(self) -> dict[str, str]:
-        """Return the backends that were named, by the option of the server that names them."""
-        given = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
-        return {option: spec for option, spec in given.items() if spec}
+    def run(self, terminal: Terminal) -> Installed:
+        """Start the server as the host will, show the change, ask a person, write it."""
+        named = {"--target": self.target, "--optimizer": self.optimizer, "--judge": self.judge}
+        backends = {option: spec for option, spec in named.items() if spec}
+        request, around = self.request(terminal, tuple(chain(*backends.items()))), surroundings()
+        lacking = check_backends(backends)
+        plan = plan_install(request, around)
+        plan.notes += lacking
+        tools = check_server(request, around)
+        terminal.note(f"The server starts and lists {len(tools)} tools.")
+        result = self.carry_out(terminal, plan, lambda: plan_install(request, around), done="installed")
+        step = advice(request, self._to_track(terminal)) if result.status == "installed" else ""
+        return result.model_copy(update={"tools": tools, "next_step": step})
 
-
-def run(options: Options) -> int:
-    """Return 0 when the host has what was asked for (or would have, with --dry-run), 1 when the person said no."""
-    request, around = options.request(tuple(chain(*options.backends.items()))), surroundings()
-    lacking = check_backends(options.backends)
-    plan = plan_install(request, around)
-    plan.notes += lacking
-    tools = check_server(request, around)
-    if not options.json:
-        terminal.note(f"Started as {request.host} will start it, the server told {len(tools)} tools.")
-    written = options.carry_out(plan, lambda: plan_install(request, around))
-    status: Status = "unchanged" if not plan.changes else "shown" if written is None else "installed"
-    return options.report(
-        Installed(
-            status=status,
-            host=request.host,
-            scope=request.scope,
-            files=would_be(plan) if written is None else written,
-            tools=tools,
-            notes=plan.notes,
-            next_step=advice(request, _to_track(options)) if status == "installed" else "",
-        )
-    )
-
-
-def _to_track(options: Options) -> str:
-    """Return how recording begins; a store that cannot be opened is told of by whoever needs it."""
-    with suppress(SkillOptError), Workspace(options.store_path) as workspace:
-        return to_track(workspace)
-    return ""
+    def _to_track(self, terminal: Terminal) -> str:
+        """Return how recording begins; empty where the store cannot be opened."""
+        with suppress(SkillOptError), terminal.workspace() as workspace:
+            return to_track(workspace)
+        return ""

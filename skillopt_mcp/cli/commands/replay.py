@@ -1,287 +1,432 @@
-"""Replay: train a skill offline on its stored tasks, in a way that can be stopped and gone on with at any moment."""
+"""Replay: train a skill offline on its stored tasks, in a way that can be stopped and resumed at any moment."""
 
 from __future__ import annotations
 
+import argparse
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
-from typing import cast
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import JsonValue
 
 from skillopt_mcp.backends.batches import Patience
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.agreeing import ends_here
-from skillopt_mcp.cli.breaking_off import Way, broken_off
-from skillopt_mcp.cli.capping import Capped
-from skillopt_mcp.cli.consolidating import Consolidation, consolidated, told_next
-from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, prepare
-from skillopt_mcp.cli.resuming import check_changed, note_others, unwilling_to_conclude, unwilling_to_go_on
-from skillopt_mcp.cli.telling import say_outcome, say_policy, told_estimate
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
+from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, flag_of, prepare
+from skillopt_mcp.cli.spending import (
+    BrokenOff,
+    Planned,
+    Sending,
+    agree,
+    asks_real_models,
+    describe_calls,
+    describe_caps,
+    require_backends,
+    simulation,
+)
+from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.costs import account, is_used_up, told_aside, told_price
+from skillopt_mcp.demo import advised
+from skillopt_mcp.dispatch import (
+    ALLOWED,
+    abandon,
+    answering,
+    backends_of,
+    changed_since,
+    check_unchanged,
+    lock_of,
+    run_backends,
+    waiting_batches,
+)
+from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
-from skillopt_mcp.operations.answering import ALLOWED, lock_of, run_backends
-from skillopt_mcp.operations.runs.consolidating import Document
-from skillopt_mcp.operations.runs.estimating import estimate_run
-from skillopt_mcp.operations.runs.policies import replay_policy
-from skillopt_mcp.operations.runs.replaying import (
-    CONCLUDED,
+from skillopt_mcp.estimates import estimate_rest, estimate_run
+from skillopt_mcp.promotion_tests import run_prospect, twins_in_run
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.next_step import NextStep
+from skillopt_mcp.records.results import Replayed
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.run_rows import told_elsewhere, told_own
+from skillopt_mcp.runs import (
+    TOPPED,
+    WAY_ON,
+    Consolidated,
+    Training,
     begin,
+    caps_of,
     check_new,
-    conclude,
+    consolidate,
+    documents,
     new_run,
+    others_left,
     replay,
+    taken_up,
+    told_others_left,
     unfinished_run,
 )
-from skillopt_mcp.operations.runs.simulating import advised
-from skillopt_mcp.operations.spending.batching import abandon, told_of, waiting_batches
-from skillopt_mcp.operations.spending.listing_runs import told_elsewhere, told_own
-from skillopt_mcp.operations.stores.exporting import check_folder, export_run
-from skillopt_mcp.operations.tasks.adding import add_environment
-from skillopt_mcp.operations.testing.calibrating import run_prospect
-from skillopt_mcp.operations.testing.evaluating import is_simulated
-from skillopt_mcp.operations.testing.twinned import twins_in_run
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.evidence import Metric
-from skillopt_mcp.records.runs import Run
+from skillopt_mcp.show.export import check_folder, export_run
+from skillopt_mcp.tasks import add_environment
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.plan import is_topped
+from skillopt_mcp.workspace import Workspace
 
-EXPECTED = 1
-AROUND = ("target", "optimizer", "judge", "slots", "out", "prompts")
-IN_PYTHON = "to end its search there, a callback of 'baseline' raises skillopt_mcp.Enough"
-# What a resumed run may be told anew.
-_FREE = frozenset({"target", "optimizer", "judge", "slots", "out"})
+# What a resumed run may be given again.
+_FREE = frozenset({"target", "optimizer", "judge", "concurrency", "out"})
+_AROUND = ("target", "optimizer", "judge", "concurrency", "out", "prompts")
+_EXIT_CODES = """exit codes:
+  0    the run has finished, whatever its verdict (or --dry-run has printed its estimate)
+  1    it stopped at a cap or in an outage (--resume continues), was declined, or cannot be run
+  2    wrong usage
+  130  interrupted (--resume continues)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Capped):
-    """What to train, with whom, and the settings that differ from the defaults."""
+@command("replay", example=f"replay my-skill --target {TARGET} --optimizer {OPTIMIZER}")
+class Replay(Sending):
+    """Train a skill offline on its stored tasks."""
 
-    skill: str = ""
-    target: str | None = None
-    optimizer: str | None = None
-    judge: str | None = None
-    given: Mapping[str, object] = field(default_factory=dict)
-    slots: int | None = None
-    env: str | None = None
-    config: str | None = None
-    set: Sequence[str] = ()
-    prompts: str | None = None
-    out: str | None = None
-    memory: str | None = None
-    document: Document = "both"
-    resume: bool = False
-    conclude: bool = False
-    allow_changed: bool = False
-    by_batch: bool = False
-    abandon: bool = False
-    policy: str | None = None
+    epilog = _EXIT_CODES
+    skill: Annotated[str, Arg("a skill's name, or the path of its folder; with --resume also a run, r-...")]
+    optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
+    env: Annotated[str | None, Flag("an environment: its tasks are added, e.g. qa:FOLDER", "NAME[:OPTIONS]")] = None
+    config: Annotated[str | None, Flag("settings in TOML or YAML, SkillOpt's own files too", "FILE")] = None
+    set: Annotated[tuple[str, ...], Flag("a setting, for instance train.batch_size=20", "KEY=VALUE")] = ()
+    prompts: Annotated[str | None, Flag("a folder of NAME.md in the place of the shipped prompts", "DIR")] = None
+    out: Annotated[str | None, Flag("write the run there: best_skill.md, versions, history", "DIR")] = None
+    memory: Annotated[str | None, Flag("a CLAUDE.md or AGENTS.md that every attempt sees, too", "PATH")] = None
+    document: Annotated[Literal["skill", "memory", "both"], Flag("which of these two to train")] = "both"
+    resume: Annotated[bool, Flag("continue the newest unfinished run of the skill, under its caps")] = False
+    allow_changed: Annotated[
+        bool, Flag("with --resume: also where other versions of agents answer now; its versions are measured again")
+    ] = False
+    abandon: Annotated[bool, Flag("cancel what that run has at a vendor's batch API, and ask nothing more")] = False
+    given: dict[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def declare(cls, parser: argparse.ArgumentParser) -> None:
+        """Declare every field of Config as a flag; what was given becomes the one field `given`."""
+        parser.set_defaults(given={})
+        group = parser.add_argument_group("settings (defaults, in brackets, are the paper's)")
+        for name, setting in Config.model_fields.items():
+            text = str(setting.description or "").replace("%", "%%")
+            options: dict[str, Any] = {
+                "dest": name, "action": _Keep, "default": argparse.SUPPRESS,
+                "help": f"{text[:1].lower()}{text[1:]} ({str(setting.default).lower()})",
+            }  # fmt: skip
+            if setting.annotation is bool:
+                group.add_argument(f"--{flag_of(name)}", f"--no-{flag_of(name)}", nargs=0, **options)
+            elif choices := tuple(_choices(setting.annotation)):
+                group.add_argument(f"--{flag_of(name)}", choices=choices, **options)
+            else:
+                kind = float if setting.annotation is float else int
+                group.add_argument(f"--{flag_of(name)}", type=kind, metavar="N", **options)
+
+    def run(self, terminal: Terminal) -> Replayed | Consolidated | Planned | BrokenOff | dict[str, Any]:
+        """Return the outcome of the run."""
+        if self.allow_changed and not self.resume:
+            raise WrongUsage("--allow-changed needs --resume")
+        if self.abandon and (self.dry_run or self.resume or self._settings.keys() - _FREE):
+            raise WrongUsage("--abandon takes no settings, no --resume and no --dry-run")
+        if self.memory:
+            return self._with_memory(terminal, self.memory)
+        if self.abandon:
+            return self._abandoned(terminal)
+        return self._resumed(terminal) if self.resume else self._new(terminal)
+
+    # A new run
 
     @property
-    def settings(self) -> dict[str, object]:
+    def _settings(self) -> dict[str, object]:
         """Return the settings that were given as flags, those of Config and those of the run around it."""
-        around = {name: getattr(self, name) for name in AROUND} | {"environment": self.env}
+        around = {name: getattr(self, name) for name in _AROUND} | {"environment": self.env}
         return {**self.given, **{name: value for name, value in around.items() if value is not None}}
 
-
-def run(options: Options) -> int:
-    """Return 0 when the run has finished or was told, 1 when it was not wanted or stopped at a cap, 130 interrupted."""
-    if options.slots is not None and options.slots < 1:
-        raise BadInput(f"slots '{options.slots}' is not possible: use 1 or more")
-    if options.resume and options.conclude:
-        raise BadInput("--resume searches on, and --conclude ends the search: give one of them")
-    if options.allow_changed and not (options.resume or options.conclude):
-        raise BadInput("--allow-changed goes on with a run that is there: give --resume with it, or --conclude")
-    if options.policy:
-        return _other_gate(options, options.policy)
-    if options.dry_run and options.abandon:
-        raise BadInput("--abandon asks nothing of models: leave out --dry-run")
-    if options.memory:
-        return _with_memory(options, options.memory)
-    if options.abandon:
-        return _abandoned(options)
-    return _resumed(options) if options.resume or options.conclude else _new(options)
-
-
-def _other_gate(options: Options, policy: str) -> int:
-    if options.resume or options.conclude or options.settings.keys() - {"metric"}:
-        raise BadInput("--policy looks at a run that is over: it takes --metric and nothing else")
-    with Workspace(options.store_path) as workspace:
-        result = replay_policy(workspace, options.skill, policy, cast(Metric | None, options.given.get("metric")))
-    if options.json:
-        terminal.emit(result, options)
-        return 0
-    say_policy(result, policy, options)
-    return 0
-
-
-def _with_memory(options: Options, memory: str) -> int:
-    ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
-    asked = Consolidation(
-        options.skill, memory, options.document, options.resume, options.conclude, options.allow_changed, options
-    )
-    with _workspace(options, ready, _patience(options)) as workspace:
-        return consolidated(workspace, asked, ready)
-
-
-def _resumed(options: Options) -> int:
-    flag = "--conclude" if options.conclude else "--resume"
-    frozen = [name for name in options.settings if name not in _FREE]
-    frozen += [name for name in ("config", "set") if getattr(options, name)]
-    if frozen:
-        name = "env" if frozen[0] == "environment" else frozen[0].replace("_", "-")
-        raise BadInput(f"a {flag[2:]}d run keeps the settings it was begun with: leave out '--{name}'")
-    with Workspace(options.store_path) as workspace:
-        begun = unfinished_run(workspace, options.skill)
-        waiting = waiting_batches(workspace, begun.id)
-        if options.skill != begun.id and not options.json:
-            note_others(workspace, begun, flag)
-    if own := told_own(begun):
-        raise Refused(f"{own}{f'; {IN_PYTHON}' if options.conclude else ''}")
-    if waiting and not options.json:
-        terminal.note(f"note: {told_of(waiting)}; the run goes on by batch")
-    out = Path(options.out).expanduser() if options.out else None
-    if out:
-        check_folder(out, begun.id)
-    with _workspace(options, begun, Patience() if waiting else _patience(options)) as workspace:
-        way = " ".join(["skillopt-mcp replay", shlex.quote(options.skill), flag, ALLOWED, *_named(options)])
-        check_changed(workspace, begun, way, allowed=options.allow_changed, silent=options.json, ends=options.conclude)
-        unwilling_to = unwilling_to_conclude if options.conclude else unwilling_to_go_on
-        if (code := unwilling_to(workspace, begun, options, options.slots)) is not None:
-            return code
-        if options.conclude:
-            begun = conclude(workspace, begun, CONCLUDED)
-        return _replay(workspace, begun, options, Way(options.skill, options.slots, out, options.by_batch))
-
-
-def _workspace(options: Options, run: Run | Prepared, batch: Patience | None) -> Workspace:
-    """Return a workspace with the backends that a run begins with, or was begun with, where no other ones are named."""
-    return Workspace(
-        options.store_path, target=options.target or run.target, optimizer=options.optimizer or run.optimizer,
-        judge=options.judge or run.judge or None, caps=options.caps, batch=batch,
-    )  # fmt: skip
-
-
-def _named(options: Options) -> list[str]:
-    """Return the backends that were named, as a command names them."""
-    named = (("target", options.target), ("optimizer", options.optimizer), ("judge", options.judge))
-    return [f"--{role} {shlex.quote(spec)}" for role, spec in named if spec]
-
-
-def _patience(options: Options) -> Patience | None:
-    return Patience() if options.by_batch else None
-
-
-def _abandoned(options: Options) -> int:
-    """Return 0 once the vendor was told to answer no more of what the newest unfinished run has there."""
-    if options.settings.keys() - _FREE or options.resume or options.conclude:
-        raise BadInput("--abandon cancels what a run has at a vendor: it takes no settings, no --resume or --conclude")
-    with Workspace(options.store_path) as workspace:
-        begun = unfinished_run(workspace, options.skill)
-    with _workspace(options, begun, Patience()) as workspace:
-        batches = abandon(workspace, run_backends(workspace, begun), begun.id)
-    names = [batch.vendor_id or batch.id for batch in batches]
-    if options.json:
-        terminal.emit({"run_id": begun.id, "cancelled": names})
-    elif names:
-        terminal.say(
-            f"Cancelled: {', '.join(names)}. What the vendor had answered by then is paid; --resume collects it."
-        )
-    else:
-        terminal.say(f"Run {begun.id} has nothing at a vendor.")
-    return 0
-
-
-def _new(options: Options) -> int:
-    ready = prepare(Sources(options.config, options.set, options.settings), options.skill)
-    if not options.json:
+    def _prepare(self, terminal: Terminal) -> Prepared:
+        ready = prepare(Sources(self.config, self.set, self._settings), self.skill)
         for note in ready.notes:
             terminal.note(f"note: {note}")
-    with _workspace(options, ready, _patience(options)) as workspace:
-        begun = _begun(workspace, options, ready)
-        if isinstance(begun, int):
-            return begun
-        return _replay(workspace, begun, options, Way(options.skill, ready.slots, ready.out, options.by_batch))
+        return ready
 
+    @contextmanager
+    def _workspace(self, terminal: Terminal, run: Run | Prepared, *, by_batch: bool = False) -> Iterator[Workspace]:
+        """Lend a workspace with the backends of a run, where no other ones are named."""
+        require_backends(target=self.target or run.target, optimizer=self.optimizer or run.optimizer)
+        batch = Patience() if by_batch or self.batch_api else None
+        with terminal.workspace(
+            target=self.target or run.target, optimizer=self.optimizer or run.optimizer,
+            judge=self.judge or run.judge or None, caps=self.caps, batch=batch,
+        ) as workspace:  # fmt: skip
+            yield workspace
 
-def _begun(workspace: Workspace, options: Options, ready: Prepared) -> Run | int:
-    """Return a new run, or the code to end with where the person does not want to spend what it may take."""
-    config, only = ready.config, None
-    for role in ("target", "optimizer") if ready.environment is None else ():
-        # Where nobody answers, that is told before anything of the skill.
-        workspace.backend(role)
-    if ready.environment is not None:
-        if options.dry_run:
-            raise BadInput(
-                f"a run adds the tasks of the environment '{ready.environment.name}', which a dry run does not: leave "
-                "out --dry-run (what the run takes is asked before), or --env where its tasks are stored already"
+    def _new(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
+        ready = self._prepare(terminal)
+        with self._workspace(terminal, ready) as workspace:
+            config, only = ready.config, None
+            if ready.environment is None:
+                for role in ("target", "optimizer"):
+                    workspace.backend(role)  # one that cannot be used is named before anything of the skill
+            else:
+                if self.dry_run:
+                    raise BadInput(
+                        f"a dry run does not add the tasks of '{ready.environment.name}': leave out --dry-run (you are "
+                        "asked before anything is spent), or --env where its tasks are stored already"
+                    )
+                added = add_environment(workspace, self.skill, ready.environment)
+                only = added.digests
+                for note in added_notes(ready.environment.name, added):
+                    terminal.note(note)
+            warnings = (
+                told_elsewhere(workspace, self.skill),
+                workspace.locked(workspace.recorded(self.skill)),
+                twins_in_run(workspace, self.skill, config, only),
+                run_prospect(workspace, self.skill, config, only),
             )
-        added = add_environment(workspace, options.skill, ready.environment)
-        only = added.digests
-        if not options.json:
-            for note in added_notes(ready.environment.name, added):
-                terminal.note(note)
-    if other := told_elsewhere(workspace, options.skill):
-        terminal.note(f"warning: {other}.")
-    if locked := workspace.locked(workspace.recorded(options.skill)):
-        terminal.note(f"warning: {locked}.")
-    if twins := twins_in_run(workspace, options.skill, config, only):
-        terminal.note(options.on_store(f"warning: {twins}."))
-    new = new_run(workspace, options.skill, config, ready.prompts, only)
-    check_new(workspace, new)
-    estimate = estimate_run(workspace, options.skill, config, only)
-    why = "" if options.json else run_prospect(workspace, options.skill, config, only)
-    warning = f"\nwarning: at the end, {why}." if why else ""
-    told = f"{told_estimate(estimate, config)}{warning}"
-    if (code := ends_here(workspace, estimate.calls, options, told, ready.slots)) is not None:
-        return code
-    begin(workspace, new)
-    return new
-
-
-def _replay(workspace: Workspace, begun: Run, options: Options, way: Way) -> int:
-    simulated = is_simulated(workspace.backend("target").fingerprint)
-    label = f"SIMULATION ({begun.target})" if simulated else ""
-    try:
-        # What somebody else is advancing neither begins nor goes on here.
-        lock_of(workspace, begun).release()
-        if not options.json:
-            terminal.note(f"Run {begun.id} {_entering(begun, options)}. {label}".rstrip())
-        with Watch("SIMULATION" if label else "", silent=options.json) as watch:
-            result = replay(
-                workspace, begun, watch.notify, watch.on_reply, way.slots, allow_changed=options.allow_changed
+            for warning in filter(None, warnings):
+                terminal.note(f"warning: {warning}.")
+            new = new_run(workspace, self.skill, config, ready.prompts, only)
+            check_new(workspace, new)
+            estimate = estimate_run(workspace, self.skill, config, only)
+            text = (
+                f"Steps: {estimate.n_steps} (epochs {config.epochs}, train tasks {estimate.n_train}, "
+                f"{min(config.batch, estimate.n_train)} a step). At most {describe_calls(estimate.calls)} "
+                f"({estimate.train_rollouts:,} attempts in training, {estimate.val_rollouts:,} on val tasks, "
+                f"{2 * estimate.promotion_pairs:,} in the promotion test)."
             )
-    except StoreError as error:
-        return broken_off(workspace, begun, options, way, error)
-    except (KeyboardInterrupt, Stopped) as stop:
-        _export(workspace, begun, way)
-        return broken_off(workspace, begun, options, way, stop if isinstance(stop, Stopped) else None)
-    except Busy as error:
-        why = str(error).partition(":")[0]
-        raise Busy(
-            f"{why}; nothing that was answered is lost: once that is over, go on with skillopt-mcp replay "
-            f"{shlex.quote(options.skill)} --resume"
-        ) from error
-    _export(workspace, begun, way)
-    result = advised(workspace, begun.skill_id, result)
-    if options.json:
-        terminal.emit(result.model_copy(update={"next_step": told_next(result, label, options)}))
-    else:
-        say_outcome(workspace, result, label, options)
-    return 0
+            if planned := agree(terminal, workspace, estimate.calls, self, text, ready.concurrency):
+                return planned
+            begin(workspace, new)
+            return self._train(terminal, workspace, new, ready.concurrency, ready.out)
+
+    # A run that goes on
+
+    def _resumed(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
+        frozen = [name for name in self._settings if name not in _FREE]
+        if frozen := frozen + [name for name in ("config", "set") if getattr(self, name)]:
+            name = "env" if frozen[0] == "environment" else flag_of(frozen[0])
+            raise WrongUsage(f"a resumed run keeps its settings: leave out '--{name}'")
+        with terminal.workspace() as workspace:
+            run = unfinished_run(workspace, self.skill)
+            waiting = waiting_batches(workspace, run.id)
+            others = told_others_left(others_left(workspace, run)) if self.skill != run.id else ""
+        if others:
+            terminal.note(f"note: {others}")
+        if own := told_own(run):
+            raise Refused(own)
+        out = Path(self.out).expanduser() if self.out else None
+        if out:
+            check_folder(out, run.id)
+        with self._workspace(terminal, run, by_batch=bool(waiting)) as workspace:
+            named = [f"--{role} {shlex.quote(spec)}" for role in ("target", "optimizer", "judge")
+                     if (spec := getattr(self, role))]  # fmt: skip
+            way = " ".join(["skillopt-mcp replay", shlex.quote(self.skill), "--resume", ALLOWED, *named])
+            self._check_changed(terminal, workspace, run, way)
+            if planned := self._agree_to_rest(terminal, workspace, run):
+                return planned
+            return self._train(terminal, workspace, run, self.concurrency, out)
+
+    def _check_changed(self, terminal: Terminal, workspace: Workspace, run: Run, way: str) -> None:
+        """Raise Refused when others would answer in a run than so far, unless the person has allowed that."""
+        backends = backends_of(workspace, run)
+        if not self.allow_changed:
+            check_unchanged(workspace, run, backends, way)
+        then = "its outcome is kept" if run.status == "finished" else "its versions are measured again"
+        for each in changed_since(workspace, run, answering(backends)):
+            terminal.note(f"note: {each}; {then}")
+
+    def _agree_to_rest(self, terminal: Terminal, workspace: Workspace, run: Run) -> Planned | None:
+        backends = run_backends(workspace, run)
+        caps, spent = caps_of(workspace, run), workspace.store.budgets.get_spent(run.id)
+        # Under caps that are used up nothing is sent: it goes as far as what was answered, and says why it stops.
+        if not self.dry_run and (not asks_real_models(workspace, _roles(run)) or is_used_up(caps, spent, backends)):
+            return None
+        left = estimate_rest(workspace, run)
+        text = f"Sent so far: {counted(spent.calls, 'call')}. What is left of {run.id}: at most {describe_calls(left)}."
+        return agree(
+            terminal, workspace, left, self, f"{text} {describe_caps(caps, spent)}".rstrip(), self.concurrency,
+            declined="Nothing more was spent.",
+        )  # fmt: skip
+
+    def _abandoned(self, terminal: Terminal) -> dict[str, Any]:
+        """Cancel at the vendor what the newest unfinished run has there."""
+        with terminal.workspace() as workspace:
+            run = unfinished_run(workspace, self.skill)
+        with self._workspace(terminal, run, by_batch=True) as workspace:
+            batches = abandon(workspace, run_backends(workspace, run), run.id)
+        return {"run_id": run.id, "cancelled": [batch.vendor_id or batch.id for batch in batches]}
+
+    # Training
+
+    def _train(
+        self, terminal: Terminal, workspace: Workspace, run: Run, concurrency: int | None, out: Path | None
+    ) -> Replayed | BrokenOff:
+        label = simulation(workspace)
+        try:
+            lock_of(workspace, run).release()
+            terminal.note(f"Run {run.id} {'continues' if self.resume else 'starts'}. {label}".rstrip())
+            with Watch(terminal, "SIMULATION" if label else "") as watch:
+                result = replay(
+                    workspace, run, watch.notify, watch.on_reply, concurrency, allow_changed=self.allow_changed
+                )
+        except (KeyboardInterrupt, Stopped, StoreError) as stop:
+            if not isinstance(stop, StoreError):
+                _export(terminal, workspace, run, out)
+            return self._broken_off(terminal, workspace, run, stop, concurrency, out)
+        except Busy as error:
+            why = str(error).partition(":")[0]
+            raise Busy(f"{why}; afterwards go on with skillopt-mcp replay {shlex.quote(self.skill)} --resume") from None
+        _export(terminal, workspace, run, out)
+        result = _for_simulation(advised(workspace, run.skill_id, result), label)
+        told, config = account(workspace.store, run.id).told, Config.of_run(run.config)
+        self._spent = told_price(told)
+        self._aside, self._label = told_aside(told), label
+        self._is_topped = bool(result.steps) and is_topped(config, result.steps[-1].current)
+        return result
+
+    def _broken_off(
+        self, terminal: Terminal, workspace: Workspace, run: Run, stop: BaseException, concurrency: int | None,
+        out: Path | None,
+    ) -> BrokenOff:  # fmt: skip
+        arguments: dict[str, JsonValue] = {
+            "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
+            "batch_api": self.batch_api,
+            # Whoever sits at a terminal is asked again.
+            "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
+        }  # fmt: skip
+        waiting = [batch.vendor_id or batch.id for batch in waiting_batches(workspace, run.id)]
+        n_steps = len(workspace.store.runs.list_steps(run.id))
+        return BrokenOff.of(stop, "replay", arguments, run_id=run.id, n_steps=n_steps, at_vendor=waiting)
+
+    # A skill and a memory file
+
+    def _with_memory(self, terminal: Terminal, memory: str) -> Consolidated | Planned | BrokenOff:
+        ready = self._prepare(terminal)
+        if ready.environment or ready.out:
+            raise WrongUsage("--memory takes the stored tasks and writes no files: leave out --env and --out")
+        with self._workspace(terminal, ready) as workspace:
+            both = documents(workspace, self.skill, memory, self.document)
+            self._label = simulation(workspace)
+            if self.resume:
+                for other, run in taken_up(workspace, both, Training(ready.config, ready.prompts)):
+                    self._check_changed(terminal, other, run, WAY_ON)
+            chosen = {"skill": [both.skill], "memory": [both.memory]}.get(self.document, [both.skill, both.memory])
+            calls: Counter[Role] = Counter()
+            for each in chosen:
+                calls += Counter(estimate_run(workspace, each.path, ready.config).calls)
+            names = " and then ".join(f"'{each.name}'" for each in chosen)
+            text = (
+                f"Trains {names}; every attempt sees both. At most {describe_calls(calls)}; caps are those of each run."
+            )
+            if planned := agree(terminal, workspace, calls, self, text, ready.concurrency):
+                return planned
+            try:
+                with Watch(terminal, "SIMULATION" if self._label else "") as watch:
+                    training = Training(
+                        ready.config, ready.prompts, watch.notify, watch.on_reply, ready.concurrency,
+                        resume=self.resume, allow_changed=self.allow_changed,
+                    )  # fmt: skip
+                    result = consolidate(workspace, both, training)
+            except (KeyboardInterrupt, Stopped) as stop:
+                names_given = ("skill", "memory", "target", "optimizer", "judge", "config", "yes", "concurrency")
+                arguments: dict[str, JsonValue] = {name: getattr(self, name) for name in names_given}
+                arguments |= {"document": self.document, "resume": True} | _as_json(self.given)
+                return BrokenOff.of(stop, "replay", arguments)
+        trained = {
+            name: _for_simulation(each, self._label) if each else None
+            for name, each in (("skill", result.skill), ("memory", result.memory))
+        }
+        return result.model_copy(update=trained)
+
+    # The result
+
+    def show(self, result: Any, terminal: Terminal) -> None:
+        if isinstance(result, Planned | BrokenOff):
+            return result.show(terminal)
+        if isinstance(result, Consolidated):
+            for outcome in filter(None, (result.skill, result.memory)):
+                terminal.say(f"{shlex.quote(outcome.skill)}: run {outcome.run_id} finished.")
+                _show_verdict(outcome, self._label, terminal)
+            return None
+        if isinstance(result, dict):
+            terminal.say(f"Cancelled: {', '.join(result['cancelled']) or 'nothing was at a vendor'}.")
+            return None
+        tokens = counted(result.tokens_in + result.tokens_out, "token")
+        terminal.say(
+            f"Run {result.run_id} finished: {counted(len(result.steps), 'step')}, {counted(result.n_calls, 'call')}"
+            f"{self._aside}, {tokens}, {self._spent}."
+        )
+        if self._is_topped:
+            terminal.say(
+                f"No further step: {TOPPED}. Harder val tasks, or --search-gate paired_se, leave room for one."
+            )
+        for change in result.changes:
+            terminal.say(f"Changed during the run: {change}.")
+        _show_verdict(result, self._label, terminal)
+        return None
+
+    def exit_code(self, result: Any) -> int:
+        return result.exit_code if isinstance(result, BrokenOff) else 0
 
 
-def _entering(begun: Run, options: Options) -> str:
-    if begun.conclusion:
-        return f"searches no more, {begun.conclusion}"
-    return "goes on" if options.resume or options.conclude else "begins"
+class _Keep(argparse.Action):
+    """Keeps a setting that was given, by its name, among those of the command line."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        value = not str(option).startswith("--no-") if self.nargs == 0 else values
+        namespace.given = {**namespace.given, self.dest: value}
 
 
-def _export(workspace: Workspace, begun: Run, way: Way) -> None:
-    """Write the run to its folder; where that fails, what became of the run is told all the same."""
-    if not way.out:
+def _choices(annotation: object) -> Iterator[str]:
+    """Yield the texts that a literal type, or a union of such, allows."""
+    for part in get_args(annotation):
+        yield from [part] if isinstance(part, str) else _choices(part)
+
+
+def _as_json(given: dict[str, object]) -> dict[str, JsonValue]:
+    """Return settings as arguments of a command, by the names of their flags."""
+    flags = {flag_of(name) if value is not False else f"no-{flag_of(name)}": value for name, value in given.items()}
+    return {
+        name: value is not False and str(value) if value not in (True, False) else True for name, value in flags.items()
+    }
+
+
+def _roles(run: Run) -> tuple[Role, ...]:
+    """Return the roles that a run asks models for."""
+    return ("target", "optimizer", "judge") if run.judge else ("target", "optimizer")
+
+
+def _for_simulation(result: Replayed, label: str) -> Replayed:
+    """Return a result whose next step, where it is a promotion, accepts evidence of a simulation."""
+    step: NextStep | str = result.next_step
+    if label and isinstance(step, NextStep) and step.action == "promote_skill":
+        more = step.model_copy(update={"arguments": {**step.arguments, "simulated": True}})
+        return result.model_copy(update={"next_step": more})
+    if label and isinstance(step, str) and step.startswith("skillopt-mcp promote "):
+        return result.model_copy(update={"next_step": f"{step} --simulated"})
+    return result
+
+
+def _show_verdict(result: Replayed, label: str, terminal: Terminal) -> None:
+    if result.verdict is None:
+        terminal.say(f"No verdict: {result.reason.rstrip('.')}.")
+        return
+    pairs, why = counted(result.n_pairs, "pair"), result.reason.rstrip(".")
+    means = f"Live {result.test_before or 0:.2f}, candidate {result.test_after or 0:.2f}"
+    terminal.say(f"Verdict: {result.verdict.upper()}. {means} on {pairs} of held-out runs; {why}.")
+    if label:
+        terminal.say(f"{label}: this says nothing about a real model.")
+
+
+def _export(terminal: Terminal, workspace: Workspace, run: Run, out: Path | None) -> None:
+    """Write the run to its folder; where that fails, its outcome is reported all the same."""
+    if out is None:
         return
     try:
-        done = export_run(workspace, begun.id, way.out)
+        done = export_run(workspace, run.id, out)
     except SkillOptError as error:
         terminal.note(f"warning: the run is kept, but was not written as files: {error}.")
     else:

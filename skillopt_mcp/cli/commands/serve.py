@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from skillopt_mcp.backends.names import backend_name
-from skillopt_mcp.cli.invocation import Invocation
+from skillopt_mcp.backends.registry import backend_name
+from skillopt_mcp.cli.command import TARGET, Flag, WrongUsage, command
+from skillopt_mcp.cli.flags import Optimizing
+from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.server.lifecycle import serve
-from skillopt_mcp.server.setup import LEASE_MINUTES, Setup
+from skillopt_mcp.server.lifecycle import LEASE_MINUTES, Setup
+from skillopt_mcp.server.start import serve
 
-MOST_MINUTES = 1440
-
-
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """Which backends answer, if any; whether a person approves each change of a file; and where to listen."""
-
-    target: str | None = None
-    optimizer: str | None = None
-    judge: str | None = None
-    require_approval: bool = False
-    http: str | None = None
-    allow_host: tuple[str, ...] = ()
-    allow_origin: tuple[str, ...] = ()
-    lease_minutes: float = LEASE_MINUTES
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_usd: float | None = None
-    max_minutes: float | None = None
+MAX_LEASE_MINUTES = 1440
+_HTTP = "streamable HTTP (instead of stdin and stdout; a bearer token is needed)"
 
 
-def run(options: Options) -> int:
-    """Return 0 when the host has gone, or the server was stopped."""
-    if options.json:
-        raise BadInput("serve speaks JSON-RPC on stdout: leave out '--json'")
-    if not 0 < options.lease_minutes <= MOST_MINUTES:
-        raise BadInput(f"--lease-minutes {options.lease_minutes:g} is not possible: use up to {MOST_MINUTES}, above 0")
-    for spec in (options.target, options.optimizer, options.judge):
-        if spec and backend_name(spec)[0] == "scripted":
-            # Its file is there or not: only who names one pays for reading it before the host is answered.
-            from skillopt_mcp.backends.scripted import open_scripted  # noqa: PLC0415
+@command("serve", example=f"serve --target {TARGET}")
+class Serve(Optimizing):
+    """Serve MCP over stdin and stdout, for an agent's host."""
 
-            open_scripted(backend_name(spec)[1])
-    setup = Setup(
-        options.store_path, options.target, options.optimizer, options.judge, options.require_approval,
-        options.lease_minutes, options.max_calls, options.max_tokens, options.max_usd, options.max_minutes,
-    )  # fmt: skip
-    if options.http is None:
-        if options.allow_host or options.allow_origin:
-            raise BadInput("'--allow-host' and '--allow-origin' are for HTTP: give '--http PORT' too")
-        return serve(setup)
-    from skillopt_mcp.server.http import parsed_address, serve_http  # noqa: PLC0415
+    require_approval: Annotated[bool, Flag("every change of a live file needs a person, also what is permitted")] = (
+        False
+    )
+    lease_minutes: Annotated[float, Flag("how long an agent of the host may take for a work item")] = LEASE_MINUTES
+    http: Annotated[str | None, Flag("listen there, by default at 127.0.0.1", "[ADDRESS:]PORT", _HTTP)] = None
+    allow_host: Annotated[tuple[str, ...], Flag("another Host header to let in", "NAME:PORT", _HTTP)] = ()
+    allow_origin: Annotated[tuple[str, ...], Flag("an Origin header to let in", "URL", _HTTP)] = ()
 
-    return serve_http(setup, parsed_address(options.http, tuple(options.allow_host), tuple(options.allow_origin)))
+    def run(self, terminal: Terminal) -> int:
+        """Return the exit code of the server."""
+        if terminal.is_json:
+            raise BadInput("serve speaks JSON-RPC on stdout: leave out '--json'")
+        if not 0 < self.lease_minutes <= MAX_LEASE_MINUTES:
+            raise BadInput(f"--lease-minutes must be above 0, up to {MAX_LEASE_MINUTES}, got {self.lease_minutes:g}")
+        for spec in (self.target, self.optimizer, self.judge):
+            if spec and backend_name(spec)[0] == "scripted":
+                # Its file is there or not: only who names one pays for reading it before the host is answered.
+                from skillopt_mcp.backends.scripted import open_scripted  # noqa: PLC0415
+
+                open_scripted(backend_name(spec)[1])
+        setup = Setup(
+            terminal.store_path, self.target, self.optimizer, self.judge, self.require_approval,
+            self.lease_minutes, self.max_calls, self.max_tokens, self.max_usd, self.max_minutes,
+        )  # fmt: skip
+        if self.http is None:
+            if self.allow_host or self.allow_origin:
+                raise WrongUsage("--allow-host and --allow-origin need --http")
+            return serve(setup)
+        from skillopt_mcp.server.http import parsed_address, serve_http  # noqa: PLC0415
+
+        return serve_http(setup, parsed_address(self.http, tuple(self.allow_host), tuple(self.allow_origin)))
+
+    def show(self, result: int, terminal: Terminal) -> None:
+        """Print nothing: stdout is the protocol's."""
+
+    def exit_code(self, result: int) -> int:
+        return result

@@ -1,93 +1,137 @@
-"""Show: one candidate, promotion test, run, trajectory, version or skill, all of it."""
+"""Show: one skill, candidate, promotion test, run, trajectory or version, all of it; or all runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
 from pathlib import Path
+from typing import Annotated, Any
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.documents.counts import counted
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.looks.inspecting import detailed, inspect
-from skillopt_mcp.operations.looks.inspecting_runs import answering_of, describe_run, figures_of, steps_of
-from skillopt_mcp.operations.names import known, version_named
-from skillopt_mcp.operations.spending.listing_runs import way_to_end
-from skillopt_mcp.operations.stores.exporting import export_run, export_version
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.costs import told_cell
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.records.results import History
+from skillopt_mcp.run_rows import RunList, RunRow, list_runs, way_to_test
+from skillopt_mcp.show.export import export_run, export_version
+from skillopt_mcp.show.inspecting import answering_of, describe_run, detailed, figures_of, inspect, steps_of
+from skillopt_mcp.show.listing import history
+from skillopt_mcp.skill_folders import known, version_named
+from skillopt_mcp.workspace import Workspace
+
+_N_RUNS = 20
+_BRIEF = ("run", "began", "status", "best", "verdict", "skill")
+# What a column shows where it says nothing: a column of these alone is left out.
+_SPARE = {"test": "-", "answered": "all", "settings": "-"}
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """What to show: an id, or a skill's name; and where to write it, where it is a run or a version."""
+@command("show", example="show c-0123456789ab", needs_store=True)
+class Show(Command):
+    """Show a skill with its runs and promotions, or a candidate, test, run, trajectory or version."""
 
-    id: str = ""
-    out: str | None = None
+    id: Annotated[
+        str | None, Arg("SKILL | c-... | t-... | r-... | trajectory:N | SKILL@VERSION (default: all runs)")
+    ] = None
+    all: Annotated[bool, Flag("every run, not only the newest 20")] = False
+    out: Annotated[str | None, Flag("write a run (best_skill.md, versions, steps) or a version as files", "DIR")] = None
+
+    def run(self, terminal: Terminal) -> Any:
+        """Return what the store holds of it."""
+        with terminal.workspace() as workspace:
+            if self.id is None:
+                if self.out:
+                    raise WrongUsage("--out needs the ID of a run or a version")
+                return list_runs(workspace)
+            if self.out:
+                folder = Path(self.out).expanduser()
+                if version := version_named(known(self.id)):
+                    return export_version(workspace, *version, folder)
+                return export_run(workspace, self.id, folder)
+            page = inspect(workspace, self.id, consent=Consent.PERSON)
+            text = page.text
+            while page.cursor:
+                page = inspect(workspace, self.id, page.cursor, Consent.PERSON)
+                text += page.text
+            found: dict[str, Any] = {"id": self.id, "kind": page.kind, "text": text, "next_step": page.next_step}
+            if page.kind == "skill":
+                self._past, self._runs = history(workspace, self.id), list_runs(workspace, self.id)
+                found |= {
+                    "history": self._past.model_dump(mode="json"),
+                    "runs": self._runs.model_dump(mode="json")["runs"],
+                }
+            if page.kind == "run" and not terminal.is_json:
+                found["text"] = describe_run(workspace, page.id, terminal.width)
+                self._test = way_to_test(workspace, workspace.store.runs.get_run(page.id))
+            return found | (_fields(workspace, page.kind, page.id) if terminal.is_json else {})
+
+    def show(self, result: Any, terminal: Terminal) -> None:
+        if isinstance(result, RunList):
+            self._show_runs(result, terminal)
+        elif self.out:
+            terminal.say(f"{counted(result.n_files, 'file')} in {result.folder}.")
+        else:
+            (terminal.diff if result["kind"] == "candidate" else terminal.say)(result["text"])
+            if result["kind"] == "skill":
+                _show_history(self._past, terminal)
+                self._show_runs(self._runs, terminal)
+            terminal.next(result["next_step"])
+            if result["kind"] == "run" and self._test:
+                terminal.note(f"Or test its best version: {self._test}")
+
+    def _show_runs(self, found: RunList, terminal: Terminal) -> None:
+        rows = found.runs if self.all else found.runs[:_N_RUNS]
+        if rows:
+            cells = [_cells(row) for row in rows]
+            columns = [name for name in cells[0] if any(row[name] != _SPARE.get(name) for row in cells)]
+            table = [[row[name] for name in columns] for row in cells]
+            if not terminal.table(columns, table, n_long=2, brief=_BRIEF):
+                terminal.note("All of a run: skillopt-mcp show RUN")
+        if len(found.runs) > len(rows):
+            terminal.note(f"{len(found.runs) - len(rows):,} older: --all shows them")
+        # They are of the whole store, whichever skill is shown.
+        if found.tests and not self.id:
+            terminal.note(f"Promotion tests and calibrations: {len(found.tests)}; --json lists them")
 
 
-def run(options: Options) -> int:
-    """Return 0 when it was found."""
-    with Workspace(options.store_path) as workspace:
-        if options.out:
-            return _export(workspace, Path(options.out).expanduser(), options)
-        page = inspect(workspace, options.id, consent=Consent.PERSON)
-        texts = [page.text]
-        while page.cursor:
-            page = inspect(workspace, options.id, page.cursor, Consent.PERSON)
-            texts.append(page.text)
-        fields = _fields(workspace, page.kind, page.id) if options.json else {}
-        conclude = None
-        if page.kind == "run":
-            conclude = way_to_end(workspace, workspace.store.runs.get_run(page.id))
-            if options.json:
-                fields["conclude"] = conclude
-            else:
-                texts = [describe_run(workspace, page.id, terminal.stdout().width)]
-    text, step = "".join(texts), page.next_step
-    if page.kind == "skill":
-        step = terminal.advice_on(options.id, step, options)
-    if options.json:
-        terminal.emit({"id": options.id, "kind": page.kind, "text": text, "next_step": step, **fields}, options)
-        return 0
-    if page.kind == "candidate":
-        terminal.say_diff(text)
-    else:
-        terminal.say(text)
-    if step:
-        terminal.note(f"Next: {terminal.advice(step, options)}")
-    if conclude:
-        terminal.note(f"Or search no more: {terminal.advice(conclude, options)}")
-    return 0
+def _show_history(past: History, terminal: Terminal) -> None:
+    for row in past.rows:
+        candidate = f", candidate {row.candidate_id}" if row.candidate_id else ""
+        verdict = f", verdict {row.verdict}" if row.verdict else ""
+        terminal.say(f"{row.at}  {row.kind:<8}  {row.previous_version} -> {row.version}{candidate}{verdict}")
+        terminal.say(f"    by {row.by}", "dim")
+    for line in past.declined:
+        terminal.say(f"declined: {line}")
+    for line in past.retired:
+        terminal.say(f"removed: {line}")
+
+
+def _cells(row: RunRow) -> dict[str, str]:
+    is_tested = row.test_before is not None and row.test_after is not None
+    settings = (f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in row.config.items())
+    return {
+        "run": row.id,
+        "skill": row.skill,
+        "began": row.started_at[:16].replace("T", " "),
+        "status": row.status if row.kind == "replay" else f"{row.status} (proposal)",
+        "steps": str(row.n_steps),
+        "best": "-" if row.best is None else f"{row.best:.3f}",
+        "test": f"{row.test_before:.3f} > {row.test_after:.3f}" if is_tested else "-",
+        "verdict": row.verdict or "-",
+        "sent": f"{row.n_sent:,}",
+        "answered": "all" if row.n_answered == row.n_sent else f"{row.n_answered:,}",
+        "failed": f"{row.n_failed:,}",
+        "tokens": f"{row.tokens:,}",
+        "usd": told_cell(row),
+        "target": row.target,
+        "settings": " ".join(settings) or "-",
+    }
 
 
 def _fields(workspace: Workspace, kind: str, id: str) -> dict[str, object]:
-    """Return what is shown in fields beside the text: all of it, as no answer has to fit here."""
+    """Return what is shown in fields next to the text."""
     if kind == "run":
         steps = [step.model_dump(mode="json") for step in steps_of(workspace, id)]
         figures = figures_of(workspace, workspace.store.runs.get_run(id))
         return {"steps": steps, "answering": answering_of(workspace, id), "run": figures}
     detail = detailed(workspace, kind, id)
     return {kind: detail.model_dump(mode="json", exclude={"n_left_out"})} if detail else {}
-
-
-def _export(workspace: Workspace, folder: Path, options: Options) -> int:
-    if version := version_named(known(options.id)):
-        return _export_version(workspace, *version, folder, options)
-    done = export_run(workspace, options.id, folder)
-    if options.json:
-        terminal.emit(done)
-    else:
-        terminal.say(
-            f"Run {done.run_id}: {counted(done.n_files, 'file')} in {done.folder}, {done.n_written} new or changed."
-        )
-    return 0
-
-
-def _export_version(workspace: Workspace, name: str, version: str, folder: Path, options: Options) -> int:
-    done = export_version(workspace, name, version, folder)
-    if options.json:
-        terminal.emit(done, options)
-    else:
-        terminal.say(f"Version {done.version} of {done.skill}, files in {done.folder}: {done.n_files}.")
-        terminal.note(terminal.advice(done.next_step, options))
-    return 0

@@ -1,207 +1,214 @@
-"""Skills: which there are and where, and which of them may be written, as only a person can say."""
+"""Skills: list them, say where they are and which may be written."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated, Any
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.documents.counts import counted, or_more
-from skillopt_mcp.operations.changes.advising import by_a_person
-from skillopt_mcp.operations.changes.consenting import Consent
-from skillopt_mcp.operations.changes.permitting import add_root, permit, revoke
-from skillopt_mcp.operations.finding import called, root_for
-from skillopt_mcp.operations.looks.listing import TO_TRACK, all_skills
-from skillopt_mcp.operations.results import SkillRow
-from skillopt_mcp.operations.skills.moving import forget_skill, move_skill
-from skillopt_mcp.operations.skills.moving_folders import FolderMove, move_folder, plan_folder_move
-from skillopt_mcp.operations.workspace import Workspace
+from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.documents.text import counted, or_more
+from skillopt_mcp.promotions.consent import add_root, permit, revoke
+from skillopt_mcp.records.candidates import AgreedOn
+from skillopt_mcp.records.next_step import NextStep
+from skillopt_mcp.records.results import SkillRow
+from skillopt_mcp.show.listing import all_skills
+from skillopt_mcp.skill_folders import called, root_for
+from skillopt_mcp.skills import Forgotten, Moved, forget_skill, move_skill
 from skillopt_mcp.store.trajectories import MOST_COUNTED
 
 _FEW = 10
+_SKILL = "a skill's name, or the path of its folder"
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """What to do (nothing: list, with `long` all that is known of each) and with which folder or skill."""
+@command("skills list", example="skills", also="skills", needs_store=True)
+class ListSkills(Command):
+    """List the skills, with what to do next with each."""
 
-    action: str | None = None
-    name: str = ""
-    to: str = ""
-    simulated: bool = False
-    host_run: bool = False
-    yes: bool = False
-    long: bool = False
+    long: Annotated[bool, Flag("all that is known of each, however many there are")] = False
 
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Return a row for each."""
+        with terminal.workspace() as workspace:
+            rows = all_skills(workspace)
+        return {"skills": [_with_command(row) for row in rows]}
 
-def run(options: Options) -> int:
-    """Return 0 when it was done, 1 when the person did not permit it."""
-    with Workspace(options.store_path) as workspace:
-        workspace.login = terminal.login()
-        if options.action is None:
-            _list(workspace, options)
-        elif options.action == "add-root":
-            terminal.require_person("skills add-root")
-            root = add_root(workspace, options.name)
-            _done({"root": str(root)}, f"Skills inside {root} may be promoted now.", options)
-        elif options.action == "track":
-            _track(workspace, options)
-        elif options.action == "permit":
-            return _permit(workspace, options)
-        elif options.action == "move":
-            terminal.require_person("skills move")
-            if plan := plan_folder_move(workspace, options.name, options.to):
-                return _move_folder(workspace, plan, options)
-            moved = move_skill(workspace, options.name, options.to)
-            said = f"{moved.skill} is at {moved.path} now (was {moved.before})."
-            _done(moved.model_dump(mode="json"), f"{said}\n{moved.next_step}", options)
-        elif options.action == "forget":
-            terminal.require_person("skills forget")
-            gone = forget_skill(workspace, options.name)
-            said = f"{gone.skill} is listed no more; the store keeps {gone.kept or 'its versions'}."
-            _done(gone.model_dump(mode="json"), f"{said}\n{gone.next_step}", options)
-        else:
-            skill = revoke(workspace, options.name)
-            _done({"skill": skill.name, "permitted": False}, f"{skill.name} needs a person's yes again.", options)
-    return 0
+    def as_json(self, result: dict[str, Any]) -> dict[str, Any]:
+        return {"skills": [row.model_dump(mode="json") for row in result["skills"]]}
+
+    def show(self, result: dict[str, list[SkillRow]], terminal: Terminal) -> None:
+        rows = result["skills"]
+        if len(rows) > _FEW and not self.long:
+            terminal.table(("skill", "tasks", "attempts", "new", "open", "next"), _cells(rows, terminal))
+            if n_locked := sum(not row.promotable for row in rows):
+                terminal.note(f"{counted(n_locked, 'skill')} in no skill root cannot be promoted (skills add-root).")
+            terminal.note("All that is known of each: --long")
+            return
+        for row in rows:
+            _show(row, terminal)
+        if not rows:
+            terminal.say("No skill was found. Name the path of a skill folder once:")
+            terminal.command("skillopt-mcp skills track PATH/TO/SKILL")
 
 
-def _track(workspace: Workspace, options: Options) -> None:
-    skill = workspace.skill(options.name)
-    text = (
-        f"{skill.name} is tracked, at {skill.path}: the capture hooks record turns in which it is opened from now on, "
-        "and skillopt-mcp harvest reads those of past sessions."
+@command("skills add-root", example="skills add-root ~/work/skills")
+class AddRoot(Command):
+    """Allow promotions into the skills of a folder."""
+
+    path: Annotated[str, Arg("the folder that holds the skill folders")]
+
+    def run(self, terminal: Terminal) -> dict[str, str]:
+        """Register the folder."""
+        terminal.require_person("skills add-root")
+        with terminal.workspace() as workspace:
+            return {"root": str(add_root(workspace, self.path))}
+
+    def show(self, result: dict[str, str], terminal: Terminal) -> None:
+        terminal.say(f"Skills inside {result['root']} may be promoted now.")
+
+
+@command("skills track", example="skills track .claude/skills/my-skill")
+class Track(Command):
+    """Start to record what a skill is used for; its files stay as they are."""
+
+    skill: Annotated[str, Arg("its folder, or its name where it lies in a skill folder of a host")]
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Record the skill."""
+        with terminal.workspace() as workspace:
+            skill = workspace.skill(self.skill)
+        return {"skill": skill.name, "path": skill.path, "tracked": True}
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        terminal.say(f"{result['skill']} is tracked, at {result['path']}.")
+        terminal.note("The capture hooks record from now on; past sessions: skillopt-mcp harvest")
+
+
+@command("skills permit", example="skills permit my-skill")
+class Permit(Command):
+    """Let an agent promote small, clean, accepted edits of words without asking.
+
+    Edits in which the guard found something, or which touch code or a command, are asked about each time.
+    """
+
+    skill: Annotated[str, Arg(_SKILL)]
+    simulated: Annotated[bool, Flag("evidence of a simulation is enough")] = False
+    host_run: Annotated[bool, Flag("so is what the host's own agents judged, or attempted after seeing the tasks")] = (
+        False
     )
-    _done({"skill": skill.name, "path": skill.path, "tracked": True}, text, options)
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Ask a person, and record the permission."""
+        terminal.require_person("skills permit")
+        with terminal.workspace() as workspace:
+            skill = workspace.skill(self.skill)
+            more = ["simulated ones"] * self.simulated
+            more += ["those that its own agents judged, or had seen the tasks of"] * self.host_run
+            self._covers = f"small accepted edits of {skill.name} that touch no code{', also '.join(['', *more])}"
+            terminal.ask(
+                f"May an agent promote, without asking, {self._covers}?", yes=self.yes,
+                declined="Nothing was permitted.",
+            )  # fmt: skip
+            on: AgreedOn = "command" if self.yes and not terminal.is_interactive else "terminal"
+            permit(workspace, self.skill, simulated=self.simulated, host_run=self.host_run, given_on=on)
+            self._called = called(workspace.store, skill)
+        return {"skill": skill.name, "permitted": True, "simulated": self.simulated, "host_run": self.host_run}
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        terminal.say(f"An agent may promote, without asking, {self._covers}. Take it back with:")
+        terminal.command(f"skillopt-mcp skills revoke {self._called}")
 
 
-def _permit(workspace: Workspace, options: Options) -> int:
-    terminal.require_person("skills permit")
-    skill = workspace.skill(options.name)
-    name = skill.name
-    more = ["simulated ones"] if options.simulated else []
-    more += ["those that its own agents judged or had seen the tasks of"] if options.host_run else []
-    what = f"accepted candidates, {' and '.join(more)} too," if more else "accepted candidates"
-    where = "where the guard found nothing and they are small edits of words, not of code or commands"
-    covered = f"promote {what} of {name} without asking from now on, {where}"
-    if not terminal.agreed(f"May an agent {covered}?", yes=options.yes, ask=not options.json):
-        terminal.note("Nothing was permitted.")
-        return 1
-    agreed = Consent.COMMAND if options.yes and not terminal.is_interactive() else Consent.PERSON
-    permit(workspace, options.name, simulated=options.simulated, host_run=options.host_run, given_by=agreed.value)
-    text = f"An agent may {covered}.\nTake it back with: skillopt-mcp skills revoke {called(workspace.store, skill)}"
-    _done(
-        {"skill": name, "permitted": True, "simulated": options.simulated, "host_run": options.host_run}, text, options
-    )
-    return 0
+@command("skills revoke", example="skills revoke my-skill")
+class Revoke(Command):
+    """Take that permission back."""
+
+    skill: Annotated[str, Arg(_SKILL)]
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Record it."""
+        with terminal.workspace() as workspace:
+            return {"skill": revoke(workspace, self.skill).name, "permitted": False}
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        terminal.say(f"A person has to agree to each promotion of {result['skill']} again.")
 
 
-def _move_folder(workspace: Workspace, plan: FolderMove, options: Options) -> int:
-    """Return 0 when all skills below a folder were moved, 1 when some stayed or the person did not want it."""
-    if not options.json:
-        for path, place in plan.skills:
-            terminal.say(f"{path}\n    -> {place}")
-        for each in plan.left:
-            terminal.note(f"stays: {each}")
-    these = "this skill" if len(plan.skills) == 1 else f"these {len(plan.skills)} skills"
-    if not terminal.agreed(f"Move {these}?", yes=options.yes, ask=not options.json):
-        terminal.note("Nothing was moved.")
-        return 1
-    done = move_folder(workspace, plan)
-    for each in done.left[len(plan.left) :]:
-        terminal.note(f"stays: {each}")
-    text = f"Moved from {done.before} to {done.path}: {len(done.moved)} of {_n_of(plan)}.\n{done.next_step}"
-    _done(done.model_dump(mode="json"), text, options)
-    return 1 if done.left else 0
+@command("skills move", example="skills move my-skill ~/work/skills/new-name", needs_store=True)
+class Move(Command):
+    """Record that a skill's folder was renamed or moved: its history goes with it."""
+
+    skill: Annotated[str, Arg("the skill's name, or the path where it was", "OLD")]
+    to: Annotated[str, Arg("the path where it is now, or its folder's new name", "NEW")]
+
+    def run(self, terminal: Terminal) -> Moved:
+        """Record it."""
+        terminal.require_person("skills move")
+        with terminal.workspace() as workspace:
+            return move_skill(workspace, self.skill, self.to)
+
+    def show(self, result: Moved, terminal: Terminal) -> None:
+        terminal.say(f"{result.skill} is at {result.path} now (was {result.before}).")
 
 
-def _n_of(plan: FolderMove) -> str:
-    n = len(plan.skills) + len(plan.left)
-    return f"{n} skill{'s' if n > 1 else ''}"
+@command("skills forget", example="skills forget my-skill", needs_store=True)
+class Forget(Command):
+    """Hide a skill whose folder is gone; its history is kept."""
+
+    skill: Annotated[str, Arg(_SKILL)]
+
+    def run(self, terminal: Terminal) -> Forgotten:
+        """Record it."""
+        terminal.require_person("skills forget")
+        with terminal.workspace() as workspace:
+            return forget_skill(workspace, self.skill)
+
+    def show(self, result: Forgotten, terminal: Terminal) -> None:
+        terminal.say(f"{result.skill} is hidden; kept: {result.kept or 'its versions'}.")
 
 
-def _done(value: dict[str, object], text: str, options: Options) -> None:
-    if options.json:
-        terminal.emit(value, options)
-    else:
-        terminal.say(options.on_store(text))
-
-
-def _list(workspace: Workspace, options: Options) -> None:
-    rows = all_skills(workspace)
-    n_of = Counter(row.name for row in rows)
-    spoken = [row.path if n_of[row.name] > 1 or row.name.startswith("-") else row.name for row in rows]
-    told = [_told(workspace, row, options, each) for row, each in zip(rows, spoken, strict=True)]
-    if options.json:
-        terminal.emit({"skills": [row.model_dump(mode="json") for row in told]})
-        return
-    if len(rows) > _FEW and not options.long:
-        _say_table(told, spoken, options)
-        return
-    for row, shown in zip(rows, told, strict=True):
-        _say(shown, options, is_to_track=row.next_step == TO_TRACK)
-    if not rows:
-        terminal.say("No skill was found. Give the path of a skill folder once, and it is known from then on:")
-        terminal.say(options.on_store("  skillopt-mcp skills track PATH/TO/SKILL"))
-
-
-def _told(workspace: Workspace, row: SkillRow, options: Options, called: str) -> SkillRow:
-    """Return a row whose next step is a command; `called` is what that may call the skill by."""
-    if row.tracked:
-        step = terminal.advice_on(called, by_a_person(workspace, row.next_step), options)
-    else:
-        track = f"skillopt-mcp skills track {shlex.quote(row.path)}"
-        step = options.on_store(track if row.next_step == TO_TRACK else row.next_step)
+def _with_command(row: SkillRow) -> SkillRow:
+    """Return a row whose next step is the command that tracks it, where that is next."""
+    if row.tracked or row.next_step.action != "record_trajectory":
+        return row
+    step = NextStep(action="skills track", arguments={"folder": row.path}, why=row.next_step.why)
     return row.model_copy(update={"next_step": step})
 
 
-def _say_table(rows: Sequence[SkillRow], spoken: Sequence[str], options: Options) -> None:
-    """Print a line for each skill, and what is known of some of them alone."""
-    program = options.on_store("skillopt-mcp skills").removesuffix("skills")
-    cells = [
-        _cells(row.model_copy(update={"next_step": row.next_step.replace(program, "")}), name)
-        for row, name in zip(rows, spoken, strict=True)
-    ]
-    terminal.say_table(("skill", "tasks", "attempts", "new", "open", "next"), cells)
-    for row, name in zip(rows, spoken, strict=True):
-        if row.approved:
-            terminal.note(f"{name}: approved, and not used yet: {', '.join(row.approved)}")
-    n_locked = sum(not row.promotable for row in rows)
-    locked = f"{counted(n_locked, 'skill')} in no skill root, which cannot be promoted; " if n_locked else ""
-    terminal.note(options.on_store(f"{locked}all of each, and where it is: skillopt-mcp skills --long"))
+def _next(row: SkillRow, terminal: Terminal) -> str:
+    step: NextStep | str | None = row.next_step
+    return terminal.advice(step).removeprefix("Next: ") if step else ""
 
 
-def _cells(row: SkillRow, name: str) -> tuple[str, ...]:
-    if not row.tracked:
-        return (name, "-", "-", "-", "-", row.next_step)
-    splits = row.splits
-    n_tasks, n_new = splits.train + splits.val + splits.test, or_more(row.n_new, MOST_COUNTED)
-    return (name, f"{n_tasks:,}", f"{row.n_trajectories:,}", n_new, str(row.open_candidates), row.next_step)
+def _cells(rows: Sequence[SkillRow], terminal: Terminal) -> list[tuple[str, ...]]:
+    n_of = Counter(row.name for row in rows)
+    cells = []
+    for row in rows:
+        name = row.path if n_of[row.name] > 1 or row.name.startswith("-") else row.name
+        numbers: tuple[str, ...] = ("-", "-", "-", "-")
+        if row.tracked:
+            n_tasks, n_new = row.splits.train + row.splits.val + row.splits.test, or_more(row.n_new, MOST_COUNTED)
+            numbers = (f"{n_tasks:,}", f"{row.n_trajectories:,}", n_new, str(row.open_candidates))
+        cells.append((name, *numbers, _next(row, terminal)))
+    return cells
 
 
-def _say(row: SkillRow, options: Options, *, is_to_track: bool) -> None:
+def _show(row: SkillRow, terminal: Terminal) -> None:
     locked = "" if row.promotable else "  (in no skill root: it cannot be promoted)"
-    add_root = options.on_store(f"skillopt-mcp skills add-root {shlex.quote(root_for(row.path))}")
-    if not row.tracked:
-        terminal.say(f"{row.name}  (not tracked yet){locked}")
-        terminal.say(f"    {row.path}", style="dim")
-        if locked:
-            terminal.say(f"    to allow it: {add_root}", style="dim")
-        if not is_to_track:
-            terminal.say(f"    next: {row.next_step}", style="dim")
-        return
-    splits = row.splits
-    terminal.say(f"{row.name}  live {row.live_version}{locked}")
-    terminal.say(
-        f"    tasks: {splits.train} train, {splits.val} val, {splits.test} test; attempts: {row.n_trajectories} "
-        f"({or_more(row.n_new, MOST_COUNTED)} new); open candidates: {row.open_candidates}"
-    )
-    terminal.say(f"    {row.path}", style="dim")
+    live = f"live {row.live_version}" if row.tracked else "(not tracked yet)"
+    terminal.say(f"{row.name}  {live}{locked}")
+    if row.tracked:
+        splits, n_new = row.splits, or_more(row.n_new, MOST_COUNTED)
+        terminal.say(
+            f"    tasks: {splits.train} train, {splits.val} val, {splits.test} test; attempts: {row.n_trajectories} "
+            f"({n_new} new); open candidates: {row.open_candidates}"
+        )
+    terminal.say(f"    {row.path}", "dim")
     if locked:
-        terminal.say(f"    to allow it: {add_root}", style="dim")
-    if row.approved:
-        terminal.say(f"    approved, and not used yet: {', '.join(row.approved)}")
-    terminal.say(f"    next: {row.next_step}", style="dim")
+        terminal.say("    to allow it:", "dim")
+        terminal.command(f"  skillopt-mcp skills add-root {shlex.quote(root_for(row.path))}")
+    if step := _next(row, terminal):
+        terminal.say(f"    next: {step}", "dim")

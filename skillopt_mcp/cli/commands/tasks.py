@@ -1,4 +1,4 @@
-"""Tasks: list, add, export and check what a skill is trained and tested on; the person at the terminal owns them."""
+"""Tasks: list, add, check, export and remove what a skill is trained and tested on."""
 
 from __future__ import annotations
 
@@ -6,209 +6,256 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from skillopt_mcp.cli import terminal
-from skillopt_mcp.cli.invocation import Invocation
-from skillopt_mcp.cli.retiring import retire
-from skillopt_mcp.cli.rotating import rotate
-from skillopt_mcp.documents.counts import counted
+from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.documents.text import counted
 from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.operations.results import TasksAdded
-from skillopt_mcp.operations.skills.linting import folder_of
-from skillopt_mcp.operations.skills.resembling import told_likeness
-from skillopt_mcp.operations.stores.appearing import write_new, write_over
-from skillopt_mcp.operations.tasks.adding import add_data_set, add_tasks
-from skillopt_mcp.operations.tasks.checking import check_file, check_stored
-from skillopt_mcp.operations.workspace import Workspace
-from skillopt_mcp.records.judging import spec_json
-from skillopt_mcp.records.skills import Skill
+from skillopt_mcp.judges.judging import kinds
+from skillopt_mcp.linting import folder_of
+from skillopt_mcp.maintenance.verify import write_new, write_over
+from skillopt_mcp.records.judging import judge_json
+from skillopt_mcp.records.results import TasksAdded
 from skillopt_mcp.records.tasks import SPLITS, Task
-from skillopt_mcp.settings.splitting import SplitPlan, split_plan
-from skillopt_mcp.store.retirements import Retirement
+from skillopt_mcp.settings.reading import SplitPlan, split_plan
+from skillopt_mcp.show.notes import describe_note
+from skillopt_mcp.tasks import (
+    Checked,
+    Removed,
+    add_data_set,
+    add_tasks,
+    check_file,
+    check_stored,
+    remove_tasks,
+    review_removal,
+)
 
 STDIN = "-"
+_SKILL = "a skill's name, or the path of its folder"
+_ROWS = f"""a row of FILE (it needs prompt and judge, or question and answers; the columns of a CSV have these names):
+  {{"id": "q1", "prompt": "What is 2 + 5?", "judge": {{"kind": "exact", "expected": "7"}}, "split": "val"}}
+
+judge kinds:
+  {", ".join(kinds())}
+
+Rows without a split join the one that is furthest below its share: 1:1:1, or what --split-mode ratio says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Invocation):
-    """What to do with the tasks of which skill, and with which file."""
+@command("tasks list", example="tasks list my-skill", needs_store=True)
+class ListTasks(Command):
+    """List the tasks of a skill."""
 
-    action: str = "list"
-    skill: str = ""
-    file: str | None = None
-    split_mode: str | None = None
-    ratio: str | None = None
-    seed: int | None = None
-    looks: int = 10
-    ids: Sequence[str] = ()
-    reason: str = ""
-    retired: bool = False
-    force: bool = False
-    yes: bool = False
+    skill: Annotated[str, Arg(_SKILL)]
+    all: Annotated[bool, Flag("removed ones, too")] = False
 
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Return the tasks as `tasks add` reads them."""
+        with terminal.workspace() as workspace:
+            skill, store = workspace.kept(self.skill), workspace.store
+            tasks = store.tasks.list_tasks(skill.id) if self.all else store.tasks.list_in_use(skill.id)
+            removed = store.retirements.list_retired(skill.id)
+        self._path, self._n_removed = skill.path, len(removed)
+        splits = Counter(task.split for task in tasks if task.id not in removed)
+        rows = []
+        for task in tasks:
+            row = _row(task)
+            if gone := removed.get(task.id):
+                row["removed"] = {"at": gone.at, "reason": gone.reason, "n_tests": gone.n_looks}
+            rows.append(row)
+        return {"skill": skill.name, "splits": {split: splits[split] for split in SPLITS}, "tasks": rows}
 
-def run(options: Options) -> int:
-    """Return 0 when it was done, 1 when a task was rejected or has something wrong."""
-    with Workspace(options.store_path) as workspace:
-        if options.action in ("add", "import"):
-            return _add(workspace, options)
-        if options.action == "check":
-            return _check(workspace, options)
-        if options.action == "rotate":
-            return rotate(workspace, options.skill, options.looks, options, yes=options.yes)
-        if options.action == "retire":
-            given = (options.skill, options.ids, options.reason)
-            return retire(workspace, *given, options, yes=options.yes)
-        skill = workspace.kept(options.skill)
-        store = workspace.store
-        tasks = store.tasks.list_tasks(skill.id) if options.retired else store.tasks.list_in_use(skill.id)
-        retired = store.retirements.list_retired(skill.id)
-        likeness = told_likeness(workspace, skill.path)
-    if options.action == "export":
-        _export(skill.name, tasks, options)
-    else:
-        _list(skill, tasks, retired, as_json=options.json)
-    if likeness:
-        terminal.note(options.on_store(f"note: {likeness}."))
-    return 0
-
-
-def _add(workspace: Workspace, options: Options) -> int:
-    result = _result(workspace, options)
-    if options.json:
-        terminal.emit(result, options)
-        return 1 if result.rejected else 0
-    splits = result.splits
-    terminal.say(
-        f"{result.added} added, {result.duplicates} there already; {result.skill} has {splits.train} train, "
-        f"{splits.val} val and {splits.test} test tasks."
-    )
-    for each in result.rejected:
-        terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
-    for warning in result.warnings:
-        terminal.note(options.on_store(f"warning: {warning}."))
-    terminal.note(terminal.advice(result.next_step, options))
-    return 1 if result.rejected else 0
-
-
-def _result(workspace: Workspace, options: Options) -> TasksAdded:
-    plan = _plan(options)
-    if plan is not None:
-        return add_data_set(workspace, options.skill, Path(options.file or "").expanduser(), plan)
-    if options.file == STDIN:
-        return add_tasks(workspace, options.skill, read_stream(sys.stdin.buffer))
-    return add_tasks(workspace, options.skill, file=options.file)
-
-
-def _plan(options: Options) -> SplitPlan | None:
-    """Return how the rows of the file come into splits; None where nothing was said. Raises BadInput."""
-    if options.split_mode is None:
-        if options.ratio is not None or options.seed is not None:
-            raise BadInput("--ratio and --seed belong to --split-mode ratio: name it too")
-        if options.file and Path(options.file).expanduser().is_dir():
-            raise BadInput(
-                f"'{options.file}' is a folder: add --split-mode split_dir if it holds train, val and test, or name a "
-                ".json, .jsonl or .csv file"
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        rows = [
+            (
+                row["id"], f"{row['split']}, removed" if "removed" in row else row["split"], row["judge"]["kind"],
+                " ".join(row.get("tags", ())), " ".join(row["prompt"].split()),
             )
-        return None
-    if options.file in (STDIN, None):
-        raise BadInput("--split-mode reads a file or a folder: name one in the place of '-'")
-    if options.split_mode != "ratio" and (options.ratio is not None or options.seed is not None):
-        raise BadInput("in a folder of splits nothing is drawn: leave out --ratio and --seed")
-    return split_plan(options.split_mode, options.ratio, options.seed)
+            for row in sorted(result["tasks"], key=lambda row: SPLITS.index(row["split"]))
+        ]  # fmt: skip
+        if rows:
+            terminal.table(("id", "split", "judge", "tags", "prompt"), rows, n_long=2)
+        kinds = Counter(row["judge"]["kind"] for row in result["tasks"] if "removed" not in row)
+        judges = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()) or "none"
+        shares = ", ".join(f"{n} {split}" for split, n in result["splits"].items())
+        n = counted(sum(result["splits"].values()), "task")
+        terminal.note(f"{n} of {result['skill']} ({self._path}): {shares}; judges: {judges}.")
+        if self._n_removed and not self.all:
+            terminal.note(f"{self._n_removed} removed: see them with --all.")
 
 
-def _check(workspace: Workspace, options: Options) -> int:
-    plan = _plan(options)
-    # Only a file of tasks for a skill that is given by its path can be checked without a store.
-    if options.file is None or folder_of(options.skill) is None:
-        options.require_store()
-    if options.file is not None:
-        found = check_file(workspace, options.skill, Path(options.file).expanduser(), plan)
-    else:
-        found = check_stored(workspace, options.skill)
-    if options.json:
-        terminal.emit(found)
-        return 1 if found.problems else 0
-    for problem in found.problems:
-        terminal.note(f"error: {problem}")
-    for remark in found.remarks:
-        terminal.note(f"note: {remark}")
-    terminal.say(f"{counted(found.n_tasks, 'task')}, {counted(len(found.problems), 'problem')}.")
-    return 1 if found.problems else 0
+@command("tasks export", example="tasks export my-skill tasks.jsonl", needs_store=True)
+class ExportTasks(Command):
+    """Write the tasks of a skill as JSON lines."""
 
+    skill: Annotated[str, Arg(_SKILL)]
+    file: Annotated[str | None, Arg("where to write (default: the terminal)")] = None
+    force: Annotated[bool, Flag("write over FILE where it exists")] = False
 
-def _list(skill: Skill, tasks: Sequence[Task], retired: Mapping[int, Retirement], *, as_json: bool) -> None:
-    in_use = [task for task in tasks if task.id not in retired]
-    splits = Counter(task.split for task in in_use)
-    if as_json:
-        counts = {split: splits[split] for split in SPLITS}
-        shown = [_plain(task) | _mark(retired.get(task.id)) for task in tasks]
-        terminal.emit({"skill": skill.name, "splits": counts, "tasks": shown})
-        return
-    rows = [
-        (
-            task.name,
-            f"{task.split}, retired" if task.id in retired else task.split,
-            task.judge.kind,
-            " ".join(task.tags),
-            " ".join(task.prompt.split()),
-        )
-        for task in sorted(tasks, key=lambda task: SPLITS.index(task.split))
-    ]
-    if rows:
-        terminal.say_table(("id", "split", "judge", "tags", "prompt"), rows, n_long=2)
-    kinds = Counter(task.judge.kind for task in in_use)
-    judged = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common()) or "none"
-    shares = ", ".join(f"{splits[split]} {split}" for split in SPLITS)
-    terminal.note(f"{counted(len(in_use), 'task')} of {skill.name}: {shares}; judges: {judged}; it is at {skill.path}.")
-    if retired:
-        way = "" if len(tasks) > len(in_use) else ": see them with --all"
-        terminal.note(f"{counted(len(retired), 'more is', 'more are')} retired{way}.")
-
-
-def _mark(retirement: Retirement | None) -> dict[str, object]:
-    """Return what the list says of a retired task beside what it is; nothing for one in use."""
-    if retirement is None:
-        return {}
-    return {"retired": {"at": retirement.at, "reason": retirement.reason, "n_tests": retirement.n_looks}}
-
-
-def _export(name: str, tasks: Sequence[Task], options: Options) -> None:
-    rows = [_plain(task) for task in tasks]
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    if options.file:
-        _write(Path(options.file).expanduser(), lines, over=options.force)
-        if options.json:
-            terminal.emit({"skill": name, "n_tasks": len(rows), "file": options.file})
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Write the file, or return the tasks."""
+        with terminal.workspace() as workspace:
+            skill = workspace.kept(self.skill)
+            rows = [_row(task) for task in workspace.store.tasks.list_in_use(skill.id)]
+        if not self.file:
+            return {"skill": skill.name, "tasks": rows}
+        path, content = Path(self.file).expanduser(), _lines(rows).encode()
+        if self.force:
+            write_over(path, content)
+        elif os.path.lexists(path):
+            raise BadInput(f"'{path}' exists: name another file, or write over it with --force")
         else:
-            terminal.note(f"{counted(len(rows), 'task')} of {name} written to {options.file}.")
-    elif options.json:
-        terminal.emit({"skill": name, "tasks": rows})
-    else:
-        terminal.say_raw(lines)
+            write_new(path, content)
+        return {"skill": skill.name, "n_tasks": len(rows), "file": self.file}
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        if self.file:
+            terminal.note(f"{counted(result['n_tasks'], 'task')} of {result['skill']} written to {self.file}.")
+        else:
+            terminal.raw(_lines(result["tasks"]))
 
 
-def _write(path: Path, text: str, *, over: bool) -> None:
-    if over:
-        write_over(path, text.encode())
-        return
-    if os.path.lexists(path):
-        raise BadInput(f"'{path}' exists: name a file that does not, or say --force to write over it")
-    write_new(path, text.encode())
+class _Rows(Command):
+    """What add and check share: a file, and how its rows come into splits."""
+
+    epilog = _ROWS
+    file: str | None
+    split_mode: Literal["ratio", "split_dir"] | None
+    ratio: str | None
+    seed: int | None
+
+    def plan(self) -> SplitPlan | None:
+        """Return how the rows of the file come into splits; None where nothing was said. Raises WrongUsage."""
+        is_drawn = self.ratio is not None or self.seed is not None
+        if is_drawn and self.split_mode != "ratio":
+            raise WrongUsage("--ratio and --seed need --split-mode ratio")
+        if self.split_mode is None:
+            if self.file and Path(self.file).expanduser().is_dir():
+                raise BadInput(
+                    f"'{self.file}' is a folder: add --split-mode split_dir if it holds train, val and test, or name a "
+                    ".json, .jsonl or .csv file"
+                )
+            return None
+        if self.file in (STDIN, None):
+            raise WrongUsage("--split-mode needs a file or a folder")
+        return split_plan(self.split_mode, self.ratio, self.seed)
 
 
-def _plain(task: Task) -> dict[str, object]:
+@command("tasks add", example="tasks add my-skill tasks.jsonl")
+class AddTasks(_Rows):
+    """Add tasks, or questions with answers, from a file."""
+
+    skill: Annotated[str, Arg(_SKILL)]
+    file: Annotated[str, Arg("JSON list, JSON lines or CSV of tasks; - reads standard input")]
+    split_mode: Annotated[
+        Literal["ratio", "split_dir"] | None,
+        Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
+    ] = None
+    ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
+    seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
+
+    def run(self, terminal: Terminal) -> TasksAdded:
+        """Return what was stored."""
+        plan = self.plan()
+        with terminal.workspace() as workspace:
+            if plan is not None:
+                return add_data_set(workspace, self.skill, Path(self.file).expanduser(), plan)
+            if self.file == STDIN:
+                return add_tasks(workspace, self.skill, read_stream(sys.stdin.buffer))
+            return add_tasks(workspace, self.skill, file=self.file)
+
+    def show(self, result: TasksAdded, terminal: Terminal) -> None:
+        terminal.say(f"{result.added} added, {result.duplicates} duplicates; {_describe_splits(result)}.")
+        for each in result.rejected:
+            terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
+        for note in result.notes:
+            terminal.note(f"note: {describe_note(note)}")
+
+    def exit_code(self, result: TasksAdded) -> int:
+        return 1 if result.rejected else 0
+
+
+@command("tasks check", example="tasks check my-skill tasks.jsonl")
+class CheckTasks(_Rows):
+    """Check stored tasks, or a file before it is added."""
+
+    skill: Annotated[str, Arg(_SKILL)]
+    file: Annotated[str | None, Arg("a file of tasks (default: the stored tasks)")] = None
+    split_mode: Annotated[
+        Literal["ratio", "split_dir"] | None,
+        Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
+    ] = None
+    ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
+    seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
+
+    def run(self, terminal: Terminal) -> Checked:
+        """Return what is wrong with them."""
+        plan = self.plan()
+        # Only a file of tasks for a skill that is given by its path can be checked without a store.
+        if self.file is None or folder_of(self.skill) is None:
+            terminal.require_store()
+        with terminal.workspace() as workspace:
+            if self.file is not None:
+                return check_file(workspace, self.skill, Path(self.file).expanduser(), plan)
+            return check_stored(workspace, self.skill)
+
+    def show(self, result: Checked, terminal: Terminal) -> None:
+        for problem in result.problems:
+            terminal.note(f"error: {problem}")
+        for note in result.notes:
+            terminal.note(f"note: {describe_note(note)}")
+        terminal.say(f"{counted(result.n_tasks, 'task')}, {counted(len(result.problems), 'problem')}.")
+
+    def exit_code(self, result: Checked) -> int:
+        return 1 if result.problems else 0
+
+
+@command("tasks remove", example="tasks remove my-skill q1 --reason 'wrong answer key'", needs_store=True)
+class RemoveTasks(Command):
+    """Take tasks with a wrong answer key out of use, for good; corrected ones may have their ids.
+
+    What has begun keeps them, and no verdict changes. Removing what a candidate has failed would cheat its test.
+    """
+
+    skill: Annotated[str, Arg(_SKILL)]
+    ids: Annotated[tuple[str, ...], Arg("the id of a task, as 'tasks list' shows it", "ID")]
+    reason: Annotated[str, Flag("what is wrong with them, for the record", "TEXT")] = ""
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def run(self, terminal: Terminal) -> Removed:
+        """Show the tasks, ask a person, and take them out of use."""
+        terminal.require_person("tasks remove")
+        with terminal.workspace() as workspace:
+            review = review_removal(workspace, self.skill, self.ids)
+            if review.rows:
+                rows = [(row.id, row.split, str(row.n_tests), " ".join(row.prompt.split())) for row in review.rows]
+                terminal.table(("id", "split", "tests", "prompt"), rows)
+                if review.n_held_out:
+                    n_drawn = f"promotion tests have drawn {review.n_drawn} of them"
+                    terminal.note(f"warning: {review.n_held_out} are held out, and {n_drawn}. It stays on record.")
+                terminal.ask(f"Remove {counted(len(review.rows), 'task')} of {review.skill} for good?", yes=self.yes)
+            return remove_tasks(workspace, self.skill, self.ids, self.reason)
+
+    def show(self, result: Removed, terminal: Terminal) -> None:
+        before = f", {len(result.already)} were before" if result.already else ""
+        terminal.say(f"{counted(len(result.removed), 'task')} removed{before}; {_describe_splits(result)}.")
+
+
+def _describe_splits(result: TasksAdded | Removed) -> str:
+    splits = result.splits
+    return f"{result.skill} has {splits.train} train, {splits.val} val and {splits.test} test tasks"
+
+
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _row(task: Task) -> dict[str, Any]:
     """Return a task as `tasks add` reads it."""
-    plain: dict[str, object] = {
-        "id": task.name, "prompt": task.prompt, "judge": json.loads(spec_json(task.judge)), "split": task.split,
+    row = {
+        "id": task.name, "prompt": task.prompt, "judge": json.loads(judge_json(task.judge)), "split": task.split,
+        "tags": list(task.tags), "files": {file.path: file.content for file in task.files},
     }  # fmt: skip
-    if task.tags:
-        plain["tags"] = list(task.tags)
-    if task.files:
-        plain["files"] = {file.path: file.content for file in task.files}
-    return plain
+    return {name: value for name, value in row.items() if value}

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
-from skillopt_mcp.cli.installation import Installation, would_be
-from skillopt_mcp.installing.hosts import surroundings
-from skillopt_mcp.operations.hosts.installing import Installed
-from skillopt_mcp.operations.hosts.uninstalling import left_behind, plan_uninstall
-
-
-@dataclass(frozen=True, slots=True)
-class Options(Installation):
-    """What to take out of which host."""
+from skillopt_mcp.cli.command import command
+from skillopt_mcp.cli.installation import Installation
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.install.hosts import surroundings
+from skillopt_mcp.install.installing import Installed, left_behind, plan_uninstall
 
 
-def run(options: Options) -> int:
-    """Return 0 when the host has it no longer (or would not, with --dry-run), 1 when the person said no."""
-    request = options.request()
-    around = surroundings()
-    plan = plan_uninstall(request, around)
-    written = options.carry_out(plan, lambda: plan_uninstall(request, around))
-    backups = [] if written is None else left_behind(request, around)
-    return options.report(
-        Installed(
-            status="unchanged" if not plan.changes else "shown" if written is None else "uninstalled",
-            host=request.host,
-            scope=request.scope,
-            files=would_be(plan) if written is None else written,
-            tools=[],
-            notes=plan.notes,
-            next_step=f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *backups])}" if backups else "",
-        )
-    )
+@command("uninstall", example="uninstall claude-code --hooks")
+class Uninstall(Installation):
+    """Remove from a host what install put there."""
+
+    def run(self, terminal: Terminal) -> Installed:
+        """Show the change, ask a person, write it."""
+        request, around = self.request(terminal), surroundings()
+        plan = plan_uninstall(request, around)
+        result = self.carry_out(terminal, plan, lambda: plan_uninstall(request, around), done="uninstalled")
+        backups = left_behind(request, around) if result.status == "uninstalled" else []
+        step = f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *backups])}" if backups else ""
+        return result.model_copy(update={"next_step": step})

@@ -1,0 +1,189 @@
+"""Doors: the console script, a server over stdio, the Python API and the store's file, as every benchmark uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import IO, Any, Self
+
+SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
+BARE = [sys.executable, str(Path(__file__).with_name("bare_server.py"))]
+CONCURRENCY = "--concurrency"
+INITIALIZE: dict[str, object] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "benchmark", "version": "1"},
+}
+
+
+def command(store: Path | None, *arguments: str) -> list[str]:
+    """Return a command of the console script, on a store."""
+    return [SCRIPT, *(["--store", str(store)] if store else []), *arguments]
+
+
+def ours(store: Path, *options: str) -> list[str]:
+    """Return the command of our server."""
+    return command(store, "serve", *options)
+
+
+def run(store: Path | None, *arguments: str, codes: Sequence[int] = (0,)) -> dict[str, Any]:
+    """Return the JSON that a command prints. Raises SystemExit for any other exit code."""
+    done = subprocess.run(
+        command(store, *arguments, "--json"), capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL, cwd=store.parent if store and store.parent.is_dir() else None,
+    )  # fmt: skip
+    if done.returncode not in codes:
+        raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
+    return found
+
+
+def add_tasks(store: Path, skill: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Add tasks to a skill, all of them."""
+    path = skill.parent.parent / f"tasks-{skill.name}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run(store, "tasks", "add", str(skill), str(path))
+
+
+def rows(store: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
+    with closing(sqlite3.connect(store, timeout=60)) as connection:
+        return connection.execute(sql, values).fetchall()
+
+
+def written_bytes() -> float:
+    """Return how many bytes the process has handed to the disk so far (Linux; NaN elsewhere)."""
+    path = Path("/proc/self/io")
+    if not path.exists():
+        return float("nan")
+    return float(dict(line.split(": ") for line in path.read_text().splitlines())["write_bytes"])
+
+
+class StdioHost:
+    """One server process, spoken to over raw pipes; `start_ms` is the time from its start to its first answer."""
+
+    def __init__(self, argv: list[str], cwd: Path, stderr: int | IO[bytes] = subprocess.DEVNULL) -> None:
+        self._n_requests = 0
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=cwd,
+            env={**os.environ, "HOME": str(cwd), "OPENAI_API_KEY": "none"},
+        )
+        answer = self.request("initialize", INITIALIZE)
+        self.start_ms = (time.perf_counter() - started) * 1e3
+        self.initialized: dict[str, Any] = json.loads(answer)["result"]
+        self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin
+        assert self.process.stdout
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the server."""
+        return self.process.pid
+
+    def answer(self, tool: str, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """Return the whole result of a tool, an error too."""
+        result: dict[str, Any] = json.loads(self.request("tools/call", {"name": tool, "arguments": arguments}))[
+            "result"
+        ]
+        return result
+
+    def call(self, tool: str, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """Return what a tool answers. Raises SystemExit with its text when it is an error."""
+        result = self.answer(tool, arguments)
+        if result.get("isError"):
+            raise SystemExit(result["content"][0]["text"])
+        structured: dict[str, Any] = result["structuredContent"]
+        return structured
+
+    def call_ms(self, tool: str, arguments: Mapping[str, object]) -> float:
+        """Return how long one successful call of a tool takes, from the request written to the answer read."""
+        started = time.perf_counter()
+        answer = self.request("tools/call", {"name": tool, "arguments": arguments})
+        took = (time.perf_counter() - started) * 1e3
+        if b'"isError":true' in answer:
+            raise SystemExit(answer.decode())
+        return took
+
+    def request(self, method: str, params: Mapping[str, object]) -> bytes:
+        """Return the line that answers a request. Raises EOFError where the server has gone."""
+        self._n_requests += 1
+        try:
+            self._write({"jsonrpc": "2.0", "id": self._n_requests, "method": method, "params": params})
+        except BrokenPipeError as error:
+            raise EOFError("the server has gone") from error
+        assert self.process.stdout
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise EOFError("the server has gone")
+        if b'"result"' not in answer:
+            raise SystemExit(f"{method} failed: {answer.decode()}")
+        return answer
+
+    def _write(self, message: dict[str, object]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer a chat completion by the server's function of the model's name and all that was said."""
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        text = "\n".join(str(message["content"]) for message in asked["messages"])
+        message = {"role": "assistant", "content": vars(self.server)["reply"](asked["model"], text)}
+        body = json.dumps(
+            {
+                "id": "c", "object": "chat.completion", "created": 1, "model": asked["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+            }
+        ).encode()  # fmt: skip
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.wfile.write(head.encode() + body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512
+
+
+@contextmanager
+def vendor(reply: Callable[[str, str], str]) -> Iterator[Callable[[str], str]]:
+    """Serve a model on the loopback that answers by `reply(model, text)`; yield what spells its backend by name."""
+    server = _Server(("127.0.0.1", 0), _Handler)
+    vars(server)["reply"] = reply
+    thread = threading.Thread(target=server.serve_forever, args=[0.05], daemon=True)
+    thread.start()
+    try:
+        yield lambda model: f"openai:{model},api=chat,base_url=http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()

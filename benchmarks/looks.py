@@ -1,0 +1,127 @@
+"""Looks: what it costs to look: CPU of `skills` and `show`, memory of an idle server, bytes of the demo's store.
+
+    python benchmarks/looks.py [--short] [--json]
+
+CPU is that of whole commands, medians; memory is the private part of a server that has answered `initialize` and one
+call of a tool, next to that of a bare server of the same SDK. The large store has 500 skills with 12 candidates each,
+copied row by row from one skill with one candidate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.doors import BARE, StdioHost, command, ours, run
+
+N_SKILLS, N_EACH = 500, 12
+SKILL = "---\nname: {name}\ndescription: Fix tests.\n---\n\nRead the error first.\n"
+
+
+def cpu_s(argv: list[str], n: int) -> float:
+    """Return the median CPU seconds of a command."""
+    return statistics.median(_once(argv) for _ in range(n))
+
+
+def _once(argv: list[str]) -> float:
+    before = os.times()
+    subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def large_store(folder: Path) -> Path:
+    """Return a store with many skills and candidates."""
+    store, skills = folder / "large.db", folder / "skills"
+    for n in range(N_SKILLS):
+        (skills / f"skill-{n:03}").mkdir(parents=True)
+        (skills / f"skill-{n:03}" / "SKILL.md").write_text(SKILL.format(name=f"skill-{n:03}"))
+    with StdioHost(ours(store), folder) as host:
+        edits = [{"op": "append", "content": "- Then read the test."}]
+        host.call("propose_edits", {"skill": str(skills / "skill-000"), "edits": edits})
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        tables = ("skill", "version", "version_file", "candidate", "edit")
+        made = {table: [dict(row) for row in connection.execute(f"select * from {table}")] for table in tables}
+        for n in range(N_SKILLS * N_EACH):
+            skill, copy = divmod(n, N_EACH)
+            name, version = f"skill-{skill:03}", made["candidate"][0]["version_id"]
+            ids = {"skill_id": made["skill"][0]["id"] + skill, "id": f"c-{n:012x}", "candidate_id": f"c-{n:012x}"}
+            for table in tables if skill or copy else ():
+                for row in made[table]:
+                    new = {**row, **{column: ids[column] for column in ids if column in row}}
+                    if table == "skill":
+                        new |= {"id": ids["skill_id"], "name": name, "path": str(skills / name)}
+                    elif table == "version":
+                        new["id"] = row["id"]
+                    for column in ("id", "version_id") if copy else ():
+                        new[column] = f"{version}-{copy}" if new.get(column) == version else new.get(column)
+                    _insert(connection, table, {column: new[column] for column in row})
+        assert connection.execute("select count(*) from candidate").fetchone()[0] == N_SKILLS * N_EACH
+    return store
+
+
+def _insert(connection: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
+    places = ", ".join("?" * len(row))
+    connection.execute(f"insert or ignore into {table} ({', '.join(row)}) values ({places})", tuple(row.values()))
+
+
+def private_mb(argv: list[str], folder: Path) -> float:
+    """Return the private memory of an idle server in MB (Linux; NaN elsewhere)."""
+    with StdioHost(argv, folder) as host:
+        tool = "list_skills" if argv is not BARE else "record_trajectory"
+        host.call_ms(tool, {} if argv is not BARE else {"skill": "x", "task": "x"})
+        path = Path(f"/proc/{host.pid}/smaps_rollup")
+        lines = path.read_text().splitlines() if path.exists() else []
+    kilobytes = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
+    return round(sum(kilobytes) / 1024, 1) if kilobytes else float("nan")
+
+
+def measure(n_runs: int) -> dict[str, float]:
+    """Return all figures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        demo = run(None, "demo", "--dir", str(folder / "demo"))
+        small = Path(demo["store_path"])
+        figures = {
+            "skills_cpu_s": cpu_s(command(small, "skills"), n_runs),
+            "show_cpu_s": cpu_s(command(small, "show", demo["candidate_id"]), n_runs),
+            "demo_store_bytes": sum(
+                path.stat().st_size for path in small.parent.glob(f"{small.name}*") if path.is_file()
+            ),
+        }
+        large = large_store(folder)
+        assert len(run(large, "skills")["skills"]) == N_SKILLS
+        figures["large_skills_cpu_s"] = cpu_s(command(large, "skills"), n_runs)
+        figures["server_private_mb"] = private_mb(ours(folder / "idle.db"), folder)
+        figures["bare_private_mb"] = private_mb(BARE, folder)
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="each command once")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    figures = measure(1 if options.short else 5)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    print(f"skills, small store       {figures['skills_cpu_s']:>8} s CPU  (target: 0.25)")
+    print(f"show, small store         {figures['show_cpu_s']:>8} s CPU  (target: 0.25)")
+    print(f"skills, {N_SKILLS} skills        {figures['large_skills_cpu_s']:>8} s CPU  (target: 0.6)")
+    server, bare = figures["server_private_mb"], figures["bare_private_mb"]
+    print(f"private memory, idle      {server:>8} MB     (target: 55; a bare server {bare})")
+    print(f"store of demo             {figures['demo_store_bytes'] / 1000:>8} KB     (target: 500)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,486 @@
+"""The Python API: `train` a skill and `evaluate` a candidate, with lists, plain functions, or backends by name."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import hashlib
+import inspect
+import os
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeVar, cast, get_args
+
+from pydantic import Field
+
+from skillopt_mcp.backends.base import Backend, worst_case
+from skillopt_mcp.backends.environment import Rolling
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.backends.user_backend import checked_backend
+from skillopt_mcp.costs import Accounted, UsedRow, account, told_under_way
+from skillopt_mcp.dispatch import told_changed
+from skillopt_mcp.environments.base import Environment, rolls_out
+from skillopt_mcp.environments.registry import checked, open_environment
+from skillopt_mcp.environments.rows import read_rows
+from skillopt_mcp.errors import BadInput, Stopped
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.gates.confirm import no_worse as no_worse_rule
+from skillopt_mcp.judges.kinds.reported import environment_evaluation
+from skillopt_mcp.promotion_tests import check_said, evaluate_candidate
+from skillopt_mcp.prompts.loading import load_prompts
+from skillopt_mcp.records.budgets import NO_CAPS, Caps
+from skillopt_mcp.records.calls import Call, Reply, Role, Rollout, Usage
+from skillopt_mcp.records.evidence import Claim
+from skillopt_mcp.records.judging import Score
+from skillopt_mcp.records.next_step import NextStep
+from skillopt_mcp.records.results import Evaluated, Replayed, SplitCounts, TasksAdded
+from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.runs import begin, best_candidate, check_able, furthest, last_finished, left_changed, new_run, replay
+from skillopt_mcp.settings.reading import read_mapping
+from skillopt_mcp.settings.settling import settled_config
+from skillopt_mcp.show.export import check_folder, export_run
+from skillopt_mcp.show.inspecting import n_tasks_of
+from skillopt_mcp.show.notes import describe_note
+from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.progress import Notify, Progress
+from skillopt_mcp.workspace import Workspace
+
+StageName = Literal[
+    "baseline", "rollout", "reflect", "aggregate", "select", "evaluate", "rescue", "step", "slow", "meta", "confirm"
+]
+PathLike = str | os.PathLike[str]
+Callback = Callable[[Progress], object]
+# `target(skill_text, prompt)`, `optimizer(prompt)` or a rubric's `judge(prompt)`: the answer.
+Answer = str | Reply
+Function = Callable[..., Answer | Awaitable[Answer]]
+Answerer = Backend | Function | str
+Graded = bool | float | tuple[bool | float, str]
+JudgeFunction = Callable[[Task, str], Graded]
+Tasks = Environment | Sequence[object] | PathLike
+T = TypeVar("T")
+_POLL_S = 0.05
+
+
+class RunUsage(Accounted):
+    """What a run used, in sum and for each role in each stage."""
+
+    stages: list[UsedRow]
+
+
+class Trained(Replayed):
+    """The outcome of training. The live file has not changed: `best_skill` is the best version's SKILL.md.
+
+    `test_before` and `test_after` are taken where the promotion test stopped, which favours its verdict.
+    """
+
+    config: Config = Field(description="The settings of the run, its seed among them")
+    n_tasks: SplitCounts = Field(description="How many tasks of each split the run took")
+    usage: RunUsage = Field(description="What it sent, over all calls that continued it")
+    reused: bool = Field(description="Whether it is the outcome of a run that had finished before this call")
+    best_skill: str = Field(description="SKILL.md of the best version")
+    skill_path: str = Field(description="The skill's folder")
+    store_path: str = Field(description="The store that holds the run")
+
+    def __str__(self) -> str:
+        """Return five lines for a person."""
+        gain = f" ({self.test_before:.2f} -> {self.test_after:.2f})" if self.test_after is not None else ""
+        scores = [step.best for step in self.steps if step.best is not None]
+        best = f" -> {scores[-1]:.2f}" if scores else ""
+        base = "no score" if self.baseline is None else f"{self.baseline:.2f}"
+        step = self.next_step
+        return "\n".join([
+            f"{self.skill}: {self.verdict or 'not tested'}{gain}, candidate {self.candidate_id or 'none'}",
+            f"val score {base}{best} in {len(self.steps)} steps, best version {short(self.best_version)}",
+            f"{self.usage.n_sent:,} calls, {self.tokens_in + self.tokens_out:,} tokens, ${self.usage.usd_known:.2f}, "
+            f"{self.usage.seconds:.0f} s",
+            f"run {self.run_id} in {self.store_path}",
+            step.as_line(self.store_path) if isinstance(step, NextStep) else f"Next: {step or 'nothing'}",
+        ])  # fmt: skip
+
+
+def train(
+    skill: PathLike,
+    tasks: Tasks | None = None,
+    *,
+    target: Answerer | None = None,
+    optimizer: Answerer | None = None,
+    judge: Answerer | JudgeFunction | None = None,
+    config: Config | Mapping[str, object] | None = None,
+    callbacks: Mapping[StageName, Callback] | None = None,
+    caps: Caps = NO_CAPS,
+    store: PathLike | None = None,
+    out: PathLike | None = None,
+    prompts: PathLike | None = None,
+    concurrency: int | None = None,
+    reuse: bool = False,
+    allow_changed: bool = False,
+) -> Trained:
+    """Train a skill (its name, or the path of its folder), and return the outcome; the live file is not changed.
+
+    Args:
+        tasks: rows as in a tasks file, its path, or an environment (or its name); default: all tasks of the skill in
+            the store. A run takes the tasks that are given, and no others.
+        target: BACKEND:MODEL, a `Backend`, or a function of (skill text, prompt) that returns the answer.
+        optimizer: BACKEND:MODEL, a `Backend`, or a function of one prompt that returns JSON.
+        judge: a function of (task, answer) that returns True or False, a score from 0 to 1, or (score, reason), for
+            tasks without a judge of their own; or who answers rubrics, given as an optimizer is.
+        config: a `Config`, or a dict with the names of settings files ("epochs", "train.num_epochs").
+        callbacks: functions of one `Progress` by stage: "baseline", "rollout", "reflect", "aggregate", "select",
+            "evaluate", "rescue", "slow", "meta", "confirm" (each as it begins) and "step" (at its end). What a
+            callback raises stops the run; `Stopped` is for that.
+        caps: limits of the run, over all calls that continue it.
+        out: a new folder for the run as files, however it ends; `prompts`: a folder with prompts of your own.
+        reuse: return the outcome of a finished run of the same call, if there is one.
+        allow_changed: continue a run though a backend's fingerprint has changed since.
+
+    Raises:
+        Stopped: the run ended early (`run_id` names it): CapReached at a cap, Outage where a backend fails. The same
+            call continues it and pays for nothing twice; `evaluate(run_id)` tests its best version so far.
+        SkillOptError: BadInput and others, for what cannot be trained.
+
+    It blocks until it is done; within a running event loop it works in a thread, and Ctrl-C stops it at its next reply.
+    Give each of several runs that are compared a store of its own.
+    """
+    notify = _by_stage(callbacks or {})
+    settings, own_prompts = _config(config), load_prompts(Path(prompts).expanduser()) if prompts is not None else None
+    folder = Path(out).expanduser() if out is not None else None
+    name = skill if isinstance(skill, str) else os.path.abspath(skill)
+    source = _source(tasks)
+    stop = threading.Event()
+
+    def work() -> Trained:
+        roles = _roles(target, optimizer, judge, source)
+        with _workspace(roles, store, caps, concurrency, stop) as workspace:
+            if source is None:
+                check_able(workspace)
+            tracked = (workspace.recorded if source is None else workspace.skill)(name)
+            only = None if source is None else _add(workspace, tracked, source, judge)
+            new = new_run(workspace, tracked.path, settings, own_prompts, only)
+            found = last_finished(workspace, new) if reuse else None
+            found = found or furthest(workspace, new, allow_changed=allow_changed)
+            run = found or new
+            if folder:
+                check_folder(folder, run.id)
+            if not found:
+                begin(workspace, new)
+                if changed := left_changed(workspace, new):
+                    _warn(f"{told_changed(*changed)}; to continue that run: train(..., allow_changed=True)")
+            try:
+                result = replay(
+                    workspace, run, lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop),
+                    concurrency, allow_changed=allow_changed,
+                )  # fmt: skip
+            except (KeyboardInterrupt, Stopped) as error:
+                if isinstance(error, Stopped):
+                    error.run_id = run.id
+                if open_calls := told_under_way(workspace.store, run.id):
+                    error.add_note(open_calls)
+                raise
+            finally:
+                if folder:
+                    _export(workspace, run.id, folder)
+            return _outcome(workspace, tracked, run, result)
+
+    return _run(work, stop)
+
+
+def evaluate(
+    candidate_id: str,
+    *,
+    target: Answerer | Environment | None = None,
+    judge: Answerer | JudgeFunction | None = None,
+    max_pairs: int = 200,
+    no_worse: float | None = None,
+    claim: Claim | None = None,
+    callback: Callback | None = None,
+    caps: Caps = NO_CAPS,
+    store: PathLike | None = None,
+    concurrency: int | None = None,
+) -> Evaluated:
+    """Return the verdict on a candidate, or on the best version of a run (r-...); nothing is promoted.
+
+    It continues the test so far, and pauses undecided after `max_pairs` more pairs; asking again pays for nothing.
+    `no_worse=0.1` accepts a shorter skill that loses at most that; `claim` is "these" tasks or ones "like_these".
+    The other arguments, and what it raises, are those of `train`; the callback is called for every pair.
+    """
+    rule = ConfirmRule(max_pairs=max_pairs) if no_worse is None else no_worse_rule(no_worse, max_pairs=max_pairs)
+    rule = replace(rule, claim=claim or rule.claim)
+    notify = _by_stage({"confirm": callback} if callback else {})
+    stop = threading.Event()
+
+    def work() -> Evaluated:
+        with _workspace(_roles(target, None, judge, None), store, caps, concurrency, stop) as workspace:
+            is_run = candidate_id.startswith("r-")
+            tested = best_candidate(workspace, candidate_id).id if is_run else candidate_id
+            if claim:
+                check_said(workspace, tested, rule)
+            return evaluate_candidate(workspace, tested, None, notify, rule)
+
+    # The test is a job of its own, which Ctrl-C does not reach: it is stopped from here.
+    return _run(work, stop, always_thread=True)
+
+
+# Functions as backends
+
+
+class FunctionBackend:
+    """A user's function as a backend; its name and its source identify it."""
+
+    deferred = False
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self.name = f"python:{_qualname(function)}"
+        self.fingerprint = _identity(function)
+
+    async def complete(self, call: Call) -> Reply:
+        """Return what the function answers; one that is not async runs in a thread."""
+        request = call.request
+        if isinstance(request, Rollout):
+            arguments = [request.files.text, request.task.prompt]
+        else:
+            arguments = [f"{request.instructions}\n\n{request.evidence}"]
+        answer: object = await _called(self._function, *arguments)
+        return answer if isinstance(answer, Reply) else Reply(str(answer))
+
+
+class JudgedBackend:
+    """A target whose answers a user's function scores, for tasks that name the function as their judge."""
+
+    deferred = False
+
+    def __init__(self, backend: Backend, judge: JudgeFunction) -> None:
+        self._backend, self._judge = backend, judge
+        self.environment_name = _judge_name(judge)
+        self.name = backend.name
+        self.fingerprint = f"{backend.fingerprint}+{_identity(judge)}"
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the target's reply with its score recorded."""
+        reply = await self._backend.complete(call)
+        if reply.fault or not isinstance(call.request, Rollout):
+            return reply
+        graded = await _called(self._judge, call.request.task, reply.text)
+        score, reason = graded if isinstance(graded, tuple) else (graded, "")
+        if not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise BadInput(f"the judge must return True, False or a score from 0 to 1, got {score!r}")
+        recorded = environment_evaluation(self.environment_name, Score(score >= 1, float(score), str(reason)))
+        return reply._replace(messages=(*reply.messages, recorded))
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt can use."""
+        return worst_case(self._backend, call)
+
+
+async def _called(function: Callable[..., object], *arguments: object) -> object:
+    is_async = inspect.iscoroutinefunction(function)
+    answer = function(*arguments) if is_async else await asyncio.to_thread(function, *arguments)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _qualname(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _identity(function: object) -> str:
+    """Return a function's name with a digest of its source, where that can be read."""
+    try:
+        source = inspect.getsource(cast(Callable[..., object], function))
+    except (OSError, TypeError):
+        source = ""
+    return f"python:{_qualname(function)}@{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+
+
+def _judge_name(judge: object) -> str:
+    return f"python:{_qualname(judge)}"
+
+
+def _is_function(value: object) -> bool:
+    return callable(value) and not isinstance(value, type) and not hasattr(value, "complete")
+
+
+# What was given
+
+
+def _source(tasks: Tasks | None) -> Environment | list[object] | None:
+    """Return the environment or the rows that were given, None for neither. Raises BadInput."""
+    if isinstance(tasks, str | os.PathLike):
+        path = Path(os.path.expanduser(tasks))
+        if isinstance(tasks, str) and not path.exists() and path.suffix not in (".jsonl", ".json", ".csv"):
+            return open_environment(tasks)
+        return read_rows(path)
+    return tasks if tasks is None else list(tasks) if isinstance(tasks, Sequence) else checked(tasks)
+
+
+def _roles(target: object, optimizer: object, judge: object, source: object) -> dict[Role, Backend | str | None]:
+    """Return who answers for each role. Raises BadInput for what cannot."""
+    environment = next(
+        (checked(cast(Environment, each)) for each in (target, source) if hasattr(each, "rollout")), None
+    )
+    if environment is not None and rolls_out(environment):
+        if target not in (None, environment):
+            raise BadInput("the environment attempts its tasks itself; leave out the target")
+        target = Rolling(environment)
+    if _is_function(judge):
+        if target is None:
+            raise BadInput("a judge function needs a target")
+        inner = open_backend(target) if isinstance(target, str) else _backend("target", target)
+        target, judge = JudgedBackend(cast(Backend, inner), cast(JudgeFunction, judge)), None
+    answering: dict[Role, object] = {"target": target, "optimizer": optimizer, "judge": judge}
+    return {role: _backend(role, value) for role, value in answering.items()}
+
+
+def _backend(role: Role, value: object) -> Backend | str | None:
+    backend = FunctionBackend(cast(Function, value)) if _is_function(value) else value
+    return checked_backend(role, cast(Backend | str | None, backend))
+
+
+@contextmanager
+def _workspace(
+    roles: Mapping[Role, Backend | str | None], store: PathLike | None, caps: Caps,
+    concurrency: int | None, stop: threading.Event,
+) -> Iterator[Workspace]:  # fmt: skip
+    given: object = caps
+    if not isinstance(given, Caps):
+        raise BadInput(f"caps must be a skillopt_mcp.Caps(calls=, tokens=, usd=, minutes=), got {given!r}")
+    path = store_path(os.fspath(store) if store is not None else None, os.environ)
+    with Workspace(
+        path, target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps,
+        n_slots=concurrency,
+    ) as workspace:  # fmt: skip
+        workspace.on_reply = _stopper(stop)
+        yield workspace
+
+
+def _add(workspace: Workspace, skill: Skill, source: Environment | list[object], judge: object) -> Collection[str]:
+    """Store the tasks, and return their digests. Raises BadInput where one cannot be used."""
+    if not isinstance(source, list):
+        from_environment = add_environment(workspace, skill.path, source)
+        _warn_of(from_environment)
+        return from_environment.digests
+    if _is_function(judge):
+        own = {"judge": {"kind": "environment", "name": _judge_name(judge)}}
+        source = [own | row if isinstance(row, dict) else row for row in source]
+    added = add_tasks(workspace, skill.path, source)
+    for first in added.rejected[:1]:
+        raise BadInput(
+            f"{len(added.rejected)} of {len(source)} tasks cannot be used; row {first.index}: {first.reason}"
+        )
+    _warn_of(added)
+    return frozenset(parse_row(row).digest for row in source)
+
+
+def _warn_of(added: TasksAdded) -> None:
+    for note in added.notes:
+        # A function that judges is an environment that only this call knows.
+        if note.code != "unknown_environment":
+            _warn(describe_note(note))
+
+
+def _config(config: Config | Mapping[str, object] | None) -> Config:
+    if isinstance(config, Config):
+        return config.model_copy()
+    given: object = config
+    if not isinstance(given, Mapping | None):
+        raise BadInput(f"config must be a skillopt_mcp.Config or a dict, got {type(given).__name__}")
+    try:
+        return settled_config(read_mapping(given or {}))
+    except BadInput as error:
+        raise BadInput(f"config: {error}") from None
+
+
+def _by_stage(callbacks: Mapping[StageName, Callback]) -> Notify:
+    """Return what calls the callback of each stage. Raises BadInput for an unknown stage, or what is not a function."""
+    stages = get_args(StageName)
+    for name, callback in callbacks.items():
+        if name not in stages:
+            near = difflib.get_close_matches(name, stages, n=1, cutoff=0.0)[0]
+            raise BadInput(f"unknown stage '{name}' of a callback; did you mean '{near}'?")
+        if not callable(callback) or inspect.iscoroutinefunction(callback):
+            raise BadInput(f"the callback of '{name}' must be a plain function, got {callback!r}")
+    by_name = {str(name): callback for name, callback in callbacks.items()}
+
+    def notify(progress: Progress) -> None:
+        if progress.stage in by_name:
+            by_name[progress.stage](progress)
+
+    return notify
+
+
+# The work
+
+
+def _run(work: Callable[[], T], stop: threading.Event, *, always_thread: bool = False) -> T:
+    """Return what `work` returns; within a running event loop it is done in a thread.
+
+    Ctrl-C, and a cancellation from outside of the loop, stop it at its next reply.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        if not always_thread:
+            return work()
+        loop = None
+    with ThreadPoolExecutor(1, thread_name_prefix="skillopt") as pool:
+        working = pool.submit(copy_context().run, work)
+        before = _n_cancelling(loop)
+        try:
+            while not wait([working], _POLL_S).done:
+                if _n_cancelling(loop) > before:
+                    stop.set()
+        except BaseException:
+            stop.set()
+            raise
+        if stop.is_set() and isinstance(working.exception(), Stopped):
+            raise asyncio.CancelledError
+        return working.result()
+
+
+def _n_cancelling(loop: asyncio.AbstractEventLoop | None) -> int:
+    return sum(task.cancelling() for task in asyncio.all_tasks(loop)) if loop else 0
+
+
+def _stopper(stop: threading.Event) -> Callable[[Call, Reply], None]:
+    def on_reply(_: Call, __: Reply) -> None:
+        if stop.is_set():
+            raise Stopped("interrupted; the same call continues")
+
+    return on_reply
+
+
+def _outcome(workspace: Workspace, skill: Skill, run: Run, result: Replayed) -> Trained:
+    used, steps = account(workspace.store, run.id), workspace.store.runs.list_steps(run.id)
+    best = workspace.store.skills.get_files(run.skill_id, steps[-1].best_version if steps else run.base_version)
+    return Trained(
+        **result.model_dump(exclude={"next_step"}),
+        next_step=result.next_step,
+        usage=RunUsage(**used.told.model_dump(), stages=used.table),
+        config=Config.of_run(run.config),
+        n_tasks=n_tasks_of(workspace, run),
+        reused=run.result is not None,
+        best_skill=best.main.decode("utf-8", "replace"),
+        skill_path=skill.path,
+        store_path=str(workspace.store_path),
+    )
+
+
+def _export(workspace: Workspace, run_id: str, folder: Path) -> None:
+    """Write a run as files; where that fails, it warns: the outcome, or why the run stopped, counts more."""
+    try:
+        export_run(workspace, run_id, folder)
+    except BadInput as error:
+        _warn(f"run '{run_id}' was not written as files: {error}")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)

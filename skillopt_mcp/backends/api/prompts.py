@@ -1,0 +1,100 @@
+"""Prompts: a call as the text and the reply schema that a model is sent. The judge of a task is never part of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+
+from pydantic import BaseModel
+
+from skillopt_mcp.prompts.rendering import fence
+from skillopt_mcp.records.calls import Call, Question, Rollout, storable
+from skillopt_mcp.records.replies import SCHEMAS
+
+_DROPPED = frozenset({"default", "title"})
+Schema = dict[str, object]
+
+
+@cache
+def strict_schema(model: type[BaseModel]) -> Schema:
+    """Return the JSON schema of `model` as strict servers want it: every field required, none besides, no defaults."""
+    return _strict(model.model_json_schema())
+
+
+@cache
+def lenient_schema(model: type[BaseModel]) -> Schema:
+    """Return `strict_schema` as a host is held to it: parts of the reply may lack what has a default value."""
+    strict, parts = strict_schema(model), model.model_json_schema().get("$defs", {})
+    return strict | {"$defs": {name: _lenient(part) for name, part in parts.items()}} if parts else strict
+
+
+def _lenient(schema: Schema) -> Schema:
+    strict, properties = _strict(schema), schema.get("properties")
+    if not isinstance(properties, dict):
+        return strict
+    return strict | {"required": [name for name, value in properties.items() if "default" not in value]}
+
+
+def _strict(schema: Schema) -> Schema:
+    strict = {name: _inside(name, value) for name, value in schema.items() if name not in _DROPPED}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        strict |= {"required": list(properties), "additionalProperties": False}
+    return strict
+
+
+def _inside(name: str, value: object) -> object:
+    if name in ("properties", "$defs") and isinstance(value, dict):
+        return {key: _strict(inner) for key, inner in value.items()}
+    if isinstance(value, dict):
+        return _strict(value)
+    return (
+        [_strict(inner) if isinstance(inner, dict) else inner for inner in value] if isinstance(value, list) else value
+    )
+
+
+ROLLOUT = """\
+You do a task for a user. You have a skill for tasks of its kind: know-how that was written down for you, in the block
+below. Follow it wherever it applies to the task. What the task brings along is material to work on.
+
+Do what the task needs, and end with the answer in the form that the task asks for."""
+LAYOUT = hashlib.sha256(f"1 {ROLLOUT}".encode()).hexdigest()[:8]
+_SKILL_ENDS = "\n\n## Evidence\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model is sent: `system`, then the user's part, of which `shared` is the same for a whole batch.
+
+    `reply` is the model of the JSON reply, None where the reply is free text.
+    """
+
+    system: str
+    shared: str
+    own: str
+    reply: type[BaseModel] | None = None
+
+    @property
+    def user(self) -> str:
+        """Return the user's part as one text."""
+        return self.shared + self.own
+
+
+def prompt_of(call: Call) -> Prompt:
+    """Return the prompt of a call, fit to be encoded as UTF-8."""
+    request = call.request
+    return _rollout(request) if isinstance(request, Rollout) else _question(request)
+
+
+def _rollout(request: Rollout) -> Prompt:
+    files = [f"### {file.path}\n\n{fence(file.content)}" for file in request.task.files]
+    task = "\n\n".join([request.task.prompt, *(["## Files", *files] if files else [])])
+    skill = f"{ROLLOUT}\n\n{fence(request.files.text, 'skill')}" if request.files.files else ROLLOUT
+    return Prompt(storable(skill), "", storable(task))
+
+
+def _question(request: Question) -> Prompt:
+    skill, mark, rest = request.evidence.partition(_SKILL_ENDS)
+    shared, own = (skill + mark, rest) if mark else ("", request.evidence)
+    return Prompt(storable(request.instructions), storable(shared), storable(own), SCHEMAS.get(request.schema))

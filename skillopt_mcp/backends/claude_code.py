@@ -1,0 +1,157 @@
+"""Claude Code: its command line, headless, with the skill where it looks for it and nothing else of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
+from skillopt_mcp.backends.agents.claude_events import read_claude
+from skillopt_mcp.backends.agents.events import AgentEvents
+from skillopt_mcp.backends.agents.places import Place, passed_on, secrets_of
+from skillopt_mcp.backends.agents.processes import Ended, Line
+from skillopt_mcp.backends.api.prices import SpecOptions, parse_options
+from skillopt_mcp.backends.api.prompts import prompt_of
+from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.records.calls import Call, Rollout, Usage
+
+TOOLS = "Skill+Read+Glob+Grep+Edit+Write"
+RETRIES = 3
+_INSTALL = "install Claude Code (npm install -g @anthropic-ai/claude-code)"
+# In the working copy these need no permission beyond the mode; outside of it they are refused.
+_OF_THE_MODE = frozenset({"Read", "Glob", "Grep", "Edit", "Write", "NotebookEdit"})
+_INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", ".claude/CLAUDE.md", ".claude/rules/**")
+_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE")
+_PASSED = (
+    r"HOME|ANTHROPIC_(?:API_KEY|AUTH_TOKEN|BASE_URL|CUSTOM_HEADERS|BETAS)|CLAUDE_CODE_OAUTH_TOKEN"
+    r"|CLAUDE_CODE_MAX_OUTPUT_TOKENS|CLAUDE_CODE_CLIENT_[A-Z_]+"
+)
+_PASSED_TO_CLOUDS = (
+    r"|CLAUDE_CODE_USE_[A-Z]+|CLAUDE_CODE_SKIP_[A-Z]+_AUTH|AWS_[A-Z_]+|CLOUD_ML_REGION|VERTEX_REGION_[A-Z0-9_]+"
+    r"|GOOGLE_[A-Z_]+|GCLOUD_PROJECT|CLOUDSDK_CONFIG|AZURE_[A-Z_]+|ANTHROPIC_[A-Z_]+"
+)
+
+
+class ClaudeOptions(SpecOptions):
+    """What `claude-code:` may be told: `tools` are joined by +, `sandbox` confines Bash, where it is among them."""
+
+    provider: ClassVar[str] = "claude-code"
+    unanswering: ClassVar[frozenset[str]] = frozenset({"timeout", "binary"})
+    timeout: float = Field(default=600, gt=0, le=86_400)
+    tools: str = Field(default=TOOLS, pattern=r"^[A-Z][A-Za-z]*(\+[A-Z][A-Za-z]*)*$")
+    sandbox: bool = True
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    max_usd: float | None = Field(default=None, gt=0)
+    binary: str | None = None
+
+
+class ClaudeCode:
+    """The host Claude Code at `path`."""
+
+    skills_path = ".claude/skills"
+    program = Program(
+        "Claude Code",
+        login="log in (run `claude`, then /login), or set ANTHROPIC_API_KEY in the environment; settings files are not "
+        "read",
+        settings="update Claude Code, install what it names, or change that option in the spec (sandbox=off lets Bash "
+        "run unconfined)",
+    )
+
+    def __init__(self, path: str, options: ClaudeOptions, environ: Mapping[str, str]) -> None:
+        self._path, self._options = path, options
+        clouds = _PASSED_TO_CLOUDS if any(environ.get(name) for name in _CLOUDS) else ""
+        self._passed = _PASSED + clouds
+        self._environ = environ
+        self._login = environ.get("CLAUDE_CONFIG_DIR", "")
+        self.timeout = options.timeout
+        # It looks at its bill between two turns: the last one may go above.
+        self.most_used = Usage(usd=options.max_usd) if options.max_usd else None
+
+    def line(self, call: Call, place: Place) -> Line:
+        """Return the command line for a call: a rollout has the tools and the working copy, a question has neither."""
+        request = call.request
+        common = [self._path, "-p", "--model", self._options.model, "--output-format", "stream-json", "--verbose"]
+        common += ["--strict-mcp-config", "--no-session-persistence", "--settings", self._settings(place)]
+        if self._options.effort:
+            common += ["--effort", self._options.effort]
+        if self._options.max_usd:
+            common += ["--max-budget-usd", str(self._options.max_usd)]
+        environ = self._variables(place)
+        if isinstance(request, Rollout):
+            return Line(common + self._at_work(), environ, request.task.prompt)
+        prompt = prompt_of(call)
+        asked = ["--setting-sources", "", "--tools", "", "--disable-slash-commands", "--system-prompt", prompt.system]
+        return Line(common + asked, {**environ, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1"}, prompt.user)
+
+    def record(self, place: Place) -> str:
+        """Return nothing: all is printed."""
+        return ""
+
+    def read(self, ended: Ended) -> AgentEvents:
+        """Return what Claude Code told."""
+        return read_claude(ended.output)
+
+    def secrets(self) -> Mapping[str, str]:
+        """Return the names of the secrets that it can reach, by value."""
+        home = Path(self._login or Path(self._environ.get("HOME", "/")) / ".claude")
+        return secrets_of(self._environ, [home / ".credentials.json"])
+
+    def _at_work(self) -> list[str]:
+        tools = self._options.tools.split("+")
+        sandboxed = {"Bash"} if self._options.sandbox else set()
+        allowed = [tool for tool in tools if tool not in _OF_THE_MODE | sandboxed]
+        line = ["--setting-sources", "project", "--permission-mode", "acceptEdits", "--tools", ",".join(tools)]
+        return [*line, "--allowedTools", ",".join(allowed)] if allowed else line
+
+    def _settings(self, place: Place) -> str:
+        above = [*place.work.parents, *Path(os.path.realpath(place.work)).parents]
+        settings: dict[str, object] = {
+            "disableAllHooks": True,
+            "disableBundledSkills": True,
+            "claudeMdExcludes": [str(folder / name) for folder in dict.fromkeys(above) for name in _INSTRUCTIONS],
+        }
+        if self._options.sandbox and "Bash" in self._options.tools.split("+"):
+            settings["sandbox"] = {
+                "enabled": True,
+                "autoAllowBashIfSandboxed": True,
+                "allowUnsandboxedCommands": False,
+                "failIfUnavailable": True,
+            }
+        return json.dumps(settings)
+
+    def _variables(self, place: Place) -> dict[str, str]:
+        return {
+            **passed_on(self._environ, self._passed, place),
+            "CLAUDE_CONFIG_DIR": str(place.home),
+            # The user's login stays where it is, to be read and renewed there; empty means the default place.
+            "CLAUDE_SECURESTORAGE_CONFIG_DIR": self._login,
+            "CLAUDE_CODE_TMPDIR": str(place.tmp),
+            "CLAUDE_CODE_MAX_RETRIES": str(RETRIES),
+            "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+        }
+
+
+@backend(
+    "claude-code", answers="the real Claude Code, headless", needs="its login, or `ANTHROPIC_API_KEY`", has_options=True
+)
+def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used, saying what to do."""
+    options = parse_options(text, ClaudeOptions)
+    path, version = find_program(options.binary, "claude", _INSTALL)
+    cloud = next((name.removeprefix("CLAUDE_CODE_USE_").lower() for name in _CLOUDS if environ.get(name)), None)
+    place = (
+        cloud or urlsplit(environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com").netloc.rpartition("@")[2]
+    )
+    fingerprint = f"{options.identity()},at={place},version={version}"
+    return AgentBackend(ClaudeCode(path, options, environ), options.spelled(), fingerprint)

@@ -1,0 +1,153 @@
+"""Codex: its command line, headless, with the skill where it looks for it and nothing else of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from skillopt_mcp.backends.agents.backend import AgentBackend, Program, find_program
+from skillopt_mcp.backends.agents.codex_events import read_codex
+from skillopt_mcp.backends.agents.events import AgentEvents
+from skillopt_mcp.backends.agents.places import Place, passed_on, secrets_of
+from skillopt_mcp.backends.agents.processes import Ended, Line, text_of
+from skillopt_mcp.backends.api.faults import find_endpoint
+from skillopt_mcp.backends.api.prices import ApiOptions, parse_options
+from skillopt_mcp.backends.api.prompts import prompt_of, strict_schema
+from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.records.calls import Call, Rollout, Usage
+
+KEY = "CODEX_API_KEY"
+RETRIES = 3
+_INSTALL = "install Codex (npm install -g @openai/codex)"
+_PROVIDER = "own"
+# What is the user's, or reaches beyond the working copy.
+_OFF_AT_WORK = (
+    "apps", "browser_use", "computer_use", "goals", "hooks", "image_generation", "in_app_browser", "memories",
+    "plugins", "remote_plugin", "tool_suggest", "unbounded_connection_retries",
+)  # fmt: skip
+_OFF_AT_QUESTIONS = (*_OFF_AT_WORK, "shell_tool", "skill_search", "unified_exec", "view_image")
+
+
+class CodexOptions(ApiOptions):
+    """What `codex:` may be told: `sandbox` is the program's own word for what its commands may do."""
+
+    provider: ClassVar[str] = "codex"
+    unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | {"binary"}
+    timeout: float = Field(default=600, gt=0, le=86_400)
+    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = "workspace-write"
+    network: bool = False
+    web_search: bool = False
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    binary: str | None = None
+
+
+class Codex:
+    """The host Codex at `path`; `key` is the environment variable that its key is in, None for the user's login."""
+
+    skills_path = ".agents/skills"
+    # It has no option that would end a call at some number of tokens, or some price.
+    most_used: Usage | None = None
+    program = Program(
+        "Codex",
+        login="log in by `codex login` (a login in the keyring cannot be reached, one in auth.json can), or set "
+        "CODEX_API_KEY in the environment",
+        settings="update Codex, or change that option in the spec",
+    )
+
+    def __init__(self, path: str, options: CodexOptions, environ: Mapping[str, str]) -> None:
+        self._path, self._options, self._environ = path, options, environ
+        self._login = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "/")) / ".codex") / "auth.json"
+        names = [options.key_env] if options.key_env else [KEY, "OPENAI_API_KEY"]
+        self._key = next((environ[name] for name in names if environ.get(name)), None)
+        self.timeout = options.timeout
+
+    def line(self, call: Call, place: Place) -> Line:
+        """Return the command line for a call. Raises BackendFault (auth) when there is neither key nor login."""
+        request = call.request
+        home = place.home / ".codex"
+        home.mkdir()
+        environ = {**passed_on(self._environ, "", place), "HOME": str(place.home), "CODEX_HOME": str(home)}
+        if self._key and (self._options.key_env or self._options.base_url or not self._login.is_file()):
+            environ[KEY] = self._key
+        elif self._login.is_file():
+            # A link, so that a login which is renewed is renewed for the user too.
+            (home / "auth.json").symlink_to(self._login)
+        elif not self._options.base_url:
+            raise self.program.fault("auth", "there is no login and no key")
+        at_work = isinstance(request, Rollout)
+        (home / "config.toml").write_text(self._config(at_work=at_work), "utf-8")
+        line = [self._path, "exec", "--json", "--skip-git-repo-check"]
+        if isinstance(request, Rollout):
+            return Line(line, environ, request.task.prompt)
+        prompt = prompt_of(call)
+        if prompt.reply and self._options.structured:
+            schema = place.folder / "schema.json"
+            schema.write_text(json.dumps(strict_schema(prompt.reply)), "utf-8")
+            line += ["--output-schema", str(schema)]
+        return Line(line, environ, f"{prompt.system}\n\n{prompt.user}")
+
+    def record(self, place: Place) -> str:
+        """Return the text of the session, empty when it was not kept; those of subagents come later."""
+        kept = sorted(place.home.glob(".codex/sessions/**/rollout-*.jsonl"))
+        return text_of(kept[0]) if kept else ""
+
+    def read(self, ended: Ended) -> AgentEvents:
+        """Return what Codex told."""
+        return read_codex(ended.output, ended.record)
+
+    def secrets(self) -> Mapping[str, str]:
+        """Return the names of the secrets that it can reach, by value."""
+        return secrets_of(self._environ, [self._login])
+
+    def _config(self, *, at_work: bool) -> str:
+        options = self._options
+        sandbox = options.sandbox if at_work else "read-only"
+        rows = [f"model = {_quoted(options.model)}", 'approval_policy = "never"', f"sandbox_mode = {_quoted(sandbox)}"]
+        rows += [f"web_search = {_quoted('live' if options.web_search and at_work else 'disabled')}"]
+        rows += ["check_for_update_on_startup = false"]
+        if options.effort:
+            rows.append(f"model_reasoning_effort = {_quoted(options.effort)}")
+        if options.base_url:
+            rows.append(f"model_provider = {_quoted(_PROVIDER)}")
+        # Nothing but the working copy and the private TMPDIR may be written; commands see no key.
+        rows += ["[sandbox_workspace_write]", "exclude_slash_tmp = true", f"network_access = {_word(options.network)}"]
+        rows += ["[shell_environment_policy]", 'inherit = "core"', f'exclude = ["{KEY}"]']
+        rows += ["[analytics]", "enabled = false", "[skills.bundled]", "enabled = false", "[features]"]
+        rows += [f"{name} = false" for name in (_OFF_AT_WORK if at_work else _OFF_AT_QUESTIONS)]
+        if not at_work:
+            rows += ["[agents]", "enabled = false"]
+        if options.base_url:
+            rows += [f"[model_providers.{_PROVIDER}]", f"name = {_quoted(_PROVIDER)}", 'wire_api = "responses"']
+            rows += [f"base_url = {_quoted(options.base_url)}", *([f'env_key = "{KEY}"'] if self._key else [])]
+            rows += [f"request_max_retries = {RETRIES}", f"stream_max_retries = {RETRIES}"]
+        return "\n".join(rows) + "\n"
+
+
+@backend(
+    "codex",
+    answers="the real Codex, headless",
+    needs="its login (in `auth.json`), `CODEX_API_KEY` or `OPENAI_API_KEY`",
+    has_options=True,
+)
+def open_codex(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used, saying what to do."""
+    options = parse_options(text, CodexOptions)
+    path, version = find_program(options.binary, "codex", _INSTALL)
+    place = "openai"
+    if options.base_url:
+        place = find_endpoint(options, options.base_url, (KEY, "OPENAI_API_KEY"), environ).place
+    fingerprint = f"{options.identity()},at={place},version={version}"
+    return AgentBackend(Codex(path, options, environ), options.spelled(), fingerprint)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,59 @@
+"""Plugin: a backend of another package, found by the name of its entry point."""
+
+from __future__ import annotations
+
+from skillopt_mcp.backends.base import Backend, slots_of, worst_case
+from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.user_backend import checked
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.environments.registry import SHOWN, foreign, made
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.records.calls import Call, Reply, Usage
+
+GROUP = "skillopt_mcp.backends"
+PREFIX = "plugin:"
+
+
+class Plugged:
+    """A backend under the spelling that it was opened by; whatever else it says of itself stays."""
+
+    deferred = False
+
+    def __init__(self, backend: Backend, model: str) -> None:
+        self.name = f"{PREFIX}{model}"
+        # The options may be what tells two apart; a simulation is known by what a fingerprint begins with.
+        self.fingerprint = f"{backend.fingerprint}@{self.name}"
+        self.n_slots = slots_of(backend)
+        self._backend = backend
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the backend's answer to one attempt. Raises what it raises."""
+        return await self._backend.complete(call)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt can use, None where there is no limit or the backend does not say."""
+        return worst_case(self._backend, call)
+
+
+@backend(
+    "plugin",
+    spec="plugin:NAME or plugin:NAME:OPTIONS",
+    answers="a backend of another package ([Python](extending.md))",
+    needs="that package",
+)
+def open_plugged(model: str) -> Backend:
+    """Return the backend of a spec, NAME or NAME:OPTIONS: what the entry point of that name makes of the options.
+
+    Raises BackendError when there is none, or what it makes cannot be used.
+    """
+    name, _, options = model.partition(":")
+    shown = quoted(f"{PREFIX}{model}", SHOWN)
+    try:
+        with foreign(f"the backend {shown} cannot be opened"):
+            opened = made(GROUP, "backend", name, options)
+        backend = checked(f"what the entry point of {shown} made", opened)
+    except BadInput as error:
+        raise BackendError(str(error)) from error
+    if backend.deferred:
+        raise BackendError(f"the backend {shown} is deferred, and nobody would ask it later: write deferred = False")
+    return Plugged(backend, model)

@@ -1,0 +1,106 @@
+"""User backend: one that a program passes in; it is checked before it is used, and so is each of its replies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Sequence
+from typing import cast, get_args
+
+from skillopt_mcp.backends.base import Backend, unusable_usage
+from skillopt_mcp.backends.registry import is_spec
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.errors import BackendError, BadInput
+from skillopt_mcp.records.calls import Fault, Message, Reply, Role, Usage
+
+_SHOWN = 40
+_WANTED = (
+    "an object with name, fingerprint, deferred = False and 'async def complete(self, call) -> Reply': see "
+    "help(skillopt_mcp.Backend)"
+)
+
+
+def checked_backend(role: Role, value: Backend | str | None) -> Backend | str | None:
+    """Return what a program gave for a role. Raises BadInput when it is neither a backend nor BACKEND:MODEL."""
+    return value if value is None or isinstance(value, str) else checked(f"the {role}", value)
+
+
+def checked(called: str, given: object) -> Backend:
+    """Return a value as the backend that it is, `called` so where it is none. Raises BadInput then."""
+    if isinstance(given, type):
+        raise BadInput(f"{called} is the class {given.__name__}: give a backend made of it, {given.__name__}(...)")
+    said = f"{called} is of type {type(given).__name__}"
+    if not callable(getattr(given, "complete", None)):
+        raise BadInput(f"{said}, which has no method 'complete': give 'BACKEND:MODEL', or {_WANTED}")
+    for name in ("name", "fingerprint"):
+        text: object = getattr(given, name, None)
+        if not isinstance(text, str) or not text:
+            raise BadInput(f"{said}, whose {name} is {quoted(repr(text))}, not a text: a backend is {_WANTED}")
+        if name == "name" and is_spec(text) and not _is_ours(given):
+            raise BadInput(
+                f"{said}, whose name is {quoted(text)}: that is how a backend of skillopt-mcp is spelled, and its runs "
+                "could not be told from those of that one; give another name, for instance "
+                f"{quoted(f'my-{text}')}"
+            )
+    if not isinstance(getattr(given, "deferred", None), bool):
+        raise BadInput(f"{said}, which has no 'deferred': write deferred = False; a backend is {_WANTED}")
+    return cast(Backend, given)
+
+
+async def awaited(name: str, replying: Awaitable[Reply]) -> Reply:
+    """Return the reply of a backend's `complete`.
+
+    Raises BackendError when it is none, comes without await, or cannot be kept: the next one would be no other.
+    """
+    coming: object = replying
+    if not inspect.isawaitable(coming):
+        raise BackendError(f"'complete' of the backend {quoted(name)} is not async: write 'async def complete'")
+    reply: object = await coming
+    if not isinstance(reply, Reply):
+        said = f"'complete' of the backend {quoted(name)} gave {type(reply).__name__}"
+        raise BackendError(f"{said}, not a Reply: return skillopt_mcp.Reply(text, usage=skillopt_mcp.Usage(...))")
+    kinds = {"text": str, "usage": Usage, "served": str}
+    wrong = next((name for name, kind in kinds.items() if not isinstance(getattr(reply, name), kind)), "")
+    if wrong:
+        kind = type(getattr(reply, wrong)).__name__
+        raise BackendError(f"the reply of the backend {quoted(name)} has a {wrong} of type {kind}: see Reply")
+    wrong = unusable(reply.messages, reply.usage) or _unknown_fault(reply.fault)
+    if wrong:
+        raise BackendError(f"the reply of the backend {quoted(name)} cannot be used: {wrong}")
+    return reply if isinstance(reply.messages, tuple) else reply._replace(messages=tuple(reply.messages))
+
+
+def unusable(messages: object, usage: object) -> str:
+    """Return why what came with an answer cannot be kept: no transcript, or a usage that would get round a cap."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not all(map(_is_message, messages)):
+        return "its messages are no tuple of skillopt_mcp.Message(role, content), both texts"
+    return unusable_usage(usage)
+
+
+def checked_bound(name: str, usage: object) -> Usage | None:
+    """Return what a backend's `worst_case` gave. Raises BackendError when no call can be charged with that."""
+    wrong = "" if usage is None else unusable_usage(usage)
+    if wrong:
+        raise BackendError(
+            f"what 'worst_case' of the backend {quoted(name)} gave cannot be used: {wrong}; return the most that one "
+            "attempt can use as a skillopt_mcp.Usage, or None where there is no limit"
+        )
+    return usage if isinstance(usage, Usage) else None
+
+
+def _is_ours(backend: object) -> bool:
+    return type(backend).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _is_message(value: object) -> bool:
+    return (
+        isinstance(value, Message)
+        and isinstance(value.role, str)
+        and isinstance(value.content, str)
+        and isinstance(value.name, str | None)
+    )
+
+
+def _unknown_fault(fault: object) -> str:
+    if fault is None or fault in get_args(Fault):
+        return ""
+    return f"its fault is {quoted(repr(fault), _SHOWN)}, not one of {', '.join(get_args(Fault))}"

@@ -1,0 +1,207 @@
+"""Wrappers: backends around another one: with a second document, without secrets, or with registered commands."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from skillopt_mcp.backends.base import CHECK, Backend, BackendFault, environment_name, shown, slots_of, worst_case
+from skillopt_mcp.backends.batches import batching
+from skillopt_mcp.backends.registry import BESIDE, backend_name, kind_of, open_backend
+from skillopt_mcp.backends.user_backend import awaited, checked_bound
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.environments.registry import is_stop, raised
+from skillopt_mcp.errors import BackendError, SkillOptError, Waiting
+from skillopt_mcp.judges.kinds.text import Exact
+from skillopt_mcp.records.calls import Call, Question, Reply, Rollout, Usage
+from skillopt_mcp.records.skills import SkillFiles, is_memory, short
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.redaction.redacting import Redactor
+
+_MOST_REMEMBERED = 64
+
+
+class WithCompanion:
+    """A backend whose attempts see the files of `beside`, too.
+
+    Its name and fingerprint say what is beside, so that a run, its calls and its evidence are those of both documents:
+    no evidence with one companion counts for another, or for none.
+    """
+
+    def __init__(self, backend: Backend, beside: SkillFiles, called: str) -> None:
+        self.name = f"{backend.name}{BESIDE}{called}@{short(beside.digest)}"
+        self.fingerprint = f"{backend.fingerprint}{BESIDE}{beside.digest}"
+        self.deferred = backend.deferred
+        self.batching = batching(backend)
+        self.n_slots = slots_of(backend)
+        self.environment_name = environment_name(backend)
+        self._backend = backend
+        self._beside = beside
+        self._joined: dict[str, SkillFiles] = {}
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the backend's answer to the call with both documents."""
+        return await self._backend.complete(self._both(call))
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at the call with both documents can use."""
+        return worst_case(self._backend, self._both(call))
+
+    def shown(self, call: Call) -> Call:
+        """Return the call with both documents, as the backend is shown it."""
+        return shown(self._backend, self._both(call))
+
+    def _both(self, call: Call) -> Call:
+        request = call.request
+        if not isinstance(request, Rollout):
+            return call
+        mains = (request.files.main_path, self._beside.main_path)
+        memory = next((path for path in mains if is_memory(path)), None)
+        return call._replace(request=Rollout(self._files(request.files), request.task, memory))
+
+    def _files(self, files: SkillFiles) -> SkillFiles:
+        if len(self._joined) >= _MOST_REMEMBERED:
+            self._joined.clear()
+        return self._joined.setdefault(files.digest, SkillFiles((*files.files, *self._beside.files)))
+
+
+class Redacting:
+    """A backend with a redactor before and behind it: questions to the optimizer, all replies, all failures.
+
+    What a task says itself is a person's own, and stays. Name and fingerprint are the backend's: calls keep their keys.
+    """
+
+    def __init__(self, backend: Backend, redactor: Redactor) -> None:
+        self.name = backend.name
+        self.fingerprint = backend.fingerprint
+        self.deferred = backend.deferred
+        self.batching = batching(backend)
+        self.n_slots = slots_of(backend)
+        self.environment_name = environment_name(backend)
+        self._backend = backend
+        self._redactor = redactor
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the backend's answer without secrets.
+
+        Raises BackendFault or BackendError as the backend does, without secrets; whatever else it raises is a fault.
+        """
+        try:
+            reply = await awaited(self.name, self._backend.complete(self._shown(call)))
+        except BackendFault as fault:
+            text = self._redactor.text(str(fault.message))
+            raise BackendFault(fault.fault, text, fault.retry_after, fault.usage) from None
+        except BackendError as error:
+            text = self._redactor.text(str(error))
+            if text == str(error):
+                raise
+            raise BackendError(text) from None
+        except (SkillOptError, Waiting):
+            raise
+        # A program's own backend is foreign code: whatever it raises is this call's failure, not the run's.
+        except BaseException as error:
+            if is_stop(error) or isinstance(error, SystemExit):
+                raise
+            raise BackendFault("internal", f"'{self.name}' failed: {raised(error, self._redactor)}") from error
+        return self._kept(call, reply)
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at the call can use. Raises BackendError when the backend cannot tell."""
+        try:
+            most = worst_case(self._backend, call)
+        except SkillOptError:
+            raise
+        # Foreign code, too: its wish to exit is no way to end a run without a word.
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | GeneratorExit):
+                raise
+            told = raised(error, self._redactor)
+            raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {told}; mend that") from error
+        return checked_bound(self.name, most)
+
+    def shown(self, call: Call) -> Call:
+        """Return the call as the backend is shown it."""
+        return shown(self._backend, self._shown(call))
+
+    def _shown(self, call: Call) -> Call:
+        request = call.request
+        if call.role != "optimizer" or not isinstance(request, Question):
+            return call
+        evidence = self._redactor.text(request.evidence)
+        return call if evidence is request.evidence else call._replace(request=replace(request, evidence=evidence))
+
+    def _kept(self, call: Call, reply: Reply) -> Reply:
+        return redacted(self._redactor, reply, call.request.task if isinstance(call.request, Rollout) else None)
+
+
+def redacted(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
+    """Return a reply without secrets; what its task says itself may stay."""
+    said = [reply.text, *(message.content for message in reply.messages)]
+    if redactor.texts(said) == said:
+        return reply
+    text, *contents = redactor.texts(said, _own_texts(task) if task else "")
+    told = zip(reply.messages, contents, strict=True)
+    return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in told))
+
+
+def _own_texts(task: Task) -> str:
+    return "\n".join((task.prompt, task.judge.model_dump_json(), *(file.content for file in task.files)))
+
+
+class Judges:
+    """Answers for the role `judge`; `model` is None where none was named, and then only checks are answered.
+
+    `model_name` is the model's name, empty without one.
+    """
+
+    def __init__(self, model: Backend | None, commands: Backend) -> None:
+        self.deferred = model is not None and model.deferred
+        self.batching = batching(model)
+        self._model, self._commands = model, commands
+        self.n_slots = slots_of(model or commands)
+        self.name = model.name if model else commands.name
+        self.model_name = model.name if model else ""
+        self.fingerprint = f"{model.fingerprint if model else 'none'}+{commands.fingerprint}"
+
+    async def complete(self, call: Call) -> Reply:
+        """Return the answer to a call. Raises what its answerer raises, BackendError when there is none."""
+        if call.stage == CHECK:
+            return await self._commands.complete(call)
+        if self._model is None:
+            raise BackendError("no backend is set for the role 'judge': start with --judge BACKEND:MODEL")
+        return await self._model.complete(call)
+
+    def shown(self, call: Call) -> Call:
+        """Return the call as its answerer is shown it."""
+        return shown(self._model, call) if self._model and call.stage != CHECK else call
+
+    def worst_case(self, call: Call) -> Usage | None:
+        """Return the most that one attempt at a call can use; what a command does is not paid for."""
+        if call.stage == CHECK or self._model is None:
+            return Usage(usd=0.0)
+        return worst_case(self._model, call)
+
+
+CHECK_S = 60.0
+_TASK = Task(0, 0, "check", "Answer with the word: ok", Exact(expected="ok"), "train", "check")
+
+
+def check_backend(spec: str) -> str | None:
+    """Return what is wrong with a backend in a sentence, None when it answers. A paid one is asked one short call."""
+    try:
+        opened = open_backend(spec)
+        return asyncio.run(_problem(opened)) if kind_of(backend_name(spec)[0]).is_asked else None
+    except BackendError as error:
+        return str(error)
+
+
+async def _problem(opened: Backend) -> str | None:
+    call = Call("target", "rollout", Rollout(SkillFiles(()), _TASK), "check")
+    try:
+        async with asyncio.timeout(CHECK_S):
+            await Redacting(opened, Redactor()).complete(call)
+    except BackendFault as fault:
+        return str(fault)
+    except TimeoutError:
+        return f"'{opened.name}' gave no answer within {CHECK_S:.0f} s; check its address, or try again later"
+    return None

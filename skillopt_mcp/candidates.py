@@ -1,0 +1,509 @@
+"""Repeating: whether a candidate makes an edit again that came to nothing, whatever text it is based on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple, cast, get_args
+
+from skillopt_mcp import limits
+from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
+from skillopt_mcp.documents.edits import apply_patch
+from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.documents.text import counted, quoted
+from skillopt_mcp.errors import BadInput, Refused
+from skillopt_mcp.evidence import origins
+from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.guard.capabilities import findings
+from skillopt_mcp.guard.findings import carried, copied
+from skillopt_mcp.limits import PATCH_EDITS
+from skillopt_mcp.records.calls import storable
+from skillopt_mcp.records.candidates import (
+    Approval,
+    Candidate,
+    CandidateOrigin,
+    Decision,
+    NewCandidate,
+    candidate_id,
+    rolled_back,
+)
+from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
+from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.records.results import EditOutcome, Proposed
+from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
+from skillopt_mcp.redaction.redacting import Redactor
+from skillopt_mcp.skill_folders import called, known
+from skillopt_mcp.skills import check_merged
+from skillopt_mcp.store.decisions import ConfirmationRow, Discarding, Refusals
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.workspace import Workspace, fitted, shortened
+
+MOST = 0.5
+_MARK = re.compile(r"^(?:[-*+>]|\d+[.)])\s+")
+_EMPHASIS = re.compile(r"\*\*|__|`")
+_Key = tuple[str, str, str | None, str | None]
+
+
+class Repeat(NamedTuple):
+    """An edit that is made again: of which candidate it was, and in words what is done with it."""
+
+    earlier: str
+    told: str
+
+
+class Lines(NamedTuple):
+    """The lines that a change brings into a skill, and those that it takes out, wherever they stand."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+
+    def share(self, edit: Lines) -> float:
+        """Return how much of what an edit brings is brought here, 0 to 1; of one that only takes, 1 if all is taken.
+
+        Whoever puts other words in the place of a line takes it out as well.
+        """
+        if edit.added:
+            return len(edit.added & self.added) / len(edit.added)
+        return float(bool(edit.removed) and edit.removed <= self.removed)
+
+
+class Change(NamedTuple):
+    """A candidate as one change: its edits as they were given and as they can be seen, and its files."""
+
+    id: str
+    edits: Sequence[Edit]
+    before: SkillFiles
+    after: SkillFiles
+
+    @property
+    def whole(self) -> Lines:
+        """Return the lines that it brings and takes; what it only moves is neither."""
+        old, new = (
+            "\n".join(each.content.decode("utf-8", "replace") for each in files.files)
+            for files in (self.before, self.after)
+        )
+        return _between(old, new)
+
+
+class Past(NamedTuple):
+    """What came to nothing: the edits of a candidate, and the lines of each; what one only moved is none."""
+
+    id: str
+    edits: frozenset[_Key]
+    lines: tuple[Lines, ...]
+
+
+def past_of(change: Change) -> Past:
+    """Return a change as others are compared with it."""
+    whole = change.whole
+    edits, lines = set[_Key](), list[Lines]()
+    for edit in change.edits:
+        given = _between(edit.target or "", edit.content or "")
+        left = Lines(given.added & whole.added, given.removed & whole.removed)
+        lines.append(left)
+        # Of a description, or of headings, there are no lines to compare.
+        if any(left) or not any(given) or edit.op == "set_description":
+            edits.add(_key(edit))
+    return Past(change.id, frozenset(edits), tuple(lines))
+
+
+def first_repeat(change: Change, past: Sequence[Past]) -> Repeat | None:
+    """Return the first of the past that a change makes again: an edit of it, or more than half of what one brought."""
+    edits, whole = frozenset(map(_key, change.edits)), change.whole
+    for earlier in past:
+        share, adds = max(((whole.share(edit), bool(edit.added)) for edit in earlier.lines), default=(0.0, False))
+        if not edits.isdisjoint(earlier.edits) or (share == 1 and adds):
+            return Repeat(earlier.id, f"makes an edit of {earlier.id} again")
+        if share == 1:
+            return Repeat(earlier.id, f"takes out what {earlier.id} took out")
+        if share > MOST:
+            return Repeat(earlier.id, f"makes most of an edit of {earlier.id} again")
+    return None
+
+
+def _key(edit: Edit) -> _Key:
+    return (edit.op, edit.path, edit.target, edit.content)
+
+
+def _between(before: str, after: str) -> Lines:
+    old, new = _lines(before), _lines(after)
+    return Lines(new - old, old - new)
+
+
+def _lines(text: str) -> frozenset[str]:
+    """Return the lines that say something, however they are marked: neither blanks, nor marks, a heading or a fence."""
+    return frozenset(filter(None, map(_plain, text.splitlines())))
+
+
+@lru_cache(maxsize=8192)  # the versions of a skill share most of their lines
+def _plain(line: str) -> str:
+    """Return a line without its list mark, emphasis and full stop, in small letters; "" where it says nothing."""
+    words = " ".join(line.split())
+    if words.startswith(("#", "```", "~~~")) or not any(map(str.isalnum, words)):
+        return ""
+    return _EMPHASIS.sub("", _MARK.sub("", words)).rstrip(" .;:,!").casefold()
+
+
+LOOKED_BACK = 100
+
+
+def told_rolled_back(store: Store, candidate: Candidate) -> str:
+    """Return that a person rolled a candidate back, and how a person has it again; "" for any other candidate."""
+    if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        return ""
+    named = f"{called(store, store.skills.get_skill(candidate.skill_id))} {short(candidate.version_id)}"
+    return f"It was live, and a person rolled it back. To have it back, a person runs: skillopt-mcp rollback {named}"
+
+
+def told_repeated(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
+    again = repeated(store, candidate)
+    return _told_rolled_back(again) if again else ""
+
+
+def repeated(store: Store, candidate: Candidate) -> Repeat | None:
+    """Return which edit that a person rolled back a candidate makes again, on whatever it is based; None: none."""
+    if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        return None
+    return _repeat(store, candidate, _rolled_back(store, candidate.skill_id))
+
+
+def told_rejected(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
+    ids = store.room(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
+    again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
+    return f"it {again.told}, which its promotion test rejected" if again else ""
+
+
+def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
+    base, after = _files(store, candidate)
+    edits = _applied(store, candidate)
+    if edits and apply_patch(base, Patch(edits)).files == after:
+        return edits
+    return edits_between(base, after)
+
+
+def _told_rolled_back(again: Repeat) -> str:
+    return f"it {again.told}, which a person rolled back"
+
+
+def _rolled_back(store: Store, skill_id: int) -> list[Past]:
+    """Return what people rolled back of a skill and nobody has put back since, the newest first."""
+    changes = store.promotions.list_promotions(skill_id)
+    undone = rolled_back(changes)
+    made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)
+    return _past(store, filter(None, made))
+
+
+def _past(store: Store, ids: Iterable[str]) -> list[Past]:
+    return [past_of(_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
+
+
+def _repeat(store: Store, candidate: Candidate, past: Sequence[Past]) -> Repeat | None:
+    return first_repeat(_change(store, candidate), past) if past else None
+
+
+def _change(store: Store, candidate: Candidate) -> Change:
+    files = _files(store, candidate)
+    edits = (*_applied(store, candidate), *edits_between(*files))
+    return Change(candidate.id, edits, *files)
+
+
+def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    return tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
+
+
+def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
+    files = store.skills.get_files
+    return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
+
+
+def with_past(store: Store, result: Proposed, made: Candidate, step: str) -> Proposed:
+    """Return what edits came to, with what became of their candidate before; `step` is that of a new one, replaced."""
+    told = told_rolled_back(store, made)
+    decision = store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
+    status = result.status
+    if told:
+        past = f"{told}; otherwise propose other edits."
+    elif _was_live(store, made):
+        skill = called(store, store.skills.get_skill(made.skill_id))
+        has = f"rollback_skill with skill {skill} and version {short(made.version_id)} has it back"
+        past = f"what {made.id} leads to was live before, and is no more: {has}."
+    elif decision and decision.verdict == "reject":
+        status, past = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}."
+    elif decision and decision.verdict == "accept" and _is_declined(store, made):
+        past = f"{made.id} was tested before and accepted, and a person said no to it: ask what they want changed."
+    elif decision and decision.verdict == "accept":
+        held = "a person has to look at what the guard found" if made.findings else f"promote_skill {made.id}"
+        past = f"{made.id} was tested before and accepted: {held}."
+    elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
+        again = f"evaluate_candidate with candidate_id {made.id} goes on with it"
+        past = f"{made.id} is known, and its test is undecided so far: {again}."
+    else:
+        past = step
+    again = told_repeated(store, made) or ("" if past != step else told_rejected(store, made))
+    whole = f"{result.next_step.removesuffix(step)}{past}"
+    return result.model_copy(update={"status": status, "next_step": f"Mind that {again}. {whole}" if again else whole})
+
+
+def mean_scores(store: Store, decision: Decision, test: ConfirmationRow) -> tuple[float, float] | None:
+    """Return the mean scores of the live version and of a candidate that a verdict rests on; None without any."""
+    return means_of(store.decisions.list_pairs(test.id)[: ConfirmInputs.model_validate_json(decision.inputs).n_pairs])
+
+
+def means_of(pairs: Sequence[Pair]) -> tuple[float, float] | None:
+    """Return the mean scores of both sides over the pairs that have them; None without any."""
+    scored = [pair for pair in pairs if not pair.missing]
+    if not scored:
+        return None
+    was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_sides, scored), strict=True))
+    return was, now
+
+
+def _rejected(store: Store, decision: Decision) -> str:
+    test = store.decisions.find_confirmation(decision.scope)
+    means = mean_scores(store, decision, test) if test else None
+    scores = f" (mean score {means[0]:.2f} before, {means[1]:.2f} with it)" if means else ""
+    if test and any(origin.startswith(("simulated", "scripted")) for origin in origins(test.backend)):
+        return f"rejected in a simulation{scores}: test it with a real model, or propose something else"
+    return f"rejected{scores}: propose something else"
+
+
+def _sides(pair: Pair) -> tuple[float | None, float | None]:
+    return pair.base, pair.candidate
+
+
+def _is_declined(store: Store, candidate: Candidate) -> bool:
+    asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
+    return store.room(Refusals).last_refusal(asked) is not None
+
+
+def _was_live(store: Store, candidate: Candidate) -> bool:
+    changes = store.promotions.list_promotions(candidate.skill_id)
+    return any(each.to_version == candidate.version_id for each in changes)
+
+
+_FIELDS = ("op", "target", "content", "path")
+_OPS: tuple[str, ...] = get_args(Op)
+EDITS_BYTES = 7_000
+ROW_BYTES = 110
+DETAIL_BYTES = 250
+FINDINGS_SHOWN = 4
+LOOKED_BACK_STEPS = 16
+DIFF_LINES = 60
+UNMADE_SHOWN = 3
+
+
+def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
+    """Apply edits to the live version and keep the result as a candidate; the user's file does not change.
+
+    Raises BadInput when the edits are not of the form {op, target?, content?, path?}; an edit that does not fit the
+    skill is reported as unmatched instead. Raises Refused where git left a conflict in the skill.
+    """
+    if not edits:
+        raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
+    patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
+    _check_size(patch)
+    tracked = workspace.skill(skill)
+    base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
+    check_merged(base)
+    applied = apply_patch(base, patch)
+    made = None
+    if applied.files != base:
+        version = applied.files.digest
+        new = Candidate(
+            id=candidate_id(tracked.id, base.digest, version),
+            skill_id=tracked.id,
+            base_version=base.digest,
+            version_id=version,
+            origin="host",
+            reasoning=patch.reasoning,
+            findings=(*findings(base, applied.files, workspace.known), *_copied(workspace, tracked.id, patch, base)),
+        )
+        made = kept(workspace, new, patch, applied)
+        workspace.store.trajectories.mark_seen(tracked.id)
+    result = proposed(tracked.name, base, applied, made)
+    result = with_past(workspace.store, result, made, step_of(made, made.findings)) if made else result
+    diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
+    return fitted(result.model_copy(update={"diff": diff}), "diff")
+
+
+def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
+    """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
+    stored = workspace.store.trajectories
+    newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(skill_id, LOOKED_BACK_STEPS))
+    return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
+
+
+def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
+    """Return a candidate as the store has it now, with what became of each edit.
+
+    Its files are kept as they are, and so are the edits that make them; all else that is said of it has no secret.
+    """
+    redactor = workspace.redactor
+    told = zip(patch.edits, applied.reports, strict=True)
+    edits = tuple(each if each[1].status == "applied" else _plain_proposing(redactor, *each) for each in told)
+    plain = replace(made, reasoning=redactor.text(made.reasoning))
+    return workspace.store.candidates.add_candidate(NewCandidate(plain, applied.files, edits))
+
+
+def _plain_proposing(redactor: Redactor, edit: Edit, report: EditReport) -> tuple[Edit, EditReport]:
+    """Return an edit that did not apply without secrets."""
+    target, content, path, detail = redactor.texts([edit.target or "", edit.content or "", edit.path, report.detail])
+    told = replace(edit, target=edit.target and target, content=edit.content and content, path=path)
+    return told, replace(report, path=path, detail=detail)
+
+
+def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
+    """Return what became of edits; without a candidate nothing would change."""
+    found = made.findings if made else ()
+    broken = introduced(base, applied.files, skill_name)
+    result = Proposed(
+        status="no_change" if made is None else "held" if found else "candidate",
+        skill=skill_name,
+        candidate_id=made.id if made else None,
+        diff=unified_diff(base, applied.files, skill_name),
+        edits=[_outcome(report, EDITS_BYTES // len(applied.reports)) for report in applied.reports],
+        findings=_shown(found),
+        notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
+        next_step=f"{_unmade(applied) if made else ''}{step_of(made, found)}",
+    )
+    return fitted(result, "diff")
+
+
+def _unmade(applied: Applied) -> str:
+    """Return how many edits were not made beside others that were, and why; "" where all were."""
+    unmade = [report for report in applied.reports if report.status != "applied"]
+    if not unmade:
+        return ""
+    shown = "; ".join(f"edits.{each.index}: {shortened(each.detail, DETAIL_BYTES)}" for each in unmade[:UNMADE_SHOWN])
+    more = f"; and {len(unmade) - UNMADE_SHOWN} more" if len(unmade) > UNMADE_SHOWN else ""
+    was = "was" if len(unmade) == 1 else "were"
+    n = counted(len(applied.reports), "edit")
+    return (
+        f"{len(unmade)} of {n} {was} NOT made ({shown}{more}): correct and propose all of them again, or go on with "
+        "what is left. "
+    )
+
+
+def step_of(made: Candidate | None, found: tuple[str, ...]) -> str:
+    if made is None:
+        return "Nothing would change. Correct the unmatched edits as their details say and propose again."
+    if found:
+        return (
+            "The guard holds this candidate: a person has to look at the findings. It may be evaluated, and a person "
+            f"may promote it at a terminal with: skillopt-mcp promote {made.id}"
+        )
+    return f"Call evaluate_candidate with candidate_id {made.id}; the file changes only after an accepting verdict."
+
+
+def _check_size(patch: Patch) -> None:
+    size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(
+            f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
+        )
+
+
+def _outcome(report: EditReport, n_bytes: int) -> EditOutcome:
+    """Return the report in about `n_bytes` of JSON."""
+    room = max(n_bytes - ROW_BYTES, 0)
+    return EditOutcome(
+        index=report.index,
+        op=report.op,
+        path=shortened(report.path, max(room // 3, len(MAIN_FILE))),
+        status=report.status,
+        reason=report.reason,
+        detail=shortened(report.detail, min(room, DETAIL_BYTES)),
+    )
+
+
+def _shown(found: tuple[str, ...]) -> list[str]:
+    """Return as many findings as there is room for, and how many more there are."""
+    some = found[:FINDINGS_SHOWN]
+    more = [f"and {len(found) - len(some)} more: inspect the candidate"] if len(found) > len(some) else []
+    return [*(shortened(finding, DETAIL_BYTES) for finding in some), *more]
+
+
+def _edit(n: int, value: object) -> Edit:
+    if not isinstance(value, Mapping):
+        raise BadInput(f"edit {n} is not an object {{op, target?, content?, path?}}")
+    unknown = sorted(str(key) for key in value if key not in _FIELDS)
+    if unknown:
+        raise BadInput(f"edit {n} has an unknown field {quoted(unknown[0])}: an edit has {', '.join(_FIELDS)}")
+    op = value.get("op")
+    if op not in _OPS:
+        raise BadInput(f"edit {n} has an unknown op {quoted(str(op))}: use one of {', '.join(_OPS)}")
+    texts = {}
+    for name in ("target", "content", "path"):
+        text = value.get(name)
+        if text is not None and not isinstance(text, str):
+            raise BadInput(f"edit {n}: {name} must be a text")
+        texts[name] = None if text is None else storable(text)
+    return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
+
+
+def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
+    """Return the candidate that the same edits make of what is live now, with what became of each of them.
+
+    It carries where the edits come from and what the guard said of their evidence, and none of the old one's evidence.
+    Raises NotFound, and Refused when the live file is the one that the candidate was made for, or the candidate itself,
+    edited or not, and when it has an unsettled conflict.
+    """
+    store = workspace.store
+    old = store.candidates.get_candidate(known(id))
+    skill = workspace.again(workspace.store.skills.get_skill(old.skill_id))
+    if skill.live_version == old.base_version:
+        raise Refused(f"'{id}' is made for what is live of '{skill.name}': nothing has to be rebased")
+    if skill.live_version == old.version_id:
+        raise Refused(f"'{id}' is what is live of '{skill.name}' already")
+    if any(change.to_version == old.version_id for change in store.promotions.list_promotions(skill.id)[:1]):
+        raise Refused(f"'{id}' was promoted, and '{skill.name}' was edited on top of it: it is in what is live already")
+    live = store.skills.get_files(skill.id, skill.live_version)
+    check_merged(live)
+    patch = Patch(_edits(workspace, old), f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
+    applied = apply_patch(live, patch)
+    made = _candidate(workspace, old, live, patch, applied) if applied.files != live else None
+    result = proposed(skill.name, live, applied, made)
+    result = result.model_copy(update={"next_step": _next_step(made, applied)})
+    return with_past(store, result, made, step_of(made, made.findings)) if made else result
+
+
+def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
+    """Return the edits of a candidate. Raises Refused where they are more than one patch holds."""
+    found = edits_of(workspace.store, candidate)
+    if not found or len(found) > PATCH_EDITS:
+        raise Refused(f"{quoted(candidate.id)} changes too much to be made again edit by edit: propose it anew")
+    return found
+
+
+def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Patch, applied: Applied) -> Candidate:
+    origin: CandidateOrigin = "run" if old.origin == "step" else old.origin
+    made = Candidate(
+        id=candidate_id(old.skill_id, live.digest, applied.files.digest),
+        skill_id=old.skill_id,
+        base_version=live.digest,
+        version_id=applied.files.digest,
+        origin=origin,
+        reasoning=patch.reasoning,
+        findings=(
+            *findings(live, applied.files, workspace.known),
+            *carried(old.findings),
+        ),
+        run_id=old.run_id,
+    )
+    return kept(workspace, made, patch, applied)
+
+
+def _next_step(made: Candidate | None, applied: Applied) -> str:
+    missed = sum(report.status != "applied" for report in applied.reports)
+    if made is None:
+        return "None of its edits fits what is live now, or all of it is there already: propose new ones."
+    conflicts = (
+        f"{missed} of {len(applied.reports)} edits do not fit what is live now and are left out. " if missed else ""
+    )
+    return f"{conflicts}{step_of(made, made.findings)}"

@@ -1,0 +1,325 @@
+"""Command: its fields are the flags, its docstring the help; a file in `commands/` with a decorated class adds one."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from inspect import cleandoc, getdoc
+from pathlib import Path
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from skillopt_mcp import __version__
+
+if TYPE_CHECKING:
+    from skillopt_mcp.cli.terminal import Terminal
+
+PROGRAM = "skillopt-mcp"
+TARGET, OPTIMIZER = "claude-code:haiku", "claude-code:sonnet"
+FOLDER = Path(__file__).parent / "commands"
+
+
+class WrongUsage(Exception):
+    """What is wrong with the arguments, in one line."""
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A positional argument; its name in the help is the field's, unless `metavar` says otherwise."""
+
+    help: str = ""
+    metavar: str = ""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option, `--` and the field's name; one whose field is a list may be repeated."""
+
+    help: str = ""
+    metavar: str = ""
+    group: str = ""
+
+
+class Command:
+    """Base of all commands. `run` works and returns the result, `show` prints it; neither knows about --json.
+
+    `takes_line`: what follows `--` is the field `line`. `needs_store`: never makes a store that is named.
+    """
+
+    name: ClassVar[str] = ""
+    example: ClassVar[str] = ""
+    epilog: ClassVar[str] = ""
+    takes_line: ClassVar[bool] = False
+    needs_store: ClassVar[bool] = False
+
+    def run(self, terminal: Terminal) -> Any:
+        """Return the result. Raises SkillOptError, WrongUsage, Declined."""
+        raise NotImplementedError
+
+    def show(self, result: Any, terminal: Terminal) -> None:
+        """Print the result for a person, without its next step."""
+        raise NotImplementedError
+
+    def as_json(self, result: Any) -> Mapping[str, object]:
+        """Return the result, a record or a mapping, as the one JSON object that --json prints."""
+        return result if isinstance(result, Mapping) else result.model_dump(mode="json")
+
+    def exit_code(self, result: Any) -> int:
+        """Return 0, or 1 where the result is a failure."""
+        return 0
+
+    @classmethod
+    def declare(cls, parser: argparse.ArgumentParser) -> None:
+        """Declare what is no field."""
+
+
+C = TypeVar("C", bound=Command)
+COMMANDS: dict[str, type[Command]] = {}
+
+
+@dataclass_transform(kw_only_default=True)
+def command(
+    name: str,
+    *,
+    example: str,
+    also: str = "",
+    needs_store: bool = False,
+    takes_line: bool = False,
+    hidden: bool = False,
+) -> Callable[[type[C]], type[C]]:
+    """Register a command class; `also` is a group that means this command when no action is named."""
+
+    def register(cls: type[C]) -> type[C]:
+        made = dataclass(kw_only=True)(cls)
+        made.name, made.example, made.needs_store, made.takes_line = name, example, needs_store, takes_line
+        COMMANDS.update({each: made for each in (name, also) if each})
+        return made
+
+    return register
+
+
+# Finding commands: without importing them, for `serve` has to start in a moment
+
+
+@cache
+def modules() -> tuple[str, ...]:
+    """Return the names of the files of commands."""
+    return tuple(sorted(name[:-3] for name in os.listdir(FOLDER) if name.endswith(".py") and name != "__init__.py"))
+
+
+def module_path(name: str) -> str:
+    """Return what imports a file of commands."""
+    return f"{__package__}.commands.{name}"
+
+
+def described(*, actions: bool = False) -> dict[str, str]:
+    """Return each command with the first sentence of its docstring, read without an import; hidden ones are left out.
+
+    A group ("tasks") stands for its actions, unless `actions` asks for these.
+    """
+    found: dict[str, str] = {}
+    for module in modules():
+        tree = ast.parse((FOLDER / f"{module}.py").read_text("utf-8"))
+        classes = dict(_classes(tree))
+        group = module.replace("_", " ")
+        if actions or list(classes) in ([group], []):
+            found |= classes
+        else:
+            found[group] = (ast.get_docstring(tree) or "").split("\n")[0].partition(": ")[2].rstrip(".")
+    return found
+
+
+def _classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "command":
+                name = call.args[0]
+                if isinstance(name, ast.Constant) and not any(word.arg == "hidden" for word in call.keywords):
+                    yield str(name.value), _first_sentence(ast.get_docstring(node) or "")
+
+
+def _first_sentence(docstring: str) -> str:
+    text = " ".join(cleandoc(docstring).split("\n\n")[0].split())
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
+    """Return the command that words begin with, and the rest of them."""
+    for module in ("_".join(words[:2]), words[0]):
+        if module in modules():
+            import_module(module_path(module))
+            for n in (3, 2, 1):
+                name, rest = " ".join(words[:n]), list(words[n:])
+                # A group's own name is its list, unless another word follows.
+                if (found := COMMANDS.get(name)) and (found.name == name or not rest or rest[0].startswith("-")):
+                    return found, rest
+    names = described(actions=True)
+    group = words[0] if any(name.startswith(f"{words[0]} ") for name in names) else ""
+    if group and (len(words) == 1 or words[1].startswith("-")):
+        return _Group.of(group, names), list(words[1:])
+    tried = " ".join(words[:2]) if group else words[0]
+    raise WrongUsage(f"unknown command {tried!r}{_nearest(tried, [*names, *described()])} ({PROGRAM} --help)")
+
+
+class _Group(Command):
+    """What `skillopt-mcp tasks --help` shows."""
+
+    @classmethod
+    def of(cls, name: str, names: Mapping[str, str]) -> type[Command]:
+        """Return a command that can only be described: its actions are those of the group."""
+        actions = {each: text for each, text in names.items() if each.startswith(f"{name} ")}
+        lines = [f"  {each:<20}{text}" for each, text in actions.items()]
+        described = {"__doc__": f"{name.capitalize()}: needs an action.", "epilog": "\n".join(["actions:", *lines])}
+        verbs = dict.fromkeys(each.split()[1] for each in actions)
+        needs = f"{name} needs an action: {', '.join(verbs)}"
+        return type("_Group", (cls,), {**described, "name": name, "needs": needs})
+
+
+def _nearest(word: str, names: Sequence[str]) -> str:
+    # Only a mistake pays for this import, which takes longer than the rest of the parser.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(word, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+# Parsing
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A command with its fields, and what `main` alone knows."""
+
+    command: Command
+    store: str | None
+    json: bool
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUsage(f"{message} ({self.prog} --help)")
+
+
+def parse(arguments: Sequence[str]) -> Parsed:
+    """Return the command that was asked for. Raises SystemExit for --help and --version, WrongUsage."""
+    top = _top(arguments)
+    before = vars(top.parse_args(arguments))
+    words = [str(before.pop("command")), *before.pop("arguments")]
+    cls, rest = _find(words)
+    values: dict[str, Any] = {}
+    if cls.takes_line and "--" in rest:
+        at = rest.index("--")
+        rest, values["line"] = rest[:at], tuple(rest[at + 1 :])
+    parser = _parser(cls)
+    known, unknown = parser.parse_known_args(rest)
+    if unknown:
+        options = [option for action in parser._actions for option in action.option_strings]
+        parser.error(f"unknown argument {unknown[0]!r}{_nearest(unknown[0], options)}")
+    if needs := getattr(cls, "needs", ""):
+        raise WrongUsage(needs)
+    values |= before | vars(known)
+    store, as_json = values.pop("store", None), values.pop("json", False)
+    return Parsed(cls(**values), store, as_json)
+
+
+def _top(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    is_help = not arguments or {"-h", "--help"} & set(arguments[:1])
+    names = described() if is_help else {}
+    width = max(map(len, names), default=0) + 2
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Train the skill files of coding agents, and prove each change before it goes live.",
+        epilog="\n".join(
+            ["commands:", *(f"  {name:<{width}}{text}" for name, text in names.items()), "",
+             f"Try it, without a key or a model:  {PROGRAM} demo",
+             f"Options of a command:              {PROGRAM} COMMAND --help"]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [-h] [--version] [--store PATH] COMMAND ...",
+        allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    _add_common(parser)
+    parser.add_argument("command", metavar="COMMAND", help="what to do, see below")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _parser(cls: type[Command]) -> argparse.ArgumentParser:
+    example = f"example:\n  {PROGRAM} {cls.example}" if cls.example else ""
+    parser = _Parser(
+        prog=f"{PROGRAM} {cls.name}",
+        description=getdoc(cls),
+        epilog="\n\n".join(filter(None, (example, cls.epilog))),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    hints = get_type_hints(cls, include_extras=True)
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    declared: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
+    for field in declared:
+        for mark in get_args(hints[field.name])[1:] if get_origin(hints[field.name]) is Annotated else ():
+            place = groups.setdefault(mark.group, parser.add_argument_group(mark.group)) if _group(mark) else parser
+            default: Any = field.default_factory() if field.default_factory is not MISSING else field.default
+            _add(place, field.name, get_args(hints[field.name])[0], mark, default)
+    cls.declare(parser)
+    _add_common(parser)
+    return parser
+
+
+def _group(mark: Arg | Flag) -> str:
+    return mark.group if isinstance(mark, Flag) else ""
+
+
+def _add(place: argparse._ActionsContainer, name: str, hint: Any, mark: Arg | Flag, default: Any) -> None:
+    """Declare a field as argparse knows it: its type says whether it is a switch, a choice, a number or a list."""
+    if isinstance(hint, UnionType):
+        hint = next(each for each in get_args(hint) if each is not type(None))
+    options: dict[str, Any] = {"help": mark.help.replace("%", "%%")}
+    is_list = get_origin(hint) in (list, tuple, Sequence)
+    if get_origin(hint) is Literal:
+        options["choices"] = get_args(hint)
+    elif hint in (int, float):
+        options |= {"type": hint, "metavar": "N"}
+    if mark.metavar or isinstance(mark, Arg):
+        options["metavar"] = mark.metavar or name.upper()
+    if isinstance(mark, Arg):
+        options["nargs"] = ("+" if default is MISSING else "*") if is_list else None if default is MISSING else "?"
+        place.add_argument(name, default=None if default is MISSING else default, **options)
+        return
+    if default not in (None, False, MISSING) and default != [] and default != ():
+        options["help"] += f" (default: {default})"
+    if hint is bool:
+        options = {"help": options["help"], "action": "store_true"}
+    elif is_list:
+        options["action"], default = "append", []
+    place.add_argument(f"--{name.replace('_', '-')}", default=default, **options)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store", metavar="PATH", default=argparse.SUPPRESS,
+        help="the store's file (else $SKILLOPT_STORE, else the one in your data folder that 'doctor' names)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object and nothing else"
+    )

@@ -1,0 +1,184 @@
+"""Store: verify, back up, restore, and erase attempts for good."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.cli.watching import working
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.maintenance.backup import BackedUp, Backup, back_up, restore_store, review_backup
+from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
+from skillopt_mcp.maintenance.verify import Verified, verify_store
+from skillopt_mcp.trajectories import Wanted, attempts_meant
+
+
+@command("store verify", example="store verify", needs_store=True)
+class Verify(Command):
+    """Check that the store holds what was written, and recompute its verdicts."""
+
+    holds: Annotated[str | None, Flag("check that this hash of the chain of events is still in it", "HASH")] = None
+
+    def run(self, terminal: Terminal) -> Verified:
+        """Return what is wrong."""
+        with working(terminal) as progress:
+            return verify_store(terminal.store_path, self.holds, tell=progress)
+
+    def show(self, result: Verified, terminal: Terminal) -> None:
+        for note in result.notes:
+            terminal.note(f"note: {note}")
+        for problem in result.problems:
+            terminal.note(f"error: {problem}")
+        if result.problems:
+            terminal.say(f"{result.store} is NOT sound.")
+            return
+        events, decisions = counted(result.n_events, "event"), counted(result.n_decisions, "decision")
+        terminal.say(f"{result.store} is sound: {events}, {decisions} recomputed.")
+        if result.head:
+            terminal.say(f"The last event is {result.head}; keep this hash elsewhere for verify --holds.")
+
+    def exit_code(self, result: Verified) -> int:
+        return 1 if result.problems else 0
+
+
+@command("store backup", example="store backup store-copy.db", needs_store=True)
+class Save(Command):
+    """Write the store to a file while it is in use, and check the file."""
+
+    file: Annotated[str, Arg("a file that does not exist yet")]
+    unsound: Annotated[bool, Flag("write it though the check finds faults in the store")] = False
+
+    def run(self, terminal: Terminal) -> BackedUp:
+        """Return what the backup holds."""
+        with working(terminal) as progress:
+            file = Path(self.file).expanduser()
+            return back_up(terminal.store_path, file, unsound=self.unsound, tell=progress)
+
+    def show(self, result: BackedUp, terminal: Terminal) -> None:
+        for problem in result.problems:
+            terminal.note(f"note: {problem}")
+        terminal.say(f"{result.file}: {counted(result.n_bytes, 'byte')}, {counted(result.n_events, 'event')}.")
+
+
+@command("store restore", example="store restore store-copy.db")
+class Restore(Command):
+    """Put a backup in the place of the store, which is kept next to it."""
+
+    file: Annotated[str, Arg("a backup; first stop all that has the store open (hosts, replays)")]
+    unsound: Annotated[bool, Flag("put it in place though the check finds faults in it")] = False
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def run(self, terminal: Terminal) -> Backup:
+        """Show what the backup holds, ask a person, and put it in place."""
+        terminal.require_person("store restore")
+        file = Path(self.file).expanduser()
+        if not self.yes:
+            with working(terminal) as progress:
+                found = review_backup(terminal.store_path, file, unsound=self.unsound, tell=progress)
+            self._describe(found, terminal)
+            terminal.ask(f"Put it in the place of {terminal.store_path}?", yes=False)
+        with working(terminal) as progress:
+            return restore_store(terminal.store_path, file, unsound=self.unsound, tell=progress)
+
+    def show(self, result: Backup, terminal: Terminal) -> None:
+        if self.yes:
+            self._describe(result, terminal)
+
+    def _describe(self, backup: Backup, terminal: Terminal) -> None:
+        is_sound = "is NOT sound" if backup.problems else "is sound"
+        events = counted(backup.n_events, "event")
+        terminal.say(f"{backup.file} {is_sound}: {events}, the last at {backup.last_event_at or '?'}.")
+        terminal.say(f"Skills: {', '.join(backup.skills) or 'none'}.")
+        for missing in backup.missing:
+            terminal.say(f"  Not on this machine: {missing}.")
+        for permit in backup.permits:
+            terminal.say(f"  It allows {permit}.")
+        for lost in backup.lost_tests:
+            terminal.say(f"  It does not have {lost}, whose error rate may then be spent again.")
+        if backup.n_returning:
+            terminal.say(f"  Erased since, and in it: {counted(backup.n_returning, 'attempt')}; erase again.")
+
+
+@command("store erase", example="store erase trajectory:7 --dry-run", needs_store=True)
+class Erase(Command):
+    """Remove the text of recorded attempts from the store for good.
+
+    Backups, exports and --out folders written before are not searched. Change a secret that was recorded.
+    """
+
+    what: Annotated[tuple[str, ...], Arg("trajectory:N (one or more), or a SKILL with one of the options below")]
+    session: Annotated[str | None, Flag("the skill's attempts of this session of a host", "ID")] = None
+    before: Annotated[str | None, Flag("those recorded before a day (2026-08-01, UTC), or 90d ago", "DATE")] = None
+    containing: Annotated[
+        str | None, Flag("those that contain this text ('-': read it from standard input)", "TEXT")
+    ] = None
+    all: Annotated[bool, Flag("all attempts of the skill")] = False
+    dry_run: Annotated[bool, Flag("show what would be erased and what would stay, and stop")] = False
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def run(self, terminal: Terminal) -> Erasure:
+        """Show what would go and stay, ask a person, and erase it."""
+        terminal.require_person("store erase")
+        wanted = Wanted(self.what, self.session, self.before, self._text(), self.all)
+        with terminal.workspace() as workspace:
+            meant = attempts_meant(workspace, wanted)
+            if self.dry_run or not (self.yes and terminal.is_json):
+                planned = review_erasure(workspace, meant)
+                if self.dry_run:
+                    return planned
+                self._describe(planned, terminal)
+                if planned.status == "planned":
+                    terminal.ask(f"Erase {counted(planned.n, 'attempt')} for good?", yes=self.yes)
+            n_done = 0
+            with working(terminal) as progress:
+
+                def advance(n: int) -> None:
+                    nonlocal n_done
+                    n_done += n
+                    progress("erasing", n_done, len(meant.ids))
+
+                return erase(workspace, meant, advance)
+
+    def show(self, result: Erasure, terminal: Terminal) -> None:
+        if self.dry_run:
+            self._describe(result, terminal)
+            terminal.note("Nothing was changed.")
+            return
+        terminal.say(
+            f"{counted(result.n, 'attempt')} erased, {counted(result.answers, 'answer')} of the optimizer emptied, "
+            f"{counted(result.notes, 'note')} cleaned."
+        )
+
+    def exit_code(self, result: Erasure) -> int:
+        return 0 if self.dry_run or result.log_emptied else 1
+
+    def _text(self) -> str | None:
+        """Return the text to look for, read where no history of a shell keeps it when it comes from standard input."""
+        if self.containing != "-":
+            return self.containing
+        if sys.stdin.isatty():
+            return getpass.getpass("The text to look for (it is not shown): ")
+        return sys.stdin.read().removesuffix("\n").removesuffix("\r")
+
+    def _describe(self, planned: Erasure, terminal: Terminal) -> None:
+        terminal.say(f"{counted(planned.n, 'attempt')} would be erased{':' if planned.n else '.'}")
+        for row in planned.attempts:
+            session = f"  session {row.session}" if row.session else ""
+            terminal.say(f"  {row.id}  {row.skill}  {row.at}{session}  {row.words}")
+        if planned.n > len(planned.attempts):
+            terminal.say(f"  and {planned.n - len(planned.attempts):,} more")
+        if planned.answers:
+            terminal.say(f"{counted(planned.answers, 'answer')} of the optimizer to what showed them would be emptied.")
+        for run in planned.runs:
+            terminal.say(f"{run} is not finished: it continues without them.")
+        for each in planned.elsewhere:
+            terminal.say(f"Not erased: {each.what} ({each.n:,}):")
+            for where in each.where:
+                terminal.say(f"  {where}")
+            if each.n > len(each.where):
+                terminal.say(f"  and {each.n - len(each.where):,} more")
+            terminal.say(f"  {each.step}")

@@ -1,0 +1,164 @@
+"""Judges: the programs that may judge answers, as only a person can say at a terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from typing import Annotated, Any
+
+from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.judges.programs import (
+    best_level,
+    has_changed,
+    name_of,
+    register_command,
+    told_barred,
+    unprivileged_user,
+)
+from skillopt_mcp.records.commands import Limits, RegisteredCommand
+from skillopt_mcp.tasks import add_command, cannot_pass, find_command, n_judged_by, remove_command, try_command
+
+_MB = 1 << 20
+_CONFINED = {
+    "bwrap": "bubblewrap: it sees its private folder and the system, and no network",
+    "landlock": "Landlock: it writes in its private folder only, and reads that and the system",
+    "none": "NOTHING: it can do whatever you can (install bubblewrap, or insist with --require-sandbox)",
+}
+
+
+@command("tasks judges list", example="tasks judges", also="tasks judges", needs_store=True)
+class ListJudges(Command):
+    """List the programs that may judge answers."""
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Return them."""
+        with terminal.workspace() as workspace:
+            found = workspace.store.commands.list_commands() if workspace.is_made else []
+        return {"judges": [_row(each) for each in found]}
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        for row in result["judges"]:
+            changed = "  (its program has changed: it is not run; register it again)" if row["changed"] else ""
+            terminal.say(f"{row['name']}{changed}")
+            terminal.say(f"  {shlex.join(row['argv'])}", "cyan")
+        if not result["judges"]:
+            terminal.say("No program is registered as a judge. Register one:")
+            terminal.say("  skillopt-mcp tasks judges add NAME -- PROGRAM ARGS...", "cyan")
+
+
+@command(
+    "tasks judges add", example="tasks judges add unit-tests -- /usr/bin/python3 /home/me/check.py", takes_line=True
+)
+class AddJudge(Command):
+    """Register a program that may judge answers: after `--`, its path and arguments.
+
+    It runs in a private folder that holds the task's files and answer.txt; exit code 0 passes an answer.
+    """
+
+    name_of_judge: Annotated[str, Arg("how tasks call it: a to z, digits, hyphens", "NAME")]
+    time: Annotated[float | None, Flag("seconds that one check may take (default: 60)")] = None
+    memory: Annotated[int | None, Flag("MB of memory that it may use (default: 2048)")] = None
+    reads: Annotated[tuple[str, ...], Flag("a path that it may read, too (may be repeated)", "PATH")] = ()
+    require_sandbox: Annotated[bool, Flag("never run it where nothing can confine it")] = False
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    line: tuple[str, ...] = ()
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Show the program, ask a person, run it once on an empty answer, and register it."""
+        made = self._registered()
+        with terminal.workspace() as workspace:
+            before, n_tasks = find_command(workspace, made.name), n_judged_by(workspace, made.name)
+            _describe(made, terminal)
+            if before:
+                terminal.say(f"It replaces the program of {counted(n_tasks, 'task')}:")
+                terminal.say(f"  {shlex.join(before.argv)}", "cyan")
+            terminal.require_person("tasks judges add")
+            terminal.ask(
+                "Run it once on an empty answer, and register it?", yes=self.yes,
+                declined="Nothing was run or registered.",
+            )  # fmt: skip
+            ended = try_command(made)
+            replaced = add_command(workspace, made)
+        never = cannot_pass(ended)
+        for warning in filter(None, (never, told_barred(made.argv))):
+            terminal.note(f"warning: {warning}")
+        if ended.limit is None and ended.exit == 0:
+            terminal.note("note: an empty answer passes: see that it looks at answer.txt, or at its standard input")
+        if ended.output.strip():
+            terminal.say("On an empty answer, without a task's files, it printed:")
+            terminal.say(ended.output.rstrip(), "dim")
+        return {
+            "name": made.name, "argv": list(made.argv), "replaced": replaced, "exit": ended.exit,
+            "limit": ended.limit, "confined": ended.confined, "argv_before": list(before.argv) if before else None,
+            "n_tasks": n_tasks, "warning": never or None,
+        }  # fmt: skip
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        ended = f"reached its limit ({result['limit']})" if result["limit"] else f"exited with {result['exit']}"
+        terminal.say(f"On an empty answer it {ended}.")
+        terminal.say(f'Registered; a task\'s judge: {{"kind": "command", "name": "{result["name"]}"}}')
+
+    def _registered(self) -> RegisteredCommand:
+        """Return the command that is to be registered. Raises BadInput when it could never run."""
+        if not self.line:
+            raise BadInput(f"needs a program: skillopt-mcp tasks judges add {self.name_of_judge} -- PROGRAM ARGS...")
+        limits = Limits()
+        if self.time is not None:
+            limits = replace(limits, time_s=_positive(self.time, "--time"))
+        if self.memory is not None:
+            limits = replace(limits, memory_bytes=int(_positive(self.memory, "--memory")) * _MB)
+        reads = [os.path.abspath(os.path.expanduser(path)) for path in self.reads]
+        return register_command(self.name_of_judge, self.line, limits, reads, require_sandbox=self.require_sandbox)
+
+
+@command("tasks judges remove", example="tasks judges remove unit-tests", needs_store=True)
+class RemoveJudge(Command):
+    """Forget a program: tasks that name it cannot be judged any more."""
+
+    name_of_judge: Annotated[str, Arg("what tasks call it", "NAME")]
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def run(self, terminal: Terminal) -> dict[str, Any]:
+        """Ask a person where tasks name it, and forget it."""
+        name = self.name_of_judge
+        with terminal.workspace() as workspace:
+            n_tasks = n_judged_by(workspace, name) if find_command(workspace, name) else 0
+            if n_tasks:
+                terminal.say(f"{counted(n_tasks, 'task')} cannot be judged without '{name}'.")
+                terminal.ask("Forget it?", yes=self.yes, declined="Nothing was removed.")
+            remove_command(workspace, name)
+        return {"name": name, "removed": True, "n_tasks": n_tasks}
+
+    def show(self, result: dict[str, Any], terminal: Terminal) -> None:
+        terminal.say(f"'{result['name']}' is no longer a judge.")
+
+
+def _positive(value: float, option: str) -> float:
+    if not 0 < value <= 1_000_000:
+        raise BadInput(f"{option} must be above 0, got {value:g}")
+    return value
+
+
+def _describe(made: RegisteredCommand, terminal: Terminal) -> None:
+    terminal.say(f"  {shlex.join(made.argv)}", "cyan")
+    terminal.say(f"  ends after {made.limits.time_s:g} s, or above {made.limits.memory_bytes // _MB:,} MB of memory")
+    if made.reads:
+        terminal.say(f"  may read: {', '.join(made.reads)}")
+    user = unprivileged_user()
+    as_whom = f"; it runs as the user '{name_of(user)}', as you are root" if user else ""
+    terminal.say(f"  confined by {_CONFINED[best_level()]}{as_whom}")
+    for part in made.argv[1:]:
+        if not os.path.isabs(part) and os.path.isfile(part):
+            terminal.note(f"note: '{part}' is looked for in the private folder, not here: or give its whole path")
+
+
+def _row(made: RegisteredCommand) -> dict[str, Any]:
+    return {
+        "name": made.name, "argv": list(made.argv), "time_s": made.limits.time_s,
+        "memory_mb": made.limits.memory_bytes // _MB, "reads": list(made.reads),
+        "require_sandbox": made.require_sandbox, "changed": has_changed(made), "created_at": made.created_at,
+    }  # fmt: skip

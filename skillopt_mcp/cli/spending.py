@@ -1,0 +1,169 @@
+"""Spending: the caps of a command, what it may ask at most, and a person's yes before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, JsonValue
+
+from skillopt_mcp.cli.command import TARGET, Flag, WrongUsage
+from skillopt_mcp.cli.flags import Capped
+from skillopt_mcp.cli.terminal import Terminal
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.errors import BadInput, CapReached
+from skillopt_mcp.estimates import Forecast, forecast, most_again
+from skillopt_mcp.promotion_tests import is_simulated
+from skillopt_mcp.records.budgets import Caps, Spent
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.next_step import Action, NextStep
+from skillopt_mcp.workspace import Workspace
+
+
+@dataclass(kw_only=True)
+class Spending(Capped):
+    """Those among them that ask before they spend."""
+
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    dry_run: Annotated[bool, Flag("estimate calls, tokens, cost and time, and ask no model")] = False
+
+
+@dataclass(kw_only=True)
+class Sending(Spending):
+    """Those among them whose calls may go at once, or by batch."""
+
+    concurrency: Annotated[int | None, Flag("calls under way at once (default: set by the backend)")] = None
+    batch_api: Annotated[
+        bool, Flag("send to the vendor's batch API: half the price, minutes to a day for each wave of calls")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None and self.concurrency < 1:
+            raise WrongUsage(f"--concurrency must be 1 or more, got {self.concurrency}")
+
+
+class Planned(Forecast):
+    """What a command would ask of each role at most, and what that takes as far as it is known; nothing was asked.
+
+    Up to `n_again` calls more are retries after unusable replies.
+    """
+
+    status: Literal["planned"] = "planned"
+    calls: dict[Role, int]
+    n_again: int
+    simulated: bool
+
+    def show(self, terminal: Terminal) -> None:
+        """Print that it was a dry run: the estimate was printed before."""
+        terminal.note("A dry run: nothing was spent.")
+
+
+class BrokenOff(BaseModel):
+    """A run or test that did not reach its end; what was answered is kept."""
+
+    status: Literal["stopped"] = "stopped"
+    run_id: str | None = None
+    candidate_id: str | None = None
+    verdict: None = None
+    n_steps: int | None = None
+    reason: str
+    next_step: NextStep
+    at_vendor: list[str] = Field(default_factory=list)
+    is_interrupted: bool = False
+
+    @classmethod
+    def of(cls, stop: BaseException, action: Action, arguments: Mapping[str, JsonValue], **fields: Any) -> BrokenOff:
+        """Return why it stopped, and the command that goes on, with higher caps where that helps."""
+        is_interrupted = isinstance(stop, KeyboardInterrupt)
+        reason = "interrupted; what was answered is kept" if is_interrupted else str(stop).rstrip(".")
+        given: dict[str, JsonValue] = {name: value for name, value in arguments.items() if value not in (None, False)}
+        if isinstance(stop, CapReached):
+            higher = stop.higher.split()
+            given |= {flag[2:].replace("-", "_"): value for flag, value in zip(higher[::2], higher[1::2], strict=True)}
+        step = NextStep(action=action, arguments=given, why="goes on with what is kept")
+        return cls(reason=reason, next_step=step, is_interrupted=is_interrupted, **fields)
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1, or 130 where a person interrupted it."""
+        return 130 if self.is_interrupted else 1
+
+    def show(self, terminal: Terminal) -> None:
+        """Print why it stopped, and what goes on at a vendor."""
+        terminal.note(f"{'Interrupted' if self.is_interrupted else 'Stopped'}: {self.reason}.")
+        if self.at_vendor:
+            terminal.note(f"Still at the vendor: {', '.join(self.at_vendor)}.")
+
+
+def agree(
+    terminal: Terminal, workspace: Workspace, calls: Mapping[Role, int], command: Spending, text: str = "",
+    concurrency: int | None = None, declined: str = "Nothing was spent.",
+) -> Planned | None:  # fmt: skip
+    """Return what a dry run found; None where the command goes on, agreed to or with nothing to pay for.
+
+    Raises Declined where the person does not agree, Refused where no person can be asked.
+    """
+    is_real = asks_real_models(workspace, [role for role, n_calls in calls.items() if n_calls])
+    plan = Forecast()
+    if command.dry_run or (is_real and not terminal.is_json):
+        plan = forecast(workspace, calls, concurrency)
+    if text or is_real or command.dry_run:
+        terminal.note(text or f"At most {describe_calls(calls)}.")
+    if is_real:
+        terminal.note(_describe(plan))
+        if n_again := most_again(calls):
+            terminal.note(f"Not included: up to {counted(n_again, 'retry', 'retries')} after unusable replies.")
+    if command.dry_run:
+        return Planned(**plan.model_dump(), calls=dict(calls), n_again=most_again(calls), simulated=not is_real)
+    if is_real:
+        terminal.ask("Spend that much?", yes=command.yes, declined=declined)
+    return None
+
+
+def describe_calls(calls: Mapping[Role, int]) -> str:
+    """Return so many calls of each role, in words; the target has a number in any case."""
+    shown = [counted(calls.get("target", 0), "target call")]
+    shown += [counted(calls[role], f"{role} call") for role in ("optimizer", "judge") if calls.get(role)]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if shown[1:] else shown[0]
+
+
+def describe_caps(caps: Caps, spent: Spent) -> str:
+    """Return how much of each cap is used; empty without caps."""
+    shown = (
+        f"{spent.calls:,} of {caps.calls:,} calls" if caps.calls is not None else "",
+        f"{spent.tokens:,} of {caps.tokens:,} tokens" if caps.tokens is not None else "",
+        f"${spent.usd:.2f} of ${caps.usd:.2f}" if caps.usd is not None else "",
+        f"{spent.seconds / 60:.1f} of {caps.minutes:g} minutes" if caps.minutes is not None else "",
+    )
+    used = ", ".join(filter(None, shown))
+    return f"Caps used: {used}." if used else ""
+
+
+def require_backends(**named: object) -> None:
+    """Raise BadInput naming every role that no backend is named for."""
+    if missing := [f"--{role}" for role, backend in named.items() if not backend]:
+        raise BadInput(f"Needs {' and '.join(missing)}, e.g. {TARGET} (uses your Claude login, no key)")
+
+
+def simulation(workspace: Workspace) -> str:
+    """Return what marks the results of a simulated target, with its name; empty for a real one."""
+    target = workspace.backend("target")
+    return f"SIMULATION ({target.name})" if is_simulated(target.fingerprint) else ""
+
+
+def asks_real_models(workspace: Workspace, roles: Collection[Role]) -> bool:
+    """Return whether one of those who answer for these roles is no simulation."""
+    return not all(is_simulated(workspace.backend(role).fingerprint) for role in roles)
+
+
+def _describe(plan: Forecast) -> str:
+    if plan.tokens is None:
+        unknown = f"the {plan.unknown[0]}" if len(plan.unknown) == 1 else "these models"
+        return (
+            f"No call to {unknown} is stored yet, so tokens, cost and time are unknown; set caps with --max-calls, "
+            "--max-tokens, --max-usd or --max-minutes."
+        )
+    usd = "at an unknown price" if plan.usd is None else f"${plan.usd:,.2f}"
+    minutes = "minutes to a day for each batch" if plan.minutes is None else f"{plan.minutes:,.1f} minutes"
+    return f"From past calls: at most about {plan.tokens:,} tokens, {usd}, {minutes}."

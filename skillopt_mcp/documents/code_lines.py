@@ -1,0 +1,113 @@
+"""Code lines: which lines of a Markdown document hold code, and by which one the code of two documents differs."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from skillopt_mcp.documents.diffs import changes
+from skillopt_mcp.documents.markdown import parse
+
+_CONTAINERS = re.compile(rb"(?: {0,3}(?:>|[-*+]|[0-9]{1,9}[.)])[ \t]?)*")
+_INDENTED = re.compile(rb"(?: {4}| {0,3}\t)[ \t]*[^ \t]")
+_PROMPT = re.compile(
+    rb"[ \t]*(?:\$|>>>|PS>|(?:PS )?[A-Za-z]:\\[^>]*>|\[?[\w.-]+@[\w.-]+(?:[: ][^\s$#%]*)? ?[$#%])[ \t]+[^ \t]"
+)
+_TAGS = (b"pre", b"code", b"kbd", b"samp", b"tt", b"script", b"xmp")
+_TAG = re.compile(rb"(^[ \t]*)?<(" + b"|".join(_TAGS) + rb")\b", re.MULTILINE)
+_CLOSING = {tag: re.compile(b"</" + tag + rb"[\s/>]") for tag in _TAGS}
+_FENCE = re.compile(rb"```|~~~")
+_ESCAPE = ord("\\")
+_TICKS = re.compile(rb"`+")
+_NAME = re.compile(r"[^\s()<>{}|;&$]*")
+
+
+def code_touched(old: bytes, new: bytes) -> bytes | None:
+    """Return the first line by which the code of two documents differs, or what is code in one alone; else None."""
+    was, now = old.splitlines(), new.splitlines()
+    code_was, code_now = code_lines(old), code_lines(new)
+    at_old = at_new = 0
+    for old_start, old_end, new_start, new_end in (*changes(was, now), (len(was), len(was), len(now), len(now))):
+        # What is around a line that stays may make code of it.
+        kept = [at for at in range(at_new, new_start) if (at in code_now) != (at - at_new + at_old in code_was)]
+        added = [at for at in range(new_start, new_end) if at in code_now]
+        gone = [at for at in range(old_start, old_end) if at in code_was]
+        if kept or added or gone:
+            return now[[*kept, *added][0]] if kept or added else was[gone[0]]
+        at_old, at_new = old_end, new_end
+    return None
+
+
+def code_lines(content: bytes) -> frozenset[int]:
+    """Return the lines of a document that hold code, counted from 0 as `bytes.splitlines` has them."""
+    lines = content.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    blocks = [(block.start, block.end) for block in parse(content).code]
+    blocks += _marked_up(content.lower())
+    inside = {at for start, end in blocks for at in range(bisect_left(starts, start + 1) - 1, bisect_left(starts, end))}
+    inside.update(_within_ticks(lines, inside))
+    return frozenset(inside | {at for at, line in enumerate(lines) if _is_code(line.rstrip(b"\r\n"))})
+
+
+def _within_ticks(lines: list[bytes], inside: set[int]) -> Iterator[int]:
+    """Yield the lines between two of a paragraph that each have a backtick without its other one."""
+    opened: int | None = None
+    for at, line in enumerate(lines):
+        if at in inside or not line.strip():
+            opened = None
+        elif b"`" in line and None in _in_ticks(line):
+            yield from () if opened is None else range(opened + 1, at)
+            opened = at
+
+
+def _marked_up(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield what is between tags of code; a tag that nothing closes marks all that follows where it begins a line."""
+    at, unclosed = 0, set[bytes]()
+    for found in _TAG.finditer(content):
+        if found.start() < at:
+            continue
+        closing = None if found[2] in unclosed else _CLOSING[found[2]].search(content, found.end())
+        if closing is None:
+            unclosed.add(found[2])
+            end = found.end() if found[1] is None else len(content)
+        else:
+            end = closing.start()
+        yield found.start(), end
+        at = end
+
+
+def _is_code(line: bytes) -> bool:
+    found = _CONTAINERS.match(line)
+    text = found.end() if found else 0
+    if _INDENTED.match(line, text) or _PROMPT.match(line, text) or _PROMPT.match(line) or _FENCE.search(line):
+        return True
+    return b"`" in line and _has_command(line)
+
+
+def _has_command(line: bytes) -> bool:
+    """Return whether a line has a command in backticks, or a backtick without its other one."""
+    return any(said is None or not _NAME.fullmatch(said.decode("utf-8", "replace").strip()) for said in _in_ticks(line))
+
+
+def _in_ticks(line: bytes) -> Iterator[bytes | None]:
+    """Yield what a line has in backticks; None, and nothing after it, for a backtick without its other one."""
+    runs = [found.span() for found in _TICKS.finditer(line)]
+    n = 0
+    while n < len(runs):
+        start, end = runs[n]
+        before = start
+        while before and line[before - 1] == _ESCAPE:
+            before -= 1
+        start += (start - before) % 2
+        n += 1
+        if start == end:
+            continue
+        closing = next((at for at in range(n, len(runs)) if runs[at][1] - runs[at][0] == end - start), None)
+        if closing is None:
+            yield None
+            return
+        yield line[end : runs[closing][0]]
+        n = closing + 1

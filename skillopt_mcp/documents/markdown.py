@@ -1,0 +1,424 @@
+"""Markdown: fenced code (CommonMark 4.5, 5.1 and 5.2), protected regions and links of a document."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import re2
+
+from skillopt_mcp.documents import frontmatter
+from skillopt_mcp.documents.frontmatter import FrontMatter
+from skillopt_mcp.documents.text import BOM, Unified, dominant_ending
+
+_OPENING = re.compile(rb"(`{3,})[^`]*$|(~{3,})")
+_ITEM = re.compile(rb"(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t])")
+_NESTED = re.compile(rb"(?:\A|[\r\n])[ \t>*+.)0-9-]+(?:```|~~~)")
+_CODE_INDENT = 4
+_LIST_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """One block of fenced code, fences included. Not `closed`: the document ended before its closing fence came."""
+
+    start: int
+    end: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    start: int
+    mark: bytes
+    container: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line after its indentation: `depth` counts quote marks, `column` is where `text` begins (tab stops of 4)."""
+
+    depth: int
+    column: int
+    text: bytes
+
+
+def fenced_code(content: bytes, start: int) -> tuple[Fenced, ...]:
+    """Return the fenced code from offset `start` on, in order."""
+    if b"```" not in content and b"~~~" not in content:
+        return ()
+    found: list[Fenced] = []
+    items: list[int] = []
+    fence: _Open | None = None
+    depth, at = 0, start
+    flat = _NESTED.search(content, start) is None
+    for raw in content[start:].splitlines(keepends=True):
+        if flat and raw[0] not in b"`~":
+            # No list or quote holds a fence, so other lines cannot matter.
+            at += len(raw)
+            continue
+        line = _line(raw)
+        if fence and _leaves(line, fence):
+            found.append(Fenced(fence.start, at, closed=True))
+            fence = None
+        if fence:
+            if _closes(line, fence):
+                found.append(Fenced(fence.start, at + len(raw), closed=True))
+                fence = None
+        elif line.text:
+            if line.depth != depth:
+                items.clear()
+                depth = line.depth
+            line = _entered(line, items)
+            fence = _opened(line, items[-1] if items else 0, at)
+        at += len(raw)
+    if fence:
+        found.append(Fenced(fence.start, at, closed=False))
+    return tuple(found)
+
+
+def _line(raw: bytes) -> _Line:
+    depth = column = margin = at = 0
+    while at < len(raw):
+        byte = raw[at]
+        if byte == 0x20:
+            column += 1
+        elif byte == 0x09:
+            column += 4 - column % 4
+        elif byte == 0x3E and column - margin < _CODE_INDENT:
+            depth, column, margin = depth + 1, 0, 1
+        else:
+            break
+        at += 1
+    return _Line(depth, max(column - margin, 0), raw[at:].strip())
+
+
+def _entered(line: _Line, items: list[int]) -> _Line:
+    """Return the line after its list markers; `items` then holds the columns where the open items' text begins."""
+    while items and line.column < items[-1]:
+        items.pop()
+    while len(items) < _LIST_DEPTH and (marker := _ITEM.match(line.text)):
+        if line.column - (items[-1] if items else 0) >= _CODE_INDENT:
+            break
+        rest = line.text[marker.end() :]
+        text = rest.lstrip(b" \t")
+        gap = len(rest) - len(text)
+        width = marker.end() + (gap if gap <= _CODE_INDENT else 1)
+        items.append(line.column + width)
+        line = _Line(line.depth, line.column + marker.end() + gap, text)
+    return line
+
+
+def _opened(line: _Line, container: int, at: int) -> _Open | None:
+    if line.text[:3] not in (b"```", b"~~~") or line.column - container >= _CODE_INDENT:
+        return None
+    match = _OPENING.match(line.text)
+    return _Open(at, match[1] or match[2], container, line.depth) if match else None
+
+
+def _leaves(line: _Line, fence: _Open) -> bool:
+    """Return whether the line is outside the list item or the quote in which the fence was opened."""
+    return line.depth < fence.depth or (bool(line.text) and line.column < fence.container)
+
+
+def _closes(line: _Line, fence: _Open) -> bool:
+    mark = fence.mark[:1]
+    return (
+        line.text.startswith(fence.mark)
+        and not line.text.strip(mark)
+        and line.column - fence.container < _CODE_INDENT
+        and line.depth == fence.depth
+    )
+
+
+Kind = Literal["front_matter", "body", "code", "protected"]
+
+_MARKER = re.compile(rb"<!--\s*(SLOW_UPDATE|APPENDIX)_(START|END)\s*-->")
+_BLANK_REST = re.compile(rb"[ \t]*(?:\r\n|\n|\r|\Z)")
+_MARKER_TEXT = re.compile(r"<!--\s*(?:SLOW_UPDATE|APPENDIX)_(?:START|END)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a document: bytes from `start` up to, not including, `end`."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document and its parts. Front matter that cannot be read is body: nothing about it is known.
+
+    Protected regions run from marker to marker, the markers and the rest of their lines included.
+    """
+
+    content: bytes
+
+    @cached_property
+    def front(self) -> FrontMatter | None:
+        """Return the front matter, or None when it is absent or opaque."""
+        return frontmatter.read(self.content)
+
+    @cached_property
+    def body_start(self) -> int:
+        """Return the offset after the front matter, or after a byte order mark."""
+        if self.front:
+            return self.front.end
+        return len(BOM) if self.content.startswith(BOM) else 0
+
+    @cached_property
+    def code(self) -> tuple[Fenced, ...]:
+        """Return the fenced code of the body, in order."""
+        return fenced_code(self.content, self.body_start)
+
+    @cached_property
+    def protected(self) -> tuple[tuple[int, int], ...]:
+        """Return the protected regions as (start, end), in order and disjoint.
+
+        Markers inside closed fenced code are text. A START without its END protects all that follows, an END without
+        its START itself alone.
+        """
+        regions = [region for kind in (b"SLOW_UPDATE", b"APPENDIX") for region in self._regions(self._markers, kind)]
+        return _merged(regions)
+
+    def region(self, kind: str) -> tuple[int, int] | None:
+        """Return what the first whole region of a kind encloses, as (start, end) between its two markers, or None."""
+        opened: int | None = None
+        for marker in self._markers:
+            if marker[1] != kind.encode():
+                continue
+            if marker[2] == b"END" and opened is not None:
+                return opened, marker.start()
+            if marker[2] == b"START" and opened is None:
+                opened = marker.end()
+        return None
+
+    @cached_property
+    def reserved(self) -> tuple[tuple[int, int], ...]:
+        """Return what anchors may not touch, as (start, end): byte order mark, front matter, protected regions."""
+        return ((0, self.body_start), *self.protected) if self.body_start else self.protected
+
+    @cached_property
+    def unified(self) -> Unified:
+        """Return the content with one kind of line ending, for matching."""
+        return Unified(self.content)
+
+    @cached_property
+    def ending(self) -> bytes:
+        """Return the dominant line ending."""
+        return dominant_ending(self.content)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Return the spans in order; together they are the whole content."""
+        cuts: list[Span] = []
+        if self.front:
+            cuts.append(Span("front_matter", 0, self.front.end))
+        code = [(block.start, block.end) for block in self.code]
+        free = [piece for block in code for piece in _without(block, self.protected)]
+        cuts += [Span("protected", start, end) for start, end in self.protected]
+        cuts += [Span("code", start, end) for start, end in free]
+        whole: list[Span] = []
+        at = 0
+        for cut in sorted(cuts, key=lambda span: span.start):
+            if cut.start > at:
+                whole.append(Span("body", at, cut.start))
+            whole.append(cut)
+            at = cut.end
+        return (*whole, Span("body", at, len(self.content))) if at < len(self.content) else tuple(whole)
+
+    @cached_property
+    def _markers(self) -> list[re.Match[bytes]]:
+        if b"_START" not in self.content and b"_END" not in self.content:
+            return []
+        markers = list(_MARKER.finditer(self.content, self.body_start))
+        # Only now is the fenced code worth finding.
+        return _outside(markers, self.code) if markers else []
+
+    def _regions(self, markers: list[re.Match[bytes]], kind: bytes) -> list[tuple[int, int]]:
+        regions = []
+        opened: int | None = None
+        for marker in markers:
+            if marker[1] != kind:
+                continue
+            if marker[2] == b"START":
+                opened = self._line_start(marker.start()) if opened is None else opened
+            else:
+                start = self._line_start(marker.start()) if opened is None else opened
+                regions.append((start, self._line_end(marker.end())))
+                opened = None
+        return regions if opened is None else [*regions, (opened, len(self.content))]
+
+    def _line_start(self, at: int) -> int:
+        start = at
+        while start > self.body_start and self.content[start - 1] in b" \t":
+            start -= 1
+        return start if start == self.body_start or self.content[start - 1] in b"\r\n" else at
+
+    def _line_end(self, at: int) -> int:
+        rest = _BLANK_REST.match(self.content, at)
+        return rest.end() if rest else at
+
+
+@lru_cache(maxsize=32)
+def parse(content: bytes) -> Document:
+    """Return the document of these bytes; any bytes are one. A loop parses its current version again and again."""
+    return Document(content)
+
+
+def has_marker(text: str) -> bool:
+    """Return whether `text` holds a marker of a protected region, or the beginning of one."""
+    return _MARKER_TEXT.search(text) is not None
+
+
+def _outside(markers: list[re.Match[bytes]], code: tuple[Fenced, ...]) -> list[re.Match[bytes]]:
+    kept = []
+    blocks = [block for block in code if block.closed]
+    at = 0
+    for marker in markers:
+        while at < len(blocks) and blocks[at].end <= marker.start():
+            at += 1
+        if at == len(blocks) or marker.start() < blocks[at].start:
+            kept.append(marker)
+    return kept
+
+
+def _merged(regions: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(regions):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)
+
+
+def _without(block: tuple[int, int], regions: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    pieces = []
+    at, end = block
+    for start, stop in regions:
+        if stop <= at or start >= end:
+            continue
+        if start > at:
+            pieces.append((at, start))
+        at = max(at, stop)
+    return [*pieces, (at, end)] if at < end else pieces
+
+
+# RE2 takes time in proportion to the text, whatever brackets it holds. What a backslash takes the meaning from is read
+# as a pair of its own.
+_LINK = re2.compile(r"""\\.|\[(?:\\.|[^\[\]\\\n])*\]\(\s*(?:<([^<>\n]*)>|<?([^)\s>]+)>?)(?:\s+["'][^)]*)?\)""")
+_LABEL = re2.compile(r"\\.|\[((?:\\.|[^\[\]\\])+)\]")
+_DEFINITION = re2.compile(
+    r"""[ ]{0,3}\[([^\^\[\]\\](?:\\.|[^\[\]\\])*)\]:[ \t]*(?:<([^<>]*)>|([^\s<]\S*))"""
+    r"""(?:[ \t]+(?:"[^"]*"|'[^']*'|\([^()]*\)))?[ \t]*"""
+)
+_MENTION = re.compile(r"(?:references|scripts|assets)/[\w./-]+\.\w+")
+_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|/|~")
+_COMMENT_OR_CODE = re.compile(r"<!--|`+")
+_TICKS = re.compile(r"`+")
+# Inline code ends with its paragraph, at the latest.
+_BREAK = re.compile(r"\n[ \t]*(?=\n|\Z|#|>|[-*+][ \t]|[0-9]{1,9}[.)][ \t])")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A path as `written`, without a fragment; `path` is what it names. A mention is inline code that is but a path."""
+
+    written: str
+    path: str
+    is_mention: bool = False
+
+
+def links(content: bytes) -> Iterator[Link]:
+    """Yield the links of a document that lead to files, and then its mentions of files in a skill's own folders."""
+    text, codes = _readable(_without_fences(content))
+    for target in (*(found[1] or found[2] or "" for found in _LINK.finditer(text)), *_referred(text)):
+        written = target.partition("#")[0]
+        if written and not _ELSEWHERE.match(written):
+            yield Link(written, written.replace("%20", " "))
+    for code in codes:
+        if _MENTION.fullmatch(code):
+            yield Link(code, code, is_mention=True)
+
+
+def _referred(text: str) -> Iterator[str]:
+    """Yield the targets of the link definitions that the text refers to (CommonMark 4.7, each on one line)."""
+    defined: dict[str, str] = {}
+    lines: list[str] = []
+    may_begin = True
+    for line in text.splitlines():
+        definition = _DEFINITION.fullmatch(line) if may_begin and "]:" in line else None
+        if definition:
+            defined.setdefault(_label(definition[1]), definition[2] or definition[3] or "")
+        else:
+            lines.append(line)
+            # A paragraph goes on, and no definition begins in it.
+            may_begin = not line.strip() or line.startswith("#")
+    if defined:
+        used = {_label(found[1]) for found in _LABEL.finditer("\n".join(lines)) if found[1]}
+        yield from (target for label, target in defined.items() if label in used)
+
+
+def _label(written: str) -> str:
+    return " ".join(written.split()).casefold()
+
+
+def _without_fences(content: bytes) -> str:
+    """Return the body, each stretch of fenced code as an empty line."""
+    document = parse(content)
+    pieces = []
+    at = document.body_start
+    for block in document.code:
+        pieces.append(content[at : block.start])
+        at = block.end
+    return b"\n\n".join([*pieces, content[at:]]).decode("utf-8", "replace")
+
+
+def _readable(text: str) -> tuple[str, list[str]]:
+    """Return the text without comments and inline code, and what stood in that code (CommonMark 4.6 and 6.1)."""
+    kept: list[str] = []
+    codes: list[str] = []
+    closings = _Closings(text)
+    at = 0
+    while found := _COMMENT_OR_CODE.search(text, at):
+        kept.append(text[at : found.start()])
+        if found[0] == "<!--":
+            end = text.find("-->", found.end())
+            at = len(text) if end < 0 else end + len("-->")
+            continue
+        is_escaped = text[found.start() - 1 : found.start()] == "\\"
+        start = found.start() + is_escaped
+        closing = closings.after(found.end(), found.end() - start)
+        if closing is None:
+            kept.append(found[0])
+            at = found.end()
+        else:
+            codes.append(text[found.end() : closing].strip())
+            at = closing + found.end() - start
+    return "".join([*kept, text[at:]]), codes
+
+
+class _Closings:
+    """Where runs of backticks begin, by their length; found once, so that no run is looked for again and again."""
+
+    def __init__(self, text: str) -> None:
+        self._breaks = [found.start() for found in _BREAK.finditer(text)]
+        self._runs: dict[int, list[int]] = {}
+        for found in _TICKS.finditer(text):
+            self._runs.setdefault(len(found[0]), []).append(found.start())
+
+    def after(self, at: int, n: int) -> int | None:
+        """Return where the next run of `n` backticks in the paragraph begins, or None."""
+        runs, breaks = self._runs.get(n, []), self._breaks
+        next_run, next_break = bisect_left(runs, at), bisect_left(breaks, at)
+        if next_run == len(runs) or (next_break < len(breaks) and breaks[next_break] < runs[next_run]):
+            return None
+        return runs[next_run]

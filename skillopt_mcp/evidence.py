@@ -1,0 +1,119 @@
+"""Judging: who judges the tasks at hand, known to be able to before anything is spent on answers to judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.backends.wrappers import Judges
+from skillopt_mcp.errors import BackendError
+from skillopt_mcp.judges.judging import leaves, missing_programs
+from skillopt_mcp.judges.kinds.command import Command, unregistered
+from skillopt_mcp.judges.kinds.rubric import Rubric
+from skillopt_mcp.judges.programs import NO_COMMANDS, CommandRunner
+from skillopt_mcp.records.calls import Role
+from skillopt_mcp.records.judging import Judge
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.store.opening import Store
+
+_JUDGED_BY = " judged by "
+_SIMULATED = "simulated:"
+
+
+def judges_for(
+    store: Store, tasks: Iterable[Task], open_model: Callable[[], Backend], clean: Callable[[str], str] = str
+) -> Judges | None:
+    """Return who answers for the role `judge` on these tasks; None when no judge of theirs asks anybody.
+
+    `open_model` is called for rubrics only; `clean` takes secrets out of what commands print. Raises what `open_model`
+    raises, and BackendError when that is a simulation, when a command that a task names is not registered, or its
+    program is no longer the registered one.
+    """
+    needed = [leaf for task in tasks for leaf in leaves(task.judge)]
+    names = sorted({leaf.name for leaf in needed if isinstance(leaf, Command)})
+    has_rubric = any(isinstance(leaf, Rubric) for leaf in needed)
+    if not names and not has_rubric:
+        return None
+    model = open_model() if has_rubric else None
+    if model and model.fingerprint.startswith(_SIMULATED):
+        raise BackendError(
+            f"'{model.name}' is a simulation, which judges by no rubric: name a model with --judge BACKEND:MODEL"
+        )
+    commands = CommandRunner(store.commands.named(names), clean=clean)
+    for name in names:
+        commands.command(name)
+    return Judges(model, commands)
+
+
+def try_programs(store: Store, tasks: Iterable[Task]) -> None:
+    """Raise BackendError if a judge program of the tasks cannot start: before answers to judge are paid for."""
+    names = {name for task in tasks for name in missing_programs(task.judge, ())}
+    if names:
+        # A thread of its own: the caller's may have an event loop already.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, CommandRunner(store.commands.named(names)).try_all()).result()
+
+
+def without_command(store: Store | None, judges: Sequence[Judge]) -> dict[int, str]:
+    """Return what is wrong with each judge (by its place) that names a program which is not registered.
+
+    It decides what is rejected when tasks are added, and what a check reports; without a store none is registered.
+    """
+    wanted = {name for judge in judges for name in missing_programs(judge, ())}
+    known = store.commands.named(wanted).keys() if store and wanted else set[str]()
+    missing = {n: missing_programs(judge, known) for n, judge in enumerate(judges)}
+    return {n: unregistered(names[0]) for n, names in missing.items() if names}
+
+
+def judge_named(backends: Mapping[Role, Backend]) -> str:
+    """Return the name of the judge model among the backends; empty when no rubric needs one."""
+    judges = backends.get("judge")
+    return judges.model_name if isinstance(judges, Judges) else ""
+
+
+def evidence_of(backends: Mapping[Role, Backend]) -> str:
+    """Return what names the origin of evidence: the target's fingerprint, and the judges' where somebody is asked."""
+    judge = backends.get("judge")
+    return backends["target"].fingerprint + (f"{_JUDGED_BY}{judge.fingerprint}" if judge else "")
+
+
+def shown_origin(evidence: str) -> str:
+    """Return a text of `evidence_of` for people: commands are named only where there are some."""
+    return evidence.replace(f"+{NO_COMMANDS}", "")
+
+
+def origins(evidence: str) -> list[str]:
+    """Return the fingerprints that a text of `evidence_of` names: the target's, and the judges'."""
+    return evidence.split(_JUDGED_BY)
+
+
+def is_host_run(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a host, as target or as judge."""
+    return any(map(_is_of_host, origins(evidence)))
+
+
+def is_attempted_by_host(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a host as target."""
+    return _is_of_host(origins(evidence)[0])
+
+
+def is_judged_by_host(evidence: str) -> bool:
+    """Return whether a text of `evidence_of` names a host as judge."""
+    return any(map(_is_of_host, origins(evidence)[1:]))
+
+
+def n_votes(task: Task) -> int:
+    """Return how many questions the rubrics of a task ask of each answer to it at most."""
+    return sum(leaf.votes for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+
+
+def fewest_votes(task: Task) -> int:
+    """Return how many of these are asked at least: more than half of each rubric's."""
+    return sum(leaf.votes // 2 + 1 for leaf in leaves(task.judge) if isinstance(leaf, Rubric))
+
+
+def _is_of_host(origin: str) -> bool:
+    return is_host(origin.partition("+")[0])

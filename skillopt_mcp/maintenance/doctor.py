@@ -1,0 +1,277 @@
+"""Diagnosing: whether this installation, the store and the hosts around it are as they should be."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp import __version__
+from skillopt_mcp.backends.wrappers import check_backend
+from skillopt_mcp.errors import SkillOptError, StoreError, UnsafeStore
+from skillopt_mcp.install.hosts import surroundings
+from skillopt_mcp.install.installing import Connection, connections
+from skillopt_mcp.maintenance.verify import WAY_ON
+from skillopt_mcp.skill_folders import default_roots, find_skill_folders, is_as_shipped
+from skillopt_mcp.skills import describe_unreadable, to_track
+from skillopt_mcp.store import driver
+from skillopt_mcp.store.copying import replaced_stores
+from skillopt_mcp.store.locations import check_store
+from skillopt_mcp.workspace import Workspace
+
+_LIBRARIES = ("mcp", "pydantic")
+_SDKS = ("openai", "anthropic")
+_HOSTS = ("claude", "codex")
+_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+_TRIED = bytes(4096)
+# What is read in about a second.
+_MOST_CHECKED = 1 << 29
+# What a log is cut to once it was brought in.
+_MOST_LOGGED = 1 << 26
+_UNREAD_SHOWN = 5
+_NO_SKILL = (
+    "no skill lies in any skill root: write one (for instance ~/.claude/skills/NAME/SKILL.md), or register the folder "
+    "of yours: skillopt-mcp skills add-root PATH"
+)
+_NOBODY = (
+    f"nobody was found who could do the work: {' and '.join(_HOSTS)} are not on the PATH, no key of a vendor is set "
+    f"({', '.join(_KEYS)}), and no --backend was named; an agent that starts 'skillopt-mcp serve' itself needs none "
+    "of them: ask it to propose edits to a skill (propose_edits)"
+)
+
+
+class StoreState(BaseModel):
+    """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet.
+
+    `pages` is what SQLite finds of them: what they hold is read by `verify` alone. `kept` are the copies from before
+    its schema was changed, and those that a restore took the place of, `kept_bytes` how large each of them is.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    exists: bool
+    file_system: str
+    journal_mode: str | None = None
+    mode: str | None = None
+    folder_mode: str | None = None
+    pages: Literal["sound", "damaged", "not checked"] = "not checked"
+    kept: list[str] = []
+    kept_bytes: list[int] = []
+
+
+class Root(BaseModel):
+    """A skill root that exists, and how many skills lie in it."""
+
+    model_config = ConfigDict(frozen=True)
+    path: str
+    n_skills: int
+
+
+class Diagnosis(BaseModel):
+    """Everything a report of a fault should say; `problems` are what needs a person, `lacking` what is no fault, but
+    may be needed before anything can be trained.
+
+    `checked` tells of each backend that was named what is wrong with it, None when it answers; `connections` what each
+    host found here has of us; `roots_unread` says why the roots that a person registered are not among `roots`, where
+    they could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    versions: dict[str, str]
+    sqlite: str
+    sqlite_driver: str
+    safe_for_wal: bool
+    store: StoreState
+    backends: dict[str, bool]
+    checked: dict[str, str | None] = {}
+    hosts: dict[str, str | None]
+    connections: list[Connection] = []
+    roots: list[Root]
+    roots_unread: str = ""
+    problems: list[str]
+    lacking: list[str]
+
+
+def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
+    """Return how things stand. A store that is not there yet is not made; one that cannot be opened is a problem.
+
+    Each backend of `specs` is asked one short call.
+    """
+    problems: list[str] = []
+    store, unread = _store(workspace, problems)
+    places = workspace.roots() if store.exists and not unread else _host_roots()
+    roots = [Root(path=str(root), n_skills=_n_skills(root)) for root in places]
+    checked = {spec: check_backend(spec) for spec in specs}
+    problems += [problem for problem in checked.values() if problem]
+    hosts = {name: shutil.which(name) for name in _HOSTS}
+    connected = connections(surroundings(), workspace.store_path)
+    problems += [problem for each in connected for problem in each.problems]
+    lacking = [] if unread or any(root.n_skills for root in roots) or _has_skills(workspace, store) else [_NO_SKILL]
+    lacking += _unread_skills(places)
+    if not unread and any(part.kind == "hooks" for each in connected for part in each.parts):
+        lacking += filter(None, [to_track(workspace)])
+    lacking += filter(None, [each.hindrance for each in connected])
+    if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
+        lacking.append(_NOBODY)
+    return Diagnosis(
+        versions={"skillopt-mcp": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in _LIBRARIES},
+        sqlite=".".join(map(str, driver.sqlite_version())),
+        sqlite_driver=driver.sqlite().__name__.partition(".")[0],
+        safe_for_wal=driver.is_safe_for_wal(driver.sqlite_version()),
+        store=store,
+        backends={"simulated": True} | {name: find_spec(name) is not None for name in _SDKS},
+        checked=checked,
+        hosts=hosts,
+        connections=connected,
+        roots=roots,
+        roots_unread=unread,
+        problems=problems,
+        lacking=lacking,
+    )
+
+
+def _n_skills(root: Path) -> int:
+    """Return how many skills lie in a root; ours, as they come, are nothing that a person would train."""
+    return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
+
+
+def _unread_skills(roots: Sequence[Path]) -> list[str]:
+    """Return which skills lie in these roots and cannot be read, the first few of them."""
+    told = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := describe_unreadable(folder)))
+    return list(islice(told, _UNREAD_SHOWN))
+
+
+def _has_skills(workspace: Workspace, store: StoreState) -> bool:
+    """Return whether a skill is tracked, which may lie in no root."""
+    return store.exists and bool(workspace.store.skills.list_skills())
+
+
+def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
+    """Return how the store is, and why it could not be opened where it is there and could not."""
+    path = workspace.store_path
+    state = StoreState(path=str(path), exists=True, file_system=driver.file_system(path))
+    try:
+        state = state.model_copy(update={"exists": _is_there(path)})
+        driver.refuse_network_file_system(path)
+        problems += _unwritable(path, exists=state.exists)
+        if not state.exists:
+            return state, ""
+        mode, folder_mode = (_mode(place) for place in (path, path.parent))
+        state = state.model_copy(update={"mode": mode, "folder_mode": folder_mode})
+        if mode[-2:] != "00":
+            problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
+        check_store(path)
+        state = state.model_copy(update=_pragmas(path))
+        state = state.model_copy(update=_pages(path, problems))
+        if state.pages == "damaged":
+            return state, "it is damaged"
+        problems += _held_log(path)
+        _ = workspace.store
+        kept = replaced_stores(path)
+        sizes = [each.stat().st_size for each in kept]
+        state = state.model_copy(update={"kept": [str(each) for each in kept], "kept_bytes": sizes})
+    except SkillOptError as error:
+        problems.append(str(error))
+        return state, str(error)
+    return state, ""
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file. Raises StoreError when nobody can tell, or what is there is no regular file."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"the store '{path}' cannot be looked at ({error.strerror}): chmod 700 the folders above it that are yours"
+        ) from error
+    if stat.S_ISREG(mode):
+        return True
+    what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+    raise StoreError(f"'{path}' is {what}, and no store can be there: name a file with --store or SKILLOPT_STORE")
+
+
+def _unwritable(path: Path, *, exists: bool) -> list[str]:
+    """Return why the store could not be written there, or nothing; what is tried leaves nothing behind."""
+    instead = "or name a store elsewhere with --store or SKILLOPT_STORE"
+    folder = path.parent
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as tried:
+            tried.write(_TRIED)
+    except OSError as error:
+        return [f"the folder '{folder}' of the store cannot be written ({error.strerror}): mend that, {instead}"]
+    if exists and not os.access(path, os.W_OK):
+        return [f"the store '{path}' cannot be written: chmod 600 it, {instead}"]
+    return []
+
+
+def _pragmas(path: Path) -> dict[str, object]:
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            return {
+                "journal_mode": str(connection.execute("pragma journal_mode").fetchone()[0]),
+            }
+    finally:
+        connection.close()
+
+
+def _pages(path: Path, problems: list[str]) -> dict[str, object]:
+    """Return whether SQLite finds the pages of a store sound, where they are few enough to be looked at in passing."""
+    if path.stat().st_size > _MOST_CHECKED:
+        return {}
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            [told] = connection.execute("pragma quick_check(1)").fetchone()
+    except UnsafeStore:
+        told = "pages of it cannot be read"
+    finally:
+        connection.close()
+    if told == "ok":
+        return {"pages": "sound"}
+    problems.append(f"the store '{path}' is damaged ({told}); skillopt-mcp store verify tells how far. {WAY_ON}")
+    return {"pages": "damaged"}
+
+
+def _held_log(path: Path) -> list[str]:
+    """Return that the log beside the store has grown, where something keeps it from being brought in; or nothing."""
+    log = Path(f"{path}-wal")
+    if not log.exists() or (size := log.stat().st_size) <= _MOST_LOGGED:
+        return []
+    connection = driver.connect(path)
+    try:
+        with driver.storage_errors(path):
+            _, n_logged, n_brought_in = connection.execute("pragma wal_checkpoint(passive)").fetchone()
+    finally:
+        connection.close()
+    if n_brought_in >= n_logged:
+        return []
+    return [
+        f"the log '{log}' has grown to {size >> 20:,} MiB, and cannot be brought into the store: some process keeps a "
+        "read of the store open. End hosts that are idle, and other programs that have the file open; the log shrinks "
+        "with the next writing"
+    ]
+
+
+def _mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o777:04o}"
+
+
+def _host_roots() -> list[Path]:
+    """Return the existing roots of the hosts, which need no store to name them."""
+    return [root for root in default_roots(Path.home(), Path.cwd(), os.environ) if os.path.isdir(root)]

@@ -1,0 +1,130 @@
+"""Advise: the next step of a skill, from facts that the store reads for many skills at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from skillopt_mcp.records.next_step import Action, CandidateState, NextStep, SkillState
+
+MIN_TRAIN, MIN_HELD_OUT = 1, 8
+ROLLOUTS = 8  # attempts to learn from in one proposal: a minibatch of SkillOpt's reflection
+ENOUGH_SCORED = 3  # new scored sessions that a proposal can learn from without rollouts
+
+
+def advise(state: SkillState) -> NextStep:
+    """Return the next step: a broken folder, open work, what was accepted, tasks, the candidate, then new edits."""
+    skill, candidate = state.skill, state.candidate
+    if state.problem:
+        action: Action = "skills move" if state.is_gone else "check"
+        return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
+    if candidate and candidate.verdict == "accept" and not (candidate.is_declined or candidate.is_stale):
+        return _promotion(candidate)
+    if state.open_job:
+        why = f"{state.n_open} answers are open"
+        return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
+    if candidate and not candidate.is_stale and candidate.verdict in (None, "undecided") and state.n_held_out:
+        return evaluation(candidate)
+    if state.stopped_run and state.is_running:
+        return NextStep(action="inspect", arguments={"id": state.stopped_run}, why="it is running")
+    if state.stopped_run:
+        return resuming(skill, state.stopped_run)
+    if state.n_scored < ENOUGH_SCORED and state.n_train < MIN_TRAIN:
+        if state.n_unscored:
+            why = f"{state.n_unscored} recorded attempts have no score"
+            return NextStep(action="record_trajectory", arguments={"skill": skill}, why=why)
+        return _tasks(state)
+    if candidate and candidate.is_stale:
+        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
+        return NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
+    if state.n_held_out < MIN_HELD_OUT:
+        return _tasks(state)
+    rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
+    # One reason for every other verdict: the author of edits learns only whether a candidate was accepted.
+    why = "no candidate is open"
+    if candidate and candidate.verdict:
+        why = f"{candidate.id} was {'declined' if candidate.is_declined else 'not accepted'}"
+    return NextStep(action="propose_edits", arguments={"skill": skill, "rollouts": rollouts}, why=why)
+
+
+def resuming(skill: str, run_id: str, caps: Mapping[str, JsonValue] | None = None) -> NextStep:
+    """Return how a run goes on, with the caps that it needs for that."""
+    arguments = {"skill": skill, "resume": True, **(caps or {})}
+    return NextStep(action="replay", arguments=arguments, why=f"{run_id} has stopped")
+
+
+def evaluation(candidate: CandidateState) -> NextStep:
+    """Return the test of a candidate."""
+    why = "its test has not decided" if candidate.verdict else "not tested yet"
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)
+
+
+def _promotion(candidate: CandidateState) -> NextStep:
+    n = candidate.n_findings
+    why = f"accepted; {n} guard {'finding needs' if n == 1 else 'findings need'} a person" if n else "accepted"
+    return NextStep(action="promote_skill", arguments={"candidate_id": candidate.id}, why=why)
+
+
+def _tasks(state: SkillState) -> NextStep:
+    why = f"too few tasks: {state.n_train} train, {state.n_held_out} held out"
+    return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
+
+
+# Advice in sentences, and how it is rewritten for a terminal: goes when every result has a NextStep.
+_SPOKEN = (
+    (
+        r"^Call evaluate_candidate with candidate_id (c-\w+)\.",
+        r"Run skillopt-mcp evaluate \1 --target BACKEND:MODEL, or, without a key, ask the agent that the server serves "
+        r"to evaluate it (evaluate_candidate).",
+    ),
+    (
+        r"\bevaluate_candidate (c-\w+) goes on with it",
+        r"ask your agent to go on with it (evaluate_candidate)",
+    ),
+    (
+        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)\b(?! by your agent)",
+        r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
+    ),
+    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),
+    (r"rollback_skill with skill (\S+) and version (\w+)(?:\.$)?", r"skillopt-mcp rollback \1 \2"),
+    (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
+    (
+        r"call propose_edits with its edits again \(inspect c-\w+ shows them\), or at a terminal: "
+        r"(skillopt-mcp evaluate c-\w+ --rebase); either makes",
+        r"\1 makes",
+    ),
+    (r"\binspect (?!the )(\S+?)(?=\.$| tells| lists)", r"skillopt-mcp show \1"),
+    (r"(propose_edits with rollouts \d+)\b(?:, or record_trajectory)?(?! by your agent)", r"\1 by your agent"),
+    (r"\brecord_trajectory says how each ended", "your agent says how each ended (record_trajectory)"),
+    (
+        r"Say how it ended: record_trajectory with task (trajectory:\d+) and hard",
+        r"Ask your agent to say how it ended (record_trajectory with task \1)",
+    ),
+    (
+        r": record_trajectory with task (trajectory:\d+), the right one and a reason for the correction",
+        r": ask your agent to correct it, with a reason (record_trajectory with task \1)",
+    ),
+    (r"(?<!\()\bsubmit_work with job_id ([rt]-\w+)", r"ask your agent to go on with \1 (submit_work)"),
+    (r"\badd_tasks\b", "skillopt-mcp tasks add"),
+    (r"\blist_skills\b", "skillopt-mcp skills"),
+)
+
+
+# What `replay` asks for where the settings name no backend.
+BACKENDS = "--target BACKEND:MODEL --optimizer BACKEND:MODEL"
+# Attempts enough for one minibatch of failures, or of successes, to be read together.
+_ROLLOUTS = 8
+
+
+def proposing_first(n_train: int) -> str:
+    """Return how a model begins with a skill that has train tasks and no attempt yet, with no key needed for it."""
+    return f"propose_edits with rollouts {min(n_train, _ROLLOUTS)}"
+
+
+def as_commands(text: str) -> str:
+    """Return a text with commands in the places of tools."""
+    for pattern, words in _SPOKEN:
+        text = re.sub(pattern, words, text)
+    return text

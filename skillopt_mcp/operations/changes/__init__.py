@@ -1,1 +1,0 @@
-"""Changes: the live file, who agrees to change it, and how it is changed and changed back."""

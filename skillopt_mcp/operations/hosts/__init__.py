@@ -1,1 +1,0 @@
-"""Hosts: the server, its hooks and its skill in the files of Claude Code, Codex and others."""

@@ -1,1 +1,0 @@
-"""Looks: what is told of skills, candidates, tests and runs; none of it changes anything."""

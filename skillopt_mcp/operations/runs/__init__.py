@@ -1,1 +1,0 @@
-"""Runs: training offline or by a host, from what it will take to what it came to."""

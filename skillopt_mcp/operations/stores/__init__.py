@@ -1,1 +1,0 @@
-"""Stores: the whole store checked, backed up, and moved from one to another."""

@@ -1,1 +1,0 @@
-"""Tasks: how they come in, what is wrong with them, and how they go out of use."""

@@ -1,1 +1,0 @@
-"""Testing: promotion tests and the contests beside them, all that compares versions of a skill."""

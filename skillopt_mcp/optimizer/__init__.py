@@ -1,1 +1,0 @@
-"""Optimizer: the training loop over the six stages, and the promotion test."""

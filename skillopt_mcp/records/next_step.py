@@ -1,0 +1,116 @@
+"""NextStep: what to do after a result, as data; the server sends it as JSON, the terminal shows a command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
+
+Action = Literal[
+    # tools, which are commands, too
+    "list_skills", "inspect", "record_trajectory", "add_tasks", "propose_edits", "evaluate_candidate", "submit_work",
+    "promote_skill", "rollback_skill",
+    # commands alone
+    "replay", "demo", "check", "skills track", "skills move", "skills add-root", "tasks judges add", "tasks check",
+    "store verify", "store restore", "store erase",
+]  # fmt: skip
+
+# The command of an action, and which of its arguments are positional.
+COMMANDS: Mapping[Action, tuple[str, tuple[str, ...]]] = {
+    "list_skills": ("skills", ()),
+    "inspect": ("show", ("id",)),
+    "add_tasks": ("tasks add", ("skill", "file")),
+    "evaluate_candidate": ("evaluate", ("candidate_id",)),
+    "promote_skill": ("promote", ("candidate_id",)),
+    "rollback_skill": ("rollback", ("skill", "version")),
+    "replay": ("replay", ("skill",)),
+    "demo": ("demo", ()),
+    "skills track": ("skills track", ("folder",)),
+    "check": ("check", ("folder",)),
+    "skills move": ("skills move", ("old", "new")),
+    "skills add-root": ("skills add-root", ("folder",)),
+    "tasks judges add": ("tasks judges add", ("name",)),
+    "tasks check": ("tasks check", ("skill", "file")),
+    "store verify": ("store verify", ()),
+    "store restore": ("store restore", ("file",)),
+    "store erase": ("store erase", ()),
+}
+# What only an agent can do: the sentence that a person says to theirs.
+REQUESTS: Mapping[Action, str] = {
+    "propose_edits": "Train the skill {skill}",
+    "record_trajectory": "Record how your last uses of the skill {skill} went",
+    "submit_work": "Continue {job_id}",
+}
+_OPTIONAL = frozenset({"version"})
+
+
+class NextStep(BaseModel):
+    """One step: a tool or a command, its arguments, and the reason in a few words."""
+
+    model_config = ConfigDict(frozen=True)
+    action: Action
+    arguments: Annotated[dict[str, JsonValue], WithJsonSchema({"type": "object"})] = Field(default_factory=dict)
+    why: str = ""
+
+    def as_command(self, store: str | None = None) -> str:
+        """Return the step as a person types it, or says it to their agent where only an agent can do it.
+
+        `store` is named in the command where it is not the default one.
+        """
+        if self.action in REQUESTS:
+            return f'tell your agent: "{REQUESTS[self.action].format(**self.arguments)}"'
+        verb, positional = COMMANDS[self.action]
+        words = ["skillopt-mcp", *verb.split()]
+        for name in positional:
+            if name in self.arguments or name not in _OPTIONAL:
+                words.append(str(self.arguments.get(name, name.upper())))
+        for name, value in self.arguments.items():
+            if name not in positional and value not in (None, False):
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        return shlex.join([*words, *(["--store", store] if store else [])])
+
+    def as_line(self, store: str | None = None) -> str:
+        """Return the step as the last line of a command's output."""
+        return f"Next: {self.as_command(store)}{f'  ({self.why})' if self.why else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateState:
+    """The candidate that matters most: the newest open one made from the live version, else the newest stale one."""
+
+    id: str
+    verdict: str | None  # of the promotion gate; None before a test has decided
+    n_findings: int = 0  # of the guard, which hold it for a person
+    is_stale: bool = False
+    is_declined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SkillState:
+    """What the next step of a skill depends on, and what is listed of it."""
+
+    skill: str
+    problem: str = ""  # why its folder cannot be used
+    is_gone: bool = False
+    n_train: int = 0
+    n_val: int = 0
+    n_test: int = 0
+    n_trajectories: int = 0
+    n_new: int = 0  # recorded attempts since the last proposal
+    n_scored: int = 0  # of these, with a score; counted up to what a proposal needs
+    n_unscored: int = 0
+    open_job: str | None = None  # a proposal or test whose work a host has, or is to take
+    n_open: int = 0  # answers of it that are still open
+    stopped_run: str | None = None  # the newest run, a replay that has not finished
+    is_running: bool = False  # a process advances it
+    n_candidates: int = 0  # made from the live version and not rejected
+    candidate: CandidateState | None = None
+    approved: tuple[str, ...] = ()  # candidates, or versions to roll back to, that a person agreed to
+
+    @property
+    def n_held_out(self) -> int:
+        """Return how many tasks no optimizer sees."""
+        return self.n_val + self.n_test

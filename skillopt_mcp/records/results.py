@@ -1,0 +1,321 @@
+"""Results: what each operation answers, with everything the model or the terminal needs, `next_step` in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from skillopt_mcp.records.evidence import Metric
+from skillopt_mcp.records.next_step import NextStep
+from skillopt_mcp.records.notes import Note
+
+
+def _parse_step(value: object) -> object:
+    return NextStep.model_validate(value) if isinstance(value, dict) else value
+
+
+_STEP_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
+
+
+class Result(BaseModel):
+    """What every result shares."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    # A NextStep, or a sentence where an operation has not been moved to one yet.
+    next_step: Annotated[Any, BeforeValidator(_parse_step), WithJsonSchema(_STEP_SCHEMA)] = Field(
+        default="", description="What to do now"
+    )
+
+
+RecordOutcome = Literal["recorded", "duplicate", "scored", "corrected", "same", "unexplained", "learned_from", "erased"]
+
+
+class Recorded(Result):
+    """A stored trajectory; `n_new` counts the skill's trajectories since its last proposal, up to 10,000.
+
+    Nothing changed where the `outcome` is duplicate (the session_id and index were recorded before), same (it has that
+    score), unexplained (a correction needs a reason), learned_from (a run has used the score: record the attempt again)
+    or erased.
+    """
+
+    trajectory_id: str
+    skill: str
+    version: str
+    n_new: int
+    outcome: RecordOutcome = "recorded"
+
+    @property
+    def duplicate(self) -> bool:
+        """Return whether nothing changed."""
+        return self.outcome not in ("recorded", "scored", "corrected")
+
+
+class Rejected(BaseModel):
+    """A task that was not added: its place in the list and why."""
+
+    index: int
+    reason: str
+
+
+class SplitCounts(BaseModel):
+    """Stored tasks per split."""
+
+    train: int = 0
+    val: int = 0
+    test: int = 0
+
+
+class TasksAdded(Result):
+    """`splits` counts all tasks of the skill after the call; `rejected` are the first of `n_rejected`."""
+
+    skill: str
+    added: int
+    duplicates: int
+    rejected: list[Rejected]
+    splits: SplitCounts
+    n_rejected: int = 0
+    notes: list[Note] = Field(default_factory=list)
+
+
+class EditOutcome(BaseModel):
+    """What became of one edit, in the order given."""
+
+    index: int
+    op: str
+    path: str
+    status: Literal["applied", "unmatched"]
+    reason: str | None = None
+    detail: str = ""
+
+
+class WorkItem(BaseModel):
+    """One piece of work for a fresh agent: it reads WORK.md in the folder, or inspects the work_id."""
+
+    work_id: str
+    folder: str
+
+
+class WorkEstimate(BaseModel):
+    """What the next turn takes, each as (least, most): attempts at tasks, and judgements of them.
+
+    `by_host` names the roles that the host's agents fill: each is an agent run of `tokens_each` tokens or more.
+    """
+
+    pairs_done: int = 0
+    pause_at: int = 0
+    attempts: tuple[int, int] = (0, 0)
+    judgements: tuple[int, int] = (0, 0)
+    questions: tuple[int, int] = (0, 0)
+    tokens_each: int = 0
+    by_host: list[str] = Field(default_factory=list)
+
+    def agent_runs(self) -> tuple[int, int]:
+        """Return how many runs of the host's agents that is."""
+        counts = [("target", self.attempts), ("judge", self.judgements), ("optimizer", self.questions)]
+        own = [each for role, each in counts if role in self.by_host]
+        return sum(each[0] for each in own), sum(each[1] for each in own)
+
+
+class Proposed(Result):
+    """A candidate (status candidate), or why there is none; held: the guard wants a person to look first; rejected: the
+    edits lead to a candidate that was tested before and rejected.
+
+    With status work there is `work` to do before, part of the job `job_id`. `left_out` are the texts of edits that were
+    beyond the budget.
+    """
+
+    status: Literal["candidate", "no_change", "held", "rejected", "work", "running"]
+    skill: str
+    candidate_id: str | None
+    diff: str
+    edits: list[EditOutcome]
+    findings: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    left_out: list[str] = Field(default_factory=list)
+    rollouts: int | None = None
+    estimate: WorkEstimate | None = None
+    job_id: str = ""
+    work: list[WorkItem] = Field(default_factory=list)
+
+
+class Arm(BaseModel):
+    """One version's mean score over `n` held-out runs; none while a host works, which would see how each was scored."""
+
+    version: str
+    mean: float | None
+    n: int
+
+
+class Evaluated(Result):
+    """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict will likely take.
+
+    The means of `base` and `candidate` are taken where the test stopped, and it stops where they favour its verdict: on
+    average the gain that they tell after accept, and the loss after reject, are larger than the true ones.
+    """
+
+    status: Literal["verdict", "running", "work"]
+    candidate_id: str
+    verdict: Literal["accept", "reject", "undecided"] | None
+    base: Arm
+    candidate: Arm
+    pairs_done: int
+    pairs_expected: int | None
+    alpha: float
+    claim: str = ""
+    reason: str = ""
+    backend: str = ""
+    evidence: Literal["", "host-run", "host-run, exposed"] = ""
+    notes: list[Note] = Field(default_factory=list)
+    estimate: WorkEstimate | None = None
+    job_id: str = ""
+    work: list[WorkItem] = Field(default_factory=list)
+
+
+class Receipt(BaseModel):
+    """What became of one submitted reply."""
+
+    work_id: str
+    status: Literal["accepted", "duplicate", "late", "withdrawn", "unknown", "refused"]
+    reason: str = ""
+
+
+class Submitted(Result):
+    """What became of the replies, and where their job stands: more `work`, `running`, or its result."""
+
+    status: Literal["work", "running", "done", "stopped"]
+    job_id: str
+    receipts: list[Receipt]
+    work: list[WorkItem] = Field(default_factory=list)
+    estimate: WorkEstimate | None = None
+    proposed: Proposed | None = None
+    evaluated: Evaluated | None = None
+    reason: str = ""
+
+
+class Promoted(Result):
+    """What became of a promotion or a rollback; the file changed only with status promoted (or rolled_back)."""
+
+    status: Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
+    skill: str
+    skill_path: str
+    version: str
+    previous_version: str
+    diff: str
+    reason: str = ""
+
+
+class SkillRow(BaseModel):
+    """One skill: found on disk (tracked or not), with what has been gathered for it.
+
+    `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
+    `n_unscored` counts the newest attempts of which nobody has said how they ended, up to 100; `n_new` those since the
+    last proposal, up to 10,000.
+    """
+
+    name: str
+    path: str
+    tracked: bool
+    live_version: str | None = None
+    best_version: str | None = None
+    splits: SplitCounts = Field(default_factory=SplitCounts)
+    n_trajectories: int = 0
+    n_new: int = 0
+    n_unscored: int = 0
+    open_candidates: int = 0
+    approved: list[str] = Field(default_factory=list)
+    promotable: bool = False
+    next_step: NextStep
+
+
+class SkillList(Result):
+    """Skills found and tracked; `cursor` asks for the next page."""
+
+    skills: list[SkillRow]
+    cursor: str | None = None
+
+
+class HistoryRow(BaseModel):
+    """One change of the live file."""
+
+    at: str
+    kind: Literal["promote", "rollback", "recorded"]
+    version: str
+    previous_version: str | None
+    candidate_id: str | None
+    verdict: str
+    by: str
+
+
+class History(Result):
+    """The changes of a skill's live file, newest first."""
+
+    skill: str
+    rows: list[HistoryRow]
+    retired: list[str] = Field(default_factory=list, description="Tasks that a person took out of use, newest first")
+    declined: list[str] = Field(default_factory=list, description="Changes that a person said no to, newest first")
+
+
+class StepRow(BaseModel):
+    """One training step of a run, as a table row; a slow update or a meta note (`kind`) ends an epoch.
+
+    `current`, `candidate` and `best` are val scores by the run's metric; the others say which one they are, those on
+    train of the version that the step began with.
+    """
+
+    epoch: int
+    step: int
+    train_hard: float | None
+    n_edits: int
+    verdict: str
+    current: float
+    candidate: float | None
+    best: float
+    kind: Literal["step", "slow", "meta"] = "step"
+    candidate_id: str | None = None
+    train_soft: float | None = None
+    candidate_hard: float | None = None
+    candidate_soft: float | None = None
+
+
+class Replayed(Result):
+    """The outcome of a run. `verdict` is the promotion gate's on the best version.
+
+    Scores on val are by the run's `metric` (hard, soft or mixed): `baseline`, the live version's before the first step,
+    and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`; `test_before`
+    and `test_after` are of `hard`, which the promotion test compares, taken where it stopped, and it stops where they
+    favour its verdict: on average the gain that they tell after accept, and the loss after reject, are larger than the
+    true ones. `simulated` says whether a simulation attempted or judged the tasks, which tells nothing of a real model.
+    None is what was not told yet when the run ended.
+
+    `n_calls` are the run's own calls that have come to an end: answered, or given up (`n_missing`); `n_test_calls`,
+    `test_tokens` and `test_usd` those of its promotion tests, whole. `changes` tell after which steps others came to
+    answer, where the run went on all the same.
+    """
+
+    run_id: str
+    skill: str
+    status: Literal["finished", "stopped"]
+    steps: list[StepRow]
+    best_version: str
+    candidate_id: str | None
+    verdict: Literal["accept", "reject", "undecided"] | None
+    reason: str
+    test_before: float | None
+    test_after: float | None
+    n_pairs: int
+    n_calls: int
+    n_missing: int
+    tokens_in: int
+    tokens_out: int
+    usd: float | None
+    n_test_calls: int = 0
+    test_tokens: int = 0
+    test_usd: float | None = None
+    backend: str
+    changes: list[str] = Field(default_factory=list)
+    metric: Metric | None = None
+    baseline: float | None = None
+    baseline_hard: float | None = None
+    baseline_soft: float | None = None
+    simulated: bool | None = None

@@ -1,0 +1,148 @@
+"""Services: the tools, the resources and the approver of one workspace; importing this imports operations and store."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.documents.text import shown
+from skillopt_mcp.errors import NotFound
+from skillopt_mcp.promotions.consent import Consent
+from skillopt_mcp.records.budgets import Caps
+from skillopt_mcp.records.results import SkillRow
+from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.server import resources
+from skillopt_mcp.server.app import Services
+from skillopt_mcp.server.approval import DialogApprover
+from skillopt_mcp.server.lifecycle import Setup
+from skillopt_mcp.server.tools import tools_over
+from skillopt_mcp.show.inspecting import described_id
+from skillopt_mcp.show.listing import all_skills
+from skillopt_mcp.store import driver
+from skillopt_mcp.workspace import ANSWER_BYTES, Workspace
+
+HOST = "host"
+# Below what a call may take, so that a host hears why before it gives up.
+BUSY_S = 22
+
+
+def open_services(setup: Setup, leaving: Future[None] | None = None) -> Services:
+    """Return the services of a setup; whoever names no backend has the host itself do the work, and needs no key."""
+    driver.BUSY_TIMEOUT_S = BUSY_S
+    workspace = Workspace(
+        setup.store_path,
+        target=setup.target or HOST,
+        optimizer=setup.optimizer or HOST,
+        judge=setup.judge or HOST,
+        caps=Caps(setup.max_calls, setup.max_tokens, setup.max_usd, setup.max_minutes),
+        hands_out=True,
+    )
+    workspace.lease_s = setup.lease_minutes * 60
+    workspace.jobs.leaving = leaving or workspace.jobs.leaving
+    return services_over(workspace, require_approval=setup.require_approval)
+
+
+def services_over(workspace: Workspace, *, require_approval: bool = False) -> Services:
+    """Return the services of a workspace; with `require_approval`, no standing permission is enough."""
+    consent = Consent.APPROVED if require_approval else Consent.STANDING
+    return Services(tools_over(workspace, consent), StoreResources(workspace), DialogApprover(workspace, consent))
+
+
+Content = tuple[str, str]
+
+_BETWEEN = ",\n "
+_MORE_BYTES = 120
+_MOST_VALUES = 100
+
+
+class StoreResources:
+    """What hosts read of one workspace: never prompts, answers or results of held-out tasks. Reading tracks nothing."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def read(self, uri: str) -> Content:
+        """Return what is at an address, with its kind. Raises NotFound where nothing is."""
+        found = resources.matched(uri)
+        if found is None:
+            raise NotFound(f"there is no resource at {uri[:300]}")
+        template, parts = found
+        readers: dict[str, Callable[[Mapping[str, str]], str]] = {
+            resources.SKILLS: lambda _: self._skills(),
+            resources.SKILL: lambda part: described_id(self._workspace, self._tracked(part["skill"]).path)[1],
+            resources.VERSION: self._version,
+            resources.DIFF: self._diff,
+            resources.CANDIDATE: partial(self._described, "candidate", "candidate_id"),
+            resources.RUN: partial(self._described, "run", "run_id"),
+        }
+        return readers[template](parts), resources.mime_type(template)
+
+    def complete(self, argument: str, beginning: str, others: Mapping[str, str]) -> list[str]:
+        """Return what an argument of a template or a prompt may be, given its beginning and those filled in already."""
+        store = self._workspace.store
+        skills = store.skills.list_skills()
+        chosen = [skill for skill in skills if others.get("skill", skill.name) == skill.name]
+        if argument == "skill":
+            found = [skill.name for skill in skills]
+        elif argument == "candidate_id":
+            found = [each.id for skill in chosen for each in reversed(store.candidates.list_candidates(skill.id))]
+        elif argument == "run_id":
+            found = [run.id for skill in chosen for run in reversed(store.runs.list_runs(skill.id))]
+        elif argument in ("version", "old", "new"):
+            found = [short(version) for skill in chosen for version in self._versions(skill)]
+        else:
+            found = []
+        return [each for each in dict.fromkeys(found) if each.startswith(beginning)][:_MOST_VALUES]
+
+    def _skills(self) -> str:
+        rows = all_skills(self._workspace)
+        n_of = Counter(row.name for row in rows)
+        lines, room = list[str](), ANSWER_BYTES
+        for row in rows:
+            line = json.dumps(_short(row, is_alone=n_of[row.name] == 1), ensure_ascii=False)
+            room -= len(line.encode()) + len(_BETWEEN)
+            if room < _MORE_BYTES:
+                more = {"left_out": len(rows) - len(lines), "more": "list_skills"}
+                lines.append(json.dumps(more))
+                break
+            lines.append(line)
+        return f"[{_BETWEEN.join(lines)}]"
+
+    def _tracked(self, name: str) -> Skill:
+        skills = self._workspace.store.skills
+        # Of several it is the one that the tools mean.
+        skill = self._workspace.kept(name) if len(skills.find_paths(name)) > 1 else skills.find_skill(name)
+        if skill is None:
+            raise NotFound(f"no skill '{name[:80]}' is tracked: skillopt://skills lists those that are")
+        return skill
+
+    def _version(self, parts: Mapping[str, str]) -> str:
+        skills, skill = self._workspace.store.skills, self._tracked(parts["skill"])
+        return shown(skills.get_files(skill.id, skills.get_version(skill.id, parts["version"]).id).text)
+
+    def _diff(self, parts: Mapping[str, str]) -> str:
+        skills, skill = self._workspace.store.skills, self._tracked(parts["skill"])
+        old, new = (skills.get_version(skill.id, parts[name]).id for name in ("old", "new"))
+        return unified_diff(skills.get_files(skill.id, old), skills.get_files(skill.id, new), skill.name)
+
+    def _described(self, kind: str, name: str, parts: Mapping[str, str]) -> str:
+        found, text = described_id(self._workspace, parts[name])
+        if found != kind:
+            raise NotFound(f"'{parts[name][:80]}' is not the id of a {kind}")
+        return text
+
+    def _versions(self, skill: Skill) -> list[str]:
+        promotions = self._workspace.store.promotions.list_promotions(skill.id)
+        candidates = self._workspace.store.candidates.list_candidates(skill.id)
+        live = [skill.live_version, *(id for each in promotions for id in (each.to_version, each.from_version))]
+        return [*live, *(candidate.version_id for candidate in reversed(candidates))]
+
+
+def _short(row: SkillRow, *, is_alone: bool) -> dict[str, object]:
+    """Return the line of a skill among many: its next step, and its path where the name does not say it."""
+    where = {} if row.tracked and is_alone else {"path": row.path}
+    return {"name": row.name, "tracked": row.tracked, **where, "next_step": row.next_step.action}

@@ -1,0 +1,224 @@
+"""Listing: which skills there are, what has been gathered for each, and what to do next."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.documents.diffs import unified_diff
+from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.next_step import advise
+from skillopt_mcp.promotions.consent import declined_changes
+from skillopt_mcp.records.next_step import NextStep, SkillState
+from skillopt_mcp.records.results import History, HistoryRow, SkillList, SkillRow, SplitCounts
+from skillopt_mcp.records.skills import Skill, short
+from skillopt_mcp.skill_folders import (
+    called,
+    find_skill_folders,
+    is_as_shipped,
+    is_nowhere,
+    read_skill,
+    recover,
+    skill_name,
+)  # fmt: skip
+from skillopt_mcp.store.pending import Pending
+from skillopt_mcp.store.retirements import Retirement
+from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.workspace import Workspace, page_start, shortened
+
+PAGE = 15
+PAGE_BYTES = 9_000
+TROUBLE_BYTES = 1_500
+# The actions that one skill has before another, the first first.
+_PRESSING = ("promote_skill", "submit_work", "inspect", "replay", "evaluate_candidate", "skills move", "check",
+             "record_trajectory", "propose_edits", "add_tasks")  # fmt: skip
+_NONE = NextStep(
+    action="record_trajectory", arguments={"skill": "PATH"}, why="no skill was found; give the path of a skill folder"
+)
+
+
+def list_skills(workspace: Workspace, cursor: str | None = None) -> SkillList:
+    """Return tracked skills, then those found in skill folders, a page at a time; no store is made. Raises BadInput.
+
+    The next step is that of the most pressing skill of all.
+    """
+    start = page_start(cursor)
+    rows = all_skills(workspace)
+    shown, n_bytes = list[SkillRow](), 0
+    for row in rows[start : start + PAGE]:
+        n_bytes += len(row.model_dump_json().encode())
+        if shown and n_bytes > PAGE_BYTES:
+            break
+        shown.append(row)
+    end = start + len(shown)
+    first = min(rows, key=lambda row: (not row.tracked, _PRESSING.index(row.next_step.action)), default=None)
+    return SkillList(
+        skills=shown,
+        cursor=str(end) if end < len(rows) else None,
+        next_step=first.next_step if first else _NONE,
+    )
+
+
+def all_skills(workspace: Workspace) -> list[SkillRow]:
+    """Return the rows of every page of `list_skills`."""
+    roots = workspace.roots()
+    tracked = workspace.store.skills.list_listed() if workspace.is_made else []
+    known = {skill.path for skill in tracked}
+    found = dict.fromkeys(Path(os.path.realpath(path)) for path in find_skill_folders(roots))
+    new = [path for path in found if str(path) not in known and not is_as_shipped(path)]
+    return [*_tracked(workspace, tracked, roots), *(_untracked(workspace, path, roots) for path in new)]
+
+
+def skill_row(workspace: Workspace, skill: Skill) -> SkillRow:
+    """Return a tracked skill as it is listed."""
+    return _tracked(workspace, [skill], workspace.roots())[0]
+
+
+def _untracked(workspace: Workspace, path: Path, roots: Sequence[Path]) -> SkillRow:
+    step = NextStep(action="record_trajectory", arguments={"skill": str(path)}, why="not tracked yet")
+    try:
+        read_skill(path)
+    except BadSkill as error:
+        why = shortened(f"cannot be read: {error}", TROUBLE_BYTES)
+        step = NextStep(action="check", arguments={"folder": str(path)}, why=why)
+    promotable = workspace.root_at(str(path), roots) is not None
+    return SkillRow(name=path.name, path=str(path), tracked=False, promotable=promotable, next_step=step)
+
+
+def _tracked(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path]) -> list[SkillRow]:
+    """Return a row for each skill, as it is on disk now where it can be read."""
+    if not skills:
+        return []
+    store = workspace.store
+    recover(store)
+    changed = [skill for skill in skills if not _is_as_stored(skill)]
+    problems = {skill.id: workspace.trouble(skill) for skill in changed}
+    now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
+    skills = [now.get(skill.id, skill) for skill in skills]
+    states = store.room(Pending).skill_states([skill.id for skill in skills], GATE)
+    n_named = Counter(skill.name for skill in store.skills.list_listed())
+    rows = list[SkillRow]()
+    for skill in skills:
+        name = skill.path if n_named[skill.name] > 1 or skill.name.startswith("-") else skill.name
+        problem = shortened(problems.get(skill.id, ""), TROUBLE_BYTES)
+        state = replace(states[skill.id], skill=name, problem=problem, is_gone=bool(problem) and is_nowhere(skill.path))
+        rows.append(_row(workspace, skill, replace(state, is_running=_is_running(workspace, state)), roots))
+    return rows
+
+
+def _row(workspace: Workspace, skill: Skill, state: SkillState, roots: Sequence[Path]) -> SkillRow:
+    return SkillRow(
+        name=skill.name,
+        path=skill.path,
+        tracked=True,
+        live_version=short(skill.live_version),
+        best_version=short(skill.best_version) if skill.best_version else None,
+        splits=SplitCounts(train=state.n_train, val=state.n_val, test=state.n_test),
+        n_trajectories=state.n_trajectories,
+        n_new=state.n_new,
+        n_unscored=state.n_unscored,
+        open_candidates=state.n_candidates,
+        approved=list(state.approved),
+        promotable=workspace.root_at(skill.path, roots) is not None,
+        next_step=advise(state),
+    )
+
+
+def _is_as_stored(skill: Skill) -> bool:
+    """Return whether a skill's folder holds what the store has as its live version."""
+    path = Path(skill.path)
+    try:
+        same = read_skill(path).digest == skill.live_version and skill_name(path) == skill.name
+    except BadSkill:
+        return False
+    return same and os.path.realpath(path) == skill.path
+
+
+def _is_running(workspace: Workspace, state: SkillState) -> bool:
+    """Return whether a process advances the unfinished run of a skill."""
+    if state.stopped_run is None:
+        return False
+    lock = lock_run(workspace.store.locks_path, state.stopped_run)
+    if lock:
+        lock.release()
+    return lock is None
+
+
+_NEVER = "The live file never changed from this store."
+
+
+def history(workspace: Workspace, skill: str) -> History:
+    """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
+    tracked = workspace.kept(skill)
+    rows = [
+        HistoryRow(
+            at=each.created_at,
+            kind=each.kind,
+            version=short(each.to_version),
+            previous_version=short(each.from_version),
+            candidate_id=each.candidate_id,
+            verdict=each.verdict,
+            by=each.agreed,
+        )
+        for each in workspace.store.promotions.list_promotions(tracked.id)
+    ]
+    name = called(workspace.store, tracked)
+    undo = f"Undo the last change with: {_undo(name, rows[0])}" if rows else _NEVER
+    if rows and rows[0].previous_version == short(tracked.live_version):
+        undo = f"The files are as they were before the last change. {_once_more(name, rows[0])}"
+    elif rows and rows[0].version != short(tracked.live_version):
+        undo = (
+            f"Somebody has edited the files since: they are version {short(tracked.live_version)} now. Undo the edit "
+            f"alone with: skillopt-mcp rollback {name} {rows[0].version} --over-edit; and the last change, "
+            f"too, with: {_undo(name, rows[0])} --over-edit"
+        )
+    undo = workspace.trouble(tracked) or undo
+    last = workspace.store.promotions.last_begun(tracked.path)
+    if last and last.is_open:
+        undo = (
+            f"A {last.kind} to version {short(last.to_version)} was cut short: it is finished or undone once the files "
+            f"can be read and written. {undo}"
+        )
+    retired = [_retired(each) for each in workspace.store.retirements.list_retired(tracked.id).values()]
+    return History(
+        skill=tracked.name, rows=rows, retired=retired[::-1],
+        declined=declined_changes(workspace, tracked.id),
+        next_step=undo,
+    )  # fmt: skip
+
+
+def _retired(retirement: Retirement) -> str:
+    drawn = f", drawn by {retirement.n_looks} promotion tests before" if retirement.n_looks else ""
+    reason = f": {retirement.reason}" if retirement.reason else ""
+    return f"{retirement.at} task '{retirement.name}' ({retirement.split}{drawn}){reason}"
+
+
+def _undo(skill: str, last: HistoryRow) -> str:
+    # Only a rollback has to name the version: without one it would go further back.
+    version = f" {last.previous_version}" if last.kind == "rollback" else ""
+    return f"skillopt-mcp rollback {skill}{version}"
+
+
+def _once_more(skill: str, last: HistoryRow) -> str:
+    """Return how to have the last change again, which somebody undid by another way."""
+    if last.candidate_id and last.kind == "promote":
+        return f"To write it again: skillopt-mcp promote {last.candidate_id}"
+    return f"To have it again: skillopt-mcp rollback {skill} {last.version} --over-edit"
+
+
+def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:
+    """Return the unified diff between two versions; by default from the last promotion's parent to the live file."""
+    tracked = workspace.kept(skill)
+    store = workspace.store
+    new_id = store.skills.get_version(tracked.id, new).id if new else tracked.live_version
+    if old:
+        old_id = store.skills.get_version(tracked.id, old).id
+    else:
+        changes = store.promotions.list_promotions(tracked.id)
+        old_id = changes[0].from_version if changes else tracked.live_version
+    files = (store.skills.get_files(tracked.id, old_id), store.skills.get_files(tracked.id, new_id))
+    return unified_diff(*files, tracked.name)

@@ -1,0 +1,192 @@
+"""Pending: the state of many skills at once, and how far their promotion tests are, by a few queries."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from skillopt_mcp.gates.recompute import PERSON
+from skillopt_mcp.records.candidates import candidate_id
+from skillopt_mcp.records.next_step import CandidateState, SkillState
+from skillopt_mcp.store.decisions import IS_SIMULATED
+from skillopt_mcp.store.leases import WAITED_FOR
+from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.trajectories import IS_THERE, MOST_COUNTED
+
+MAX_UNSCORED = 100
+_CHOSEN = "in (select value from json_each(?1))"
+_UNDECIDED = (
+    "coalesce((select verdict from decision where scope = c.id order by id desc limit 1), 'undecided') = 'undecided'"
+)
+_IS_HOSTS = "({0} = 'host' or {0} glob 'host:*')"
+
+_SKILLS = f"""
+select id, name,
+    (select count(*) from trajectory where skill_id = s.id),
+    (select count(*) from (select id from trajectory where skill_id = s.id and id > s.n_seen order by id desc
+        limit {MOST_COUNTED}) where {IS_THERE}),
+    (select count(*) from (select 1 from (select id, hard from trajectory where skill_id = s.id and id > s.n_seen
+        order by id desc limit 1000) where hard is not null and {IS_THERE})),
+    (select count(*) from (select 1 from (select id, hard, prompt from trajectory where skill_id = s.id
+        order by id desc limit 1000) where hard is null and {IS_THERE} and trim(prompt, ?2) not in
+        (select trim(prompt, ?2) from task where skill_id = s.id and split <> 'train') limit {MAX_UNSCORED}))
+from skill s where id {_CHOSEN}
+"""
+_TASKS = f"""
+select skill_id, split, count(*) from task
+where skill_id {_CHOSEN} and id not in (select task_id from retirement) group by skill_id, split
+"""
+# Versions that were live one after the other through edits by hand alone; then what was made from them. Whatever was
+# live itself is rolled back to, not promoted again. The verdict is that of `Decisions.latest`.
+_CANDIDATES = f"""
+with recursive edited(skill_id, id) as (
+    select id, live_version from skill where id {_CHOSEN}
+    union select v.skill_id, v.parent_id from edited
+    join version v on v.skill_id = edited.skill_id and v.id = edited.id
+    where v.parent_id is not null and not exists (
+        select 1 from promotion p where p.skill_id = v.skill_id and p.state = 'done' and p.to_version = v.id)
+)
+select made.skill_id, made.id, made.version_id, made.base_version <> skill.live_version,
+    (select verdict from decision where decision.skill_id = made.skill_id and gate = ?2
+        and decision.base_version = made.base_version and decision.version_id = made.version_id
+        order by {IS_SIMULATED}, verdict = 'undecided', decision.id desc limit 1),
+    json_array_length(made.findings),
+    exists (select 1 from decision d where d.skill_id = made.skill_id and d.version_id = made.version_id and gate = ?3
+        and d.base_version = made.base_version and verdict = 'declined' and json_extract(inputs, '$.kind') = 'promote')
+from edited cross join candidate made on made.skill_id = edited.skill_id and made.base_version = edited.id
+join skill on skill.id = made.skill_id
+where +made.origin in ('host', 'run') and made.version_id <> skill.live_version and not exists (
+    select 1 from promotion p where p.skill_id = made.skill_id and p.state = 'done' and p.to_version = made.version_id)
+order by made.rowid
+"""
+_TESTS = f"""
+select c.skill_id, c.version_id, c.id, (select count(*) from lease l where l.scope = c.id and {WAITED_FOR})
+from skill cross join confirmation c on c.skill_id = skill.id and c.base_version = skill.live_version
+where skill.id {_CHOSEN} and {_UNDECIDED} and (
+    exists (select 1 from lease l where l.scope = c.id and {WAITED_FOR})
+    or (c.backend glob 'host*' or c.backend glob '* judged by host*')
+        and exists (select 1 from pair where confirmation_id = c.id))
+order by c.j
+"""
+_RUNS = f"""
+select skill.id, run.id, kind, (select count(*) from lease l where l.scope = run.id and {WAITED_FOR})
+from skill cross join run on run.skill_id = skill.id and run.base_version = skill.live_version
+where skill.id {_CHOSEN} and (
+    run.kind = 'proposal' and run.status = 'running'
+        and ({_IS_HOSTS.format("target")} or {_IS_HOSTS.format("optimizer")} or {_IS_HOSTS.format("judge")})
+    or run.kind = 'replay' and run.status <> 'finished'
+        and run.rowid = (select max(rowid) from run where skill_id = skill.id))
+order by run.rowid
+"""
+_APPROVED = f"""
+select skill_id, kind, from_version, to_version from approval
+where skill_id {_CHOSEN} and not exists (select 1 from promotion where approval_id = approval.id) order by id
+"""
+_BEGUN = (
+    "select version_id, id, backend, (select count(*) from pair where confirmation_id = c.id) from confirmation c"
+    " where skill_id = ? and base_version = ? and version_id in (select value from json_each(?))"
+    f" and {_UNDECIDED} order by j"
+)
+
+
+class Begun(NamedTuple):
+    """A promotion test that has not decided: of which version, its id, who answers in it, and how many pairs it has."""
+
+    version_id: str
+    id: str
+    backend: str
+    n_pairs: int
+
+
+class Pending:
+    """What skills have to go on with."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def skill_states(self, skill_ids: Sequence[int], gate: str) -> dict[int, SkillState]:
+        """Return the state of each of these skills, by a gate's verdicts: as many queries for many as for one."""
+        chosen = json.dumps(skill_ids)
+        tasks = defaultdict[int, dict[str, int]](dict)
+        for skill, split, n in self._pool.rows(_TASKS, [chosen]):
+            tasks[cast(int, skill)][str(split)] = cast(int, n)
+        candidates = _by_skill(self._pool.rows(_CANDIDATES, [chosen, gate, PERSON]))
+        tests = _by_skill(self._pool.rows(_TESTS, [chosen]))
+        runs = _by_skill(self._pool.rows(_RUNS, [chosen]))
+        approved = _by_skill(self._pool.rows(_APPROVED, [chosen]))
+        states = dict[int, SkillState]()
+        for row in self._pool.rows(_SKILLS, [chosen, string.whitespace]):
+            skill, name, n_trajectories, n_new, n_scored, n_unscored = cast(tuple[int, str, int, int, int, int], row)
+            agreed = tuple(dict.fromkeys(_agreed(each) for each in approved[skill]))
+            under_test = {str(version): (str(test), cast(int, n)) for _, version, test, n in tests[skill]}
+            current = [each for each in candidates[skill] if not each[3]]
+            stale = [each for each in candidates[skill] if each[4] != "reject"]
+            first = _chosen(current or stale, agreed, under_test)
+            job, n_open = under_test.get(str(first[2]), ("", 0)) if first else ("", 0)
+            proposals = [(str(run), cast(int, n)) for _, run, kind, n in runs[skill] if kind == "proposal"]
+            if not n_open:  # a test without work out goes on with evaluate_candidate
+                job, n_open = proposals[-1] if proposals else ("", 0)
+            states[skill] = SkillState(
+                skill=name,
+                n_train=tasks[skill].get("train", 0),
+                n_val=tasks[skill].get("val", 0),
+                n_test=tasks[skill].get("test", 0),
+                n_trajectories=n_trajectories,
+                n_new=n_new,
+                n_scored=n_scored,
+                n_unscored=n_unscored,
+                open_job=job or None,
+                n_open=n_open,
+                stopped_run=next((str(run) for _, run, kind, _ in runs[skill] if kind == "replay"), None),
+                n_candidates=sum(each[4] != "reject" for each in current),
+                candidate=_candidate(first) if first else None,
+                approved=agreed,
+            )
+        return states
+
+    def list_begun(self, skill_id: int, base_version: str, versions: Sequence[str]) -> list[Begun]:
+        """Return the promotion tests of versions against a base that have not decided, in their order."""
+        values = [skill_id, base_version, json.dumps(versions)]
+        return [Begun(*row) for row in self._pool.rows(_BEGUN, values)]  # type: ignore[arg-type]
+
+
+def _by_skill(rows: Sequence[Row]) -> defaultdict[int, list[Row]]:
+    found = defaultdict[int, list[Row]](list)
+    for row in rows:
+        found[cast(int, row[0])].append(row)
+    return found
+
+
+def _agreed(row: Row) -> str:
+    skill, kind, before, after = row
+    return candidate_id(cast(int, skill), str(before), str(after)) if kind == "promote" else str(after)
+
+
+def _chosen(rows: Sequence[Row], agreed: Sequence[str], under_test: dict[str, tuple[str, int]]) -> Row | None:
+    """Return the candidate that matters most of a skill's, which are the newest last."""
+
+    def rank(row: Row) -> tuple[bool, ...]:
+        _, made, version, _, verdict, n_findings, is_declined = row
+        is_accepted = verdict == "accept" and not is_declined
+        is_open = verdict in (None, "undecided")
+        out = under_test.get(str(version))
+        return (
+            not (is_accepted and made in agreed), not is_accepted, not (is_open and out and out[1]),
+            not (is_open and out), not is_open, bool(n_findings),
+        )  # fmt: skip
+
+    return min(reversed(rows), key=rank, default=None)
+
+
+def _candidate(row: Row) -> CandidateState:
+    _, made, _, is_stale, verdict, n_findings, is_declined = row
+    return CandidateState(
+        id=str(made),
+        verdict=cast(str | None, verdict),
+        n_findings=cast(int, n_findings),
+        is_stale=bool(is_stale),
+        is_declined=bool(is_declined),
+    )

@@ -1,0 +1,241 @@
+"""Config: the settings of a run, with the paper's defaults."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Literal, Self, TypeVar, cast, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from skillopt_mcp.documents.text import quoted
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.prompts.rendering import UpdateMode
+from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
+from skillopt_mcp.stages.reflect import NotesFrom
+from skillopt_mcp.training.schedule import Schedule
+
+T = TypeVar("T")
+ScheduleKind = Schedule | Literal["autonomous"]
+_BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
+_BUDGET = ("max_edits", "min_edits")
+_RISES = "budget_rises"
+# Python reads no longer ones from text, as a run keeps its seed.
+_DIGITS = 4_000
+_SHOWN = 100
+# What a run did that was begun before its setting was there.
+_BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_buffer": False}
+
+
+class Config(BaseModel):
+    """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting; appendix_limit
+    alone is another one. However one is made, a copy with changes too, raises BadInput for what cannot be set.
+
+    Each field is also a flag of `skillopt-mcp replay` (--max-edits 6), and by its name a setting of `--set NAME=VALUE`
+    and of settings files, with or without a section before it; these take SkillOpt's names, too (train.num_epochs).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    epochs: int = Field(default=4, ge=1, le=1000, description="Passes over the train tasks")
+    batch: int = Field(default=40, ge=1, le=10_000, description="Train tasks per step")
+    minibatch: int = Field(default=8, ge=1, le=1000, description="Trajectories per reflection")
+    fan_in: int = Field(default=8, ge=2, le=1000, description="Patches per merge")
+    schedule: ScheduleKind = Field(
+        default="cosine",
+        description="How the edit budget falls from max_edits to min_edits; autonomous: the optimizer says how many",
+    )
+    max_edits: int = Field(
+        default=4, ge=1, le=64, description="Edit budget of the first step: the textual learning rate"
+    )
+    min_edits: int = Field(default=2, ge=0, le=64, description="Edit budget of the last step")
+    update_mode: UpdateMode = Field(
+        default="patch", description="Edits; one rewrite from suggestions; or a rewrite by every minibatch, merged"
+    )
+    accumulation: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Batches per step, reflected on together; where the last step of an epoch lacks some, "
+        "the epoch's first tasks are taken again",
+    )
+    repeats: int = Field(default=1, ge=1, le=64, description="Rollouts per train task; mixed outcomes are contrasted")
+    failure_only: bool = Field(default=False, description="Reflect on failures (and contrasts) alone")
+    trajectory_chars: int = Field(
+        default=12_000, ge=200, le=1_000_000, description="Characters shown of an attempt; its middle is cut"
+    )
+    step_buffer: bool = Field(default=True, description="Show the optimizer this epoch's steps and all rejected edits")
+    slow_update: bool = Field(default=True, description="From epoch 2 on, compare epochs and write the guidance block")
+    slow_samples: int = Field(default=20, ge=1, le=10_000, description="Train tasks that a slow update compares on")
+    slow_pairs: PairPolicy = Field(
+        default="mixed", description="Pairs that a slow update looks at: all, the changed or the unchanged ones"
+    )
+    meta_skill: bool = Field(default=True, description="From epoch 2 on, write notes for the optimizer, kept over runs")
+    skill_aware: bool = Field(default=False, description="Tell defects (edits) from lapses (notes in the appendix)")
+    appendix_source: NotesFrom = Field(default="both", description="Whose analysts write notes: both, failure_only")
+    appendix_limit: int = Field(
+        default=24, ge=0, le=1000, description="Most notes in the appendix; 0, SkillOpt's default: no limit"
+    )
+    use_gate: bool = Field(default=True, description="False: every candidate becomes current; promotion stays gated")
+    gate: SearchGate = Field(
+        default="strict",
+        description="strict; fresh: strict, what was accepted measured anew; paired_se: a gain above its standard "
+        "error, by rollouts of both versions at every step, which doubles the val rollouts; no_regression: no task "
+        "falls twice, so what fell is rolled out once more",
+    )
+    metric: Metric = Field(default="hard", description="What the search gate compares")
+    mixed_weight: float = Field(default=0.5, ge=0, le=1, description="Weight of soft in the mixed metric, 0 to 1")
+    rescue: bool = Field(
+        default=False, description="Try the halves of a rejected bundle of edits, and what is good of it once more"
+    )
+    seed: int = Field(default=42, description="Seed of every shuffle")
+    sessions: int = Field(default=8, ge=0, le=1000, description="Recorded trajectories mixed into every reflection")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="Lifetime error rate of the promotion gate")
+    max_pairs: int = Field(default=200, ge=1, le=100_000, description="Pairs after which the promotion gate pauses")
+    claim: Claim = Field(
+        default="these",
+        description="What the promotion gate shows: better on these held-out tasks; or like_these: on tasks like them, "
+        "each fresh test task drawn once",
+    )
+    limit_train: int = Field(default=0, ge=0, le=1_000_000, description="Train tasks of the run at most; 0: all")
+    limit_val: int = Field(default=0, ge=0, le=1_000_000, description="Val tasks of the run at most; 0: all")
+    limit_test: int = Field(default=0, ge=0, le=1_000_000, description="Test tasks of the run at most; 0: all")
+
+    @classmethod
+    def of_run(cls, text: str) -> Config:
+        """Return the config of a run's row (json); a setting that came later is what the run did without it."""
+        return cls.model_validate(_BEFORE | json.loads(text))
+
+    @property
+    def promotion_rule(self) -> ConfirmRule:
+        """Return the rule of the promotion test that a run ends with."""
+        return ConfirmRule(alpha=self.alpha, max_pairs=self.max_pairs, claim=self.claim)
+
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values in the places of these. Raises BadInput for what cannot be set."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self).model_validate(given | dict(update or {}))
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: object) -> Self:
+        """Return a config of these values, checked as all are."""
+        return cls.model_validate(values)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: object) -> Self:
+        """Return the config of a JSON object. Raises BadInput for what is none, or cannot be set."""
+        return _made(cast(Callable[..., Self], super().model_validate_json), json_data, options)
+
+    @classmethod
+    def model_validate_strings(cls, obj: object, **options: object) -> Self:
+        """Return the config of texts by the names of settings. Raises BadInput for what is none, or cannot be set."""
+        return _made(cast(Callable[..., Self], super().model_validate_strings), obj, options)
+
+    @model_validator(mode="after")
+    def _budget_falls(self) -> Self:
+        if self.min_edits > self.max_edits:
+            raise PydanticCustomError(_RISES, "the edit budget rises", self.model_dump(include={*_BUDGET}))
+        return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _told(cls, values: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Return the config. Raises BadInput; the context, where there is one, tells how each value was named."""
+        said = info.context if isinstance(info.context, Mapping) else None
+        prefix = "config: " if said is None else ""
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if wrong := _told_no_number(name, value):
+                raise BadInput(f"{prefix}{(said or {}).get(name, name)}: {wrong}")
+        try:
+            return handler(values)
+        except ValidationError as error:
+            raise BadInput(f"{prefix}{_told_wrong(error, said or {})}") from None
+
+
+def _made(make: Callable[..., T], given: object, options: Mapping[str, object]) -> T:
+    """Return what pydantic makes of what it reads first. Raises BadInput, for what it cannot read too."""
+    try:
+        return make(given, **options)
+    except ValidationError as error:
+        raise BadInput(f"config: {error.errors(include_url=False)[0]['msg']}") from None
+
+
+def allowed(field: FieldInfo) -> str:
+    """Return the values that a field takes, in words: its choices, or its kind and its bounds."""
+    kind = field.annotation
+    if kind is bool:
+        return "true or false"
+    choices = [str(each) for part in get_args(kind) for each in (get_args(part) or (part,))]
+    if choices:
+        return ", ".join(choices)
+    bounds = {name: getattr(each, name) for each in field.metadata for name in _BOUNDS if hasattr(each, name)}
+    said = "a number" if kind is float else "a whole number"
+    return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
+
+
+def _told_no_number(name: str, value: object) -> str:
+    """Return what is wrong with a value that pydantic takes for a number, and nobody can mean, or keep; else ""."""
+    field = Config.model_fields.get(name)
+    if isinstance(value, bool) and field and field.annotation in (int, float):
+        return f"{str(value).lower()} is no number: give {allowed(field)}"
+    if name == "seed" and isinstance(value, int) and abs(value) >= 10**_DIGITS:
+        return f"it is too long: give a whole number of at most {_DIGITS:,} digits"
+    return ""
+
+
+def _told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
+    """Return what is wrong with the fields of a config; `said` is how each was named by whoever gave it."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    where = said.get(name, name) or "the settings together"
+    match first["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(name, Config.model_fields, n=1)
+            meant = f"did you mean {quoted(near[0])}?" if near else "see help(skillopt_mcp.Config)"
+            return f"unknown setting {quoted(name)}: {meant}"
+        case "literal_error":
+            return f"{where}: {quoted(str(first['input']), _SHOWN)} is none of: {allowed(Config.model_fields[name])}"
+        case _ if first["type"] == _RISES:
+            return _told_rising(first["ctx"], first["input"], said)
+        case _ if name in Config.model_fields:
+            given = quoted(str(first["input"]), _SHOWN)
+            return f"{where}: {first['msg']}: give {allowed(Config.model_fields[name])}, not {given}"
+        case _:
+            return f"{where}: {first['msg']}"
+
+
+def _told_rising(budget: Mapping[str, int], given: Mapping[str, object], said: Mapping[str, str]) -> str:
+    """Return what is wrong with an edit budget that would rise, and what to set."""
+    most, least = (
+        f"{said.get(name, name)}{' is' if name in given else ', where nobody sets it, is'} {budget[name]}"
+        for name in _BUDGET
+    )
+    if "max_edits" in given:
+        advice = f"set min_edits (SkillOpt: optimizer.min_learning_rate) to {budget['max_edits']} or less"
+    else:
+        advice = f"set max_edits (SkillOpt: optimizer.learning_rate) to {budget['min_edits']} or more"
+    return f"{most}, and {least}, but the edit budget never rises: {advice}"
+
+
+def _fields_told() -> str:
+    fields = Config.model_fields.items()
+    return "\n\n".join(
+        f"{name} = {field.default!r}  ({allowed(field)})\n    {field.description}." for name, field in fields
+    )
+
+
+# What help() shows of a class is its docstring: pydantic keeps the texts of the fields to itself.
+Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_fields_told()}"

@@ -1,0 +1,517 @@
+-- The store of skillopt-mcp: one SQLite file. Times are UTC, `*_version` and `version_id` are ids of versions,
+-- and what is called json here is JSON text.
+
+-- Skills and their files
+
+-- One row per folder in which promotion may write, besides the hosts' own skill folders. A person registers it.
+create table skill_root (
+    path text primary key,          -- links resolved when it was registered
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per tracked skill: a folder with a SKILL.md, seen at least once.
+create table skill (
+    id integer primary key,
+    name text not null,
+    path text not null unique,      -- the folder, links resolved
+    live_version text not null,     -- the version last seen on disk
+    best_version text,              -- the version last promoted
+    n_seen integer not null default 0, -- the largest trajectory id when the last proposal was made
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per skill that a person hid from the lists; its history is kept.
+create table forgotten (
+    skill_id integer primary key references skill(id),
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per standing permission: accepted candidates of a skill without findings are promoted without asking.
+create table permission (
+    skill_id integer primary key references skill(id),
+    granted_by text not null,
+    simulated integer not null default 0 check (simulated in (0, 1)), -- also on evidence from a simulation
+    host_run integer not null default 0 check (host_run in (0, 1)), -- also on evidence that a host judged, or knew
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per distinct content of a file, or of the prompts of a run.
+create table blob (
+    sha256 text primary key,        -- of the uncompressed bytes
+    size integer not null,          -- uncompressed
+    encoding text not null check (encoding in ('raw', 'zlib')),
+    content blob not null
+) strict, without rowid;
+
+-- One row per snapshot of a skill's files; `id` is the digest of their paths and contents.
+create table version (
+    skill_id integer not null references skill(id),
+    id text not null,
+    parent_id text,
+    origin text not null check (origin in ('recorded', 'edited')),
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    primary key (skill_id, id)
+) strict, without rowid;
+
+-- One row per file of a version.
+create table version_file (
+    skill_id integer not null,
+    version_id text not null,
+    path text not null,
+    sha256 text not null references blob(sha256),
+    executable integer not null check (executable in (0, 1)),
+    primary key (skill_id, version_id, path),
+    foreign key (skill_id, version_id) references version(skill_id, id)
+) strict, without rowid;
+
+create trigger version_is_never_rewritten before update on version
+begin select raise(abort, 'a version is never rewritten'); end;
+
+create trigger version_file_is_never_rewritten before update on version_file
+begin select raise(abort, 'a version is never rewritten'); end;
+
+create trigger blob_is_never_rewritten before update on blob
+begin select raise(abort, 'a blob is never rewritten'); end;
+
+-- Tasks and judges
+
+-- One row per task: what is asked, and the judge that scores an answer. Its split is frozen on insert.
+create table task (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    name text not null,             -- the caller's id for it, or one made from the digest
+    digest text not null,           -- sha256 over prompt, judge and files
+    prompt text not null,
+    judge text not null,            -- canonical json
+    split text not null check (split in ('train', 'val', 'test')),
+    tags text not null default '[]', -- json
+    files text not null default '[]', -- json
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    unique (skill_id, digest),
+    unique (skill_id, name)
+) strict;
+
+-- By what is asked, without the blanks around it. Length and end of a long prompt leave few rows to compare.
+create index task_by_prompt on task(
+    skill_id,
+    length(trim(prompt, char(9, 10, 11, 12, 13, 32))),
+    substr(trim(prompt, char(9, 10, 11, 12, 13, 32)), -32)
+);
+
+-- One row per test task that many promotion tests wore out, so that it moved to train: the only way a split changes.
+create table rotation (
+    task_id integer primary key references task(id),
+    from_split text not null check (from_split = 'test'),
+    to_split text not null check (to_split = 'train'),
+    n_looks integer not null,       -- promotion tests that had drawn it
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per task that a person removed: kept with its history, and drawn by nothing that starts later.
+create table retirement (
+    task_id integer primary key references task(id),
+    name text not null,             -- the task's name, which is free for another one
+    reason text not null,
+    n_tests integer not null,       -- promotion tests that the skill had by then
+    n_looks integer not null,       -- of them, those that had drawn it
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per task that a session of a host knows with its judge: evidence from that session is exposed.
+create table exposure (
+    task_id integer not null references task(id),
+    session text not null,
+    primary key (task_id, session)
+) strict, without rowid;
+
+-- One row per program that a person registered as a judge. A task can only name one.
+create table command (
+    name text primary key,
+    argv text not null,             -- json: the program, by absolute path, and its arguments; no shell reads them
+    sha256 text not null,           -- of the program's files when it was registered
+    limits text not null,           -- json: seconds, bytes and counts
+    reads text not null default '[]', -- json: further paths that it may read
+    require_sandbox integer not null default 0 check (require_sandbox in (0, 1)),
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+create trigger task_is_frozen before update of prompt, judge, files on task
+begin select raise(abort, 'a task and its split never change'); end;
+
+create trigger task_moves_by_rotation_alone before update of split on task
+when not exists (
+    select 1 from rotation where task_id = new.id and from_split = old.split and to_split = new.split
+)
+begin select raise(abort, 'a task and its split never change'); end;
+
+create trigger task_is_renamed_by_retirement_alone before update of name on task
+when not exists (select 1 from retirement where task_id = new.id and name = old.name)
+begin select raise(abort, 'a task keeps its name'); end;
+
+create trigger retirement_stands before update on retirement
+begin select raise(abort, 'a retirement is never rewritten'); end;
+
+create trigger retirement_is_never_taken_back before delete on retirement
+begin select raise(abort, 'a retirement is never rewritten'); end;
+
+-- Attempts in real sessions
+
+-- One row per recorded attempt of a real session. Rollouts of a run are rows of trial.
+create table trajectory (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    version_id text not null,       -- the version that was live
+    session_id text,
+    position integer,               -- the caller's index within the session
+    prompt text not null,
+    answer text not null,
+    hard integer check (hard in (0, 1)),
+    soft real check (soft between 0 and 1),
+    reason text not null,
+    messages text not null,         -- json: [[role, content, name?], ...]
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    foreign key (skill_id, version_id) references version(skill_id, id)
+) strict;
+
+create unique index trajectory_once on trajectory(skill_id, session_id, position)
+    where session_id is not null and position is not null;
+create index trajectory_by_skill on trajectory(skill_id);
+
+-- One row per attempt whose texts a person erased: its row in trajectory stays, without prompt, answer and messages.
+create table erased (
+    id integer primary key,
+    trajectory_id integer not null unique references trajectory(id),
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+create trigger erased_stands before update on erased
+begin select raise(abort, 'an erasure is never rewritten'); end;
+
+create trigger erased_is_never_taken_back before delete on erased
+begin select raise(abort, 'an erasure is never rewritten'); end;
+
+create trigger erased_attempt_stays_empty before update of prompt, answer, hard, soft, reason, messages on trajectory
+when exists (select 1 from erased where trajectory_id = old.id)
+begin select raise(abort, 'an erased attempt stays empty'); end;
+
+-- Calls and what they cost
+
+-- One row per question to a backend: claimed before it is sent, by one sender at a time.
+create table call (
+    id integer primary key,
+    key blob not null unique,       -- sha256 of role, backend fingerprint, stage, request digest and draw
+    scope text not null,            -- the run or promotion test that asked
+    role text not null check (role in ('target', 'optimizer', 'judge')),
+    stage text not null,
+    draw text not null,
+    refs text not null default '',  -- what its evidence was made of: trials and trajectories
+    owner text not null,            -- the process that sends it
+    n_claims integer not null default 1 -- above 1: it was in flight when its sender died
+) strict;
+
+create index call_by_scope on call(scope);
+
+-- One row per answered call. A row with a fault is missing: asked, retried, given up, and never a score.
+create table reply (
+    call_id integer primary key references call(id),
+    text text not null,
+    messages text not null,         -- json: [[role, content, name?], ...]
+    tokens_in integer not null,
+    tokens_out integer not null,
+    usd real,                       -- null: the price is unknown
+    latency_ms real not null,
+    fault text,
+    tokens_cached integer not null default 0, -- part of tokens_in that the vendor's cache had
+    served integer references served(id) -- null: the backend did not report a model
+) strict;
+
+-- One row per model name that a backend reported with a reply: an alias may switch, a router picks by prompt.
+create table served (
+    id integer primary key,
+    name text not null unique
+) strict;
+
+create trigger served_stands before update on served
+begin select raise(abort, 'what a model was served by is never rewritten'); end;
+
+create trigger served_is_never_removed before delete on served
+begin select raise(abort, 'what a model was served by is never removed'); end;
+
+-- One row per try of a call that gave no reply, with what it cost.
+create table attempt (
+    id integer primary key,
+    call_id integer not null references call(id),
+    fault text not null,
+    detail text not null,
+    tokens_in integer not null default 0,
+    tokens_out integer not null default 0,
+    tokens_cached integer not null default 0,
+    usd real default 0.0,           -- null: it may have been charged, the amount is unknown
+    claim integer,                  -- the claim of the call that ended with it, with nothing left in flight
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+create index attempt_by_call on attempt(call_id);
+
+-- One row per budget: what a run, or a promotion test outside of a run, has used. A call in flight counts as its maximum.
+create table budget (
+    id text primary key,
+    calls integer not null,         -- sent to a model, retries included
+    tokens integer not null,
+    usd real not null,              -- as far as prices are known
+    seconds real not null           -- that processes worked on it
+) strict, without rowid;
+
+-- One row per batch of calls for a vendor's batch API, written before it is sent.
+create table batch (
+    id text primary key,            -- sent with the batch, so that it is found at the vendor when its sender died
+    budget text not null,
+    role text not null check (role in ('target', 'judge')),
+    backend text not null,          -- the sender's fingerprint
+    vendor_id text,                 -- null until the vendor has taken it
+    state text not null check (state in ('opening', 'running', 'cancelling', 'over', 'dissolved')),
+    opened_at real not null         -- seconds since 1970
+) strict;
+
+-- One row per call in a batch, with what was charged for it at most before it was sent.
+create table batch_call (
+    batch_id text not null references batch(id),
+    call_id integer not null references call(id),
+    tokens integer not null,
+    usd real not null,
+    primary key (batch_id, call_id)
+) strict, without rowid;
+
+create index batch_call_by_call on batch_call(call_id);
+
+-- One row per call that was handed to a host for a while; after that it may be handed out again, under another id.
+create table lease (
+    id text primary key,            -- unguessable: who knows it may answer
+    call_id integer not null references call(id),
+    scope text not null,            -- the run or promotion test that asked
+    task_id integer references task(id), -- null: a question
+    session text not null,          -- that took it
+    taken_at real not null,         -- seconds since 1970
+    expires_at real not null,
+    state text not null check (state in ('out', 'answered', 'failed', 'withdrawn'))
+) strict;
+
+create index lease_by_call on lease(call_id);
+create index lease_by_scope on lease(scope);
+
+-- One row per judged rollout: which version attempted which task, on which draw, with what score.
+create table trial (
+    id integer primary key,
+    scope text not null,            -- the run or promotion test it serves
+    version_id text not null,
+    task_id integer not null references task(id),
+    draw text not null,
+    call_id integer not null references call(id),
+    hard integer check (hard in (0, 1)),
+    soft real check (soft between 0 and 1),
+    reason text not null,
+    check ((hard is null) = (soft is null)),
+    unique (call_id, task_id)
+) strict;
+
+create index trial_by_scope on trial(scope);
+
+-- Runs and candidates
+
+-- One row per training run or proposal. What it depends on is frozen here, so that it can be resumed and recomputed.
+create table run (
+    id text primary key,
+    skill_id integer not null references skill(id),
+    kind text not null default 'replay' check (kind in ('replay', 'proposal')),
+    base_version text not null,
+    config text not null,           -- json
+    prompts text not null references blob(sha256), -- json: the prompts, whole, as a zlib blob
+    tasks text not null,            -- json: the ids of its tasks
+    sessions text not null,         -- json: the ids of the recorded trajectories it may see
+    target text not null,           -- backend fingerprints
+    optimizer text not null,
+    judge text not null default '', -- the backend that was named for the role judge, if any
+    answering text,                 -- json: the fingerprints that answered, by step
+    note text not null default '',  -- the note that the run started with
+    max_calls integer,              -- the caps it was last given; null does not limit
+    max_tokens integer,
+    max_usd real,
+    max_minutes real,
+    status text not null check (status in ('running', 'stopped', 'finished')),
+    result text,                    -- json, once finished
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    foreign key (skill_id, base_version) references version(skill_id, id)
+) strict;
+
+create index run_by_skill on run(skill_id);
+
+-- One row per finished training step.
+create table step (
+    run_id text not null references run(id),
+    n integer not null,             -- from 1, over all epochs
+    epoch integer not null,
+    parent_version text not null,   -- the current version when the step started
+    candidate_id text references candidate(id),
+    verdict text not null check (verdict in ('accept_best', 'accept', 'reject', 'no_change')),
+    record text not null,           -- json: scores, budgets, unmatched edits, unusable replies
+    primary key (run_id, n)
+) strict, without rowid;
+
+-- One row per note that an epoch left for the optimizer; the latest is in force until another replaces it.
+create table meta_note (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    run_id text not null references run(id),
+    epoch integer not null,
+    text text not null,
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    unique (run_id, epoch)
+) strict;
+
+-- One row per candidate: a parent version and a patch, which together are a new version under test.
+create table candidate (
+    id text primary key,
+    skill_id integer not null references skill(id),
+    base_version text not null,
+    version_id text not null,
+    origin text not null check (origin in ('host', 'step', 'run')),
+    run_id text references run(id),
+    reasoning text not null,
+    findings text not null default '[]', -- json: what the guard found; not empty holds it for a person
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    unique (skill_id, base_version, version_id),
+    foreign key (skill_id, base_version) references version(skill_id, id),
+    foreign key (skill_id, version_id) references version(skill_id, id)
+) strict;
+
+-- One row per edit of a candidate, applied or not.
+create table edit (
+    candidate_id text not null references candidate(id),
+    n integer not null,
+    op text not null,
+    path text not null,
+    target text,
+    content text,
+    status text not null check (status in ('applied', 'unmatched')),
+    reason text,
+    detail text not null,
+    sources text not null default '[]', -- json: the trials and trajectories that its author was shown
+    cited text not null default '[]', -- json: those of them that its author named
+    primary key (candidate_id, n)
+) strict, without rowid;
+
+-- Promotion tests and changes of live files
+
+-- One row per promotion test: a base and a candidate, and its share of the skill's lifetime error rate.
+create table confirmation (
+    id text primary key,
+    skill_id integer not null references skill(id),
+    base_version text not null,
+    version_id text not null,
+    j integer not null,             -- the j-th test of this skill
+    alpha real not null,            -- its error rate
+    backend text not null,          -- the target's fingerprint
+    tasks text not null,            -- json: the ids of the held-out tasks, in order
+    claim text not null default 'these' check (claim in ('these', 'like_these')), -- better on these tasks, or such
+    rule text,                      -- json: what is asked of its pairs, chosen before the first of them
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    unique (skill_id, base_version, version_id, backend),
+    unique (skill_id, j)
+) strict;
+
+-- One row per pair of a promotion test, in drawn order. A null score is missing after all tries.
+create table pair (
+    confirmation_id text not null references confirmation(id),
+    n integer not null,
+    task_id integer not null references task(id),
+    base real,
+    candidate real,
+    primary key (confirmation_id, n)
+) strict, without rowid;
+
+create index pair_by_task on pair(task_id);
+
+-- One row per run that reached the promotion test of its best version: how many pairs that test had by then.
+create table finish (
+    run_id text not null references run(id),
+    confirmation_id text not null references confirmation(id),
+    n_pairs integer not null,
+    primary key (run_id, confirmation_id)
+) strict, without rowid;
+
+-- One row per verdict of a gate, with the inputs that it recomputes from.
+create table decision (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    gate text not null,
+    base_version text not null,
+    version_id text not null,
+    scope text not null,            -- the run and step, or the promotion test
+    verdict text not null,
+    reason text not null,
+    inputs text not null,           -- json
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    unique (scope, gate, inputs)
+) strict;
+
+create index decision_by_version on decision(skill_id, version_id);
+
+-- One row per yes in an MCP dialog: of exactly what was shown, for one change, which may come in a later call.
+create table approval (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    kind text not null check (kind in ('promote', 'rollback')),
+    from_version text not null,     -- what was live
+    to_version text not null,
+    findings text not null,         -- sha256 over what the guard found
+    evidence text not null,         -- the promotion test whose verdict was shown; empty for a rollback
+    login text not null,            -- the name that the person was logged in by; empty where it is not known
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    foreign key (skill_id, from_version) references version(skill_id, id),
+    foreign key (skill_id, to_version) references version(skill_id, id)
+) strict;
+
+create index approval_by_change on approval(skill_id, from_version, to_version);
+
+-- One row per change of a live skill: the journal while it happens, the history afterwards.
+create table promotion (
+    id integer primary key,
+    skill_id integer not null references skill(id),
+    kind text not null check (kind in ('promote', 'rollback')),
+    candidate_id text references candidate(id),
+    from_version text not null,
+    to_version text not null,
+    state text not null check (state in ('pending', 'done', 'undone')),
+    verdict text not null,
+    agreed_by text not null check (agreed_by in ('person', 'permission', 'none')),
+    agreed_on text not null check (agreed_on in ('dialog', 'terminal', 'command', 'rule')),
+    login text not null,            -- the name that the person was logged in by; empty where it is not known
+    approval_id integer unique references approval(id), -- the approval that it used
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+    foreign key (skill_id, from_version) references version(skill_id, id),
+    foreign key (skill_id, to_version) references version(skill_id, id)
+) strict;
+
+create index promotion_by_skill on promotion(skill_id);
+create index promotion_pending on promotion(state) where state = 'pending';
+
+-- One row per change of a live skill that failed half-way and is being taken back; its promotion is pending until then.
+create table undoing (
+    promotion_id integer primary key references promotion(id),
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
+) strict;
+
+-- One row per recorded change of the store. Each row's hash covers all rows before it.
+create table event (
+    seq integer primary key,
+    kind text not null,
+    content text not null,          -- canonical json: when, the key of the rows that it records, and their digest
+    prev_hash text not null,        -- of the row before; empty in the first
+    hash text not null              -- sha256 over prev_hash, seq, kind and content
+) strict;
+
+create trigger event_is_never_rewritten before update on event
+begin select raise(abort, 'an event is never rewritten'); end;
+
+create trigger event_is_never_removed before delete on event
+begin select raise(abort, 'an event is never removed'); end;

@@ -1,0 +1,418 @@
+"""Doors: the console script, an MCP client over stdio and the Python API, under names that outlive a redesign.
+
+This is the only file of these tests that knows how commands, options, tools, fields and status words are called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGKILL
+from types import TracebackType
+from typing import Any, Self
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import CallToolResult, ElicitResult, TextContent
+
+import skillopt_mcp
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.records.judging import Judge
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Split, Task
+from tests.acceptance.world import HARMFUL, KINDS, SKILL, TAUGHT, answer_work, greet, lesson, make_tasks
+
+SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
+TIMEOUT_S = 120
+# What the tests call it -> what it is called today; names that are the same are left out.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "tasks add": ("tasks", "add"),
+    "tasks list": ("tasks", "list"),
+    "tasks check": ("tasks", "check"),
+    "skills permit": ("skills", "permit"),
+    "skills add-root": ("skills", "add-root"),
+    "store verify": ("store", "verify"),
+    "store backup": ("store", "backup"),
+    "store restore": ("store", "restore"),
+    "store erase": ("store", "erase"),
+}
+SETTINGS = {"search_gate": "gate"}
+OPTIONS = {"concurrency": "--concurrency", "batch_api": "--batch-api", "search_gate": "--search-gate"}
+FIELDS: dict[str, str] = {}
+VERDICTS = {"accept": "better", "reject": "not better", "undecided": "undecided", None: None}
+TOOLS = (
+    "list_skills", "record_trajectory", "add_tasks", "propose_edits", "evaluate_candidate", "submit_work",
+    "promote_skill", "rollback_skill", "inspect",
+)  # fmt: skip
+PROMOTED, ROLLED_BACK, TAKEN = "promoted", "rolled_back", "accepted"
+WORK_FILE, ANSWER_FILE = "WORK.md", "answer.md"
+
+
+class ToolFailed(Exception):
+    """A tool answered with an error, which is its text."""
+
+
+class Facts(dict[str, Any]):
+    """The fields of one answer; a name with dots goes down into it."""
+
+    def __getitem__(self, name: str) -> Any:
+        found: Any = self
+        for part in FIELDS.get(name, name).split("."):
+            found = dict.__getitem__(found, part)
+        return found
+
+    @property
+    def verdict(self) -> str | None:
+        """Return `better`, `not better` or `undecided`, or None where nothing was decided."""
+        return VERDICTS[self["verdict"]]
+
+    @property
+    def action(self) -> str:
+        """Return the tool that the next step names first, or an empty text."""
+        text = str(self["next_step"])
+        named = [(text.index(tool), tool) for tool in TOOLS if tool in text]
+        return min(named)[1] if named else ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended: what it printed, and the fields of its JSON object where it printed one."""
+
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def facts(self) -> Facts:
+        """Return the one JSON object that was printed, and nothing else."""
+        [line] = self.out.splitlines()
+        return Facts(json.loads(line))
+
+
+@dataclass
+class Workbench:
+    """A skill folder in a project, a fresh store, and every way in that a user has."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    skill_name: str = "greeter"
+
+    def __post_init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
+        self.store_path = self.folder / "store" / "skillopt.db"
+        self.project = self.folder / "project"
+        self.skill_path = self.make_skill(self.skill_name)
+        self.environ = {
+            **os.environ,
+            "SKILLOPT_STORE": str(self.store_path),
+            "SKILLOPT_WORK": str(self.folder / "work"),
+            "OPENAI_API_KEY": "sk-" + "0" * 20,
+            **self.environ,
+        }
+
+    @property
+    def skill_file(self) -> Path:
+        """Return the live file."""
+        return self.skill_path / "SKILL.md"
+
+    def make_skill(self, name: str, text: str = SKILL) -> Path:
+        """Return a new skill folder in the project, where hosts look for skills."""
+        folder = self.project / ".claude" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(text.replace("NAME", name))
+        return folder
+
+    def add_tasks(
+        self, n: int | Mapping[str, int] = 12, skill: Path | None = None, server: Server | None = None
+    ) -> Facts:
+        """Add as many tasks to each split, or as many as each split is given; by a server where one runs."""
+        rows = make_tasks({"train": n, "val": n, "test": n} if isinstance(n, int) else n)
+        if server:
+            return server.tool("add_tasks", skill=str(skill or self.skill_path), tasks=rows)
+        path = self.folder / "tasks.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return self.facts("tasks add", skill or self.skill_path, path)
+
+    # The console script
+
+    def words(self, command: str, *arguments: object, **options: Any) -> list[str]:
+        """Return a command line: True is a switch, False or None leaves the option out, a list repeats it."""
+        said = [SCRIPT, *COMMANDS.get(command, tuple(command.split())), *map(str, arguments)]
+        for name, value in options.items():
+            flag = OPTIONS.get(name, "--" + name.replace("_", "-"))
+            for each in value if isinstance(value, list) else [value]:
+                if each is not None and each is not False:
+                    said += [flag] if each is True else [flag, str(each)]
+        return said
+
+    def run(self, command: str, *arguments: object, stdin: str = "", **options: Any) -> Done:
+        """Return how a command ends in the project."""
+        done = subprocess.run(
+            self.words(command, *arguments, **options),
+            cwd=self.project, env=self.environ, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S,
+            check=False,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def facts(self, command: str, *arguments: object, exit_code: int = 0, **options: Any) -> Facts:
+        """Return the JSON object of a command that ends with this exit code."""
+        done = self.run(command, *arguments, json=True, **options)
+        assert done.exit_code == exit_code, done
+        return done.facts
+
+    def start(self, command: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+        """Return a command that was just started, in a process group of its own."""
+        process = subprocess.Popen(
+            self.words(command, *arguments, **options),
+            cwd=self.project, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what was started and still runs."""
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+    def at_terminal(self, command: str, *arguments: object, answer: str = "y", **options: Any) -> Done:
+        """Return how a command ends at a terminal where a person answers its first question."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            self.words(command, *arguments, **options),
+            cwd=self.project, env=self.environ | {"TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        screen, is_answered = b"", False
+        while select.select([ours], [], [], TIMEOUT_S)[0]:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            screen += chunk
+            if not is_answered and b"[y/N]" in screen:
+                is_answered = True
+                os.write(ours, answer.encode() + b"\n")
+        os.close(ours)
+        return Done(process.wait(TIMEOUT_S), screen.decode(), "")
+
+    def replay(self, *, exit_code: int = 0, **options: Any) -> Facts:
+        """Return the outcome of a run on this skill; one backend may serve as target and as optimizer."""
+        return self.facts("replay", self.skill_path, exit_code=exit_code, yes=True, **options)
+
+    def resume(self, *, exit_code: int = 0, **options: Any) -> Facts:
+        """Return the outcome of the newest unfinished run of this skill, gone on with."""
+        return self.facts("replay", self.skill_path, resume=True, exit_code=exit_code, yes=True, **options)
+
+    def prove_best(self, run_id: str, **options: Any) -> Facts:
+        """Return the promotion test of the best version of a run that stopped; its search does not go on."""
+        return self.facts("evaluate", run_id, yes=True, **options)
+
+    # The Python API
+
+    def train(
+        self, tasks: Mapping[str, int] | Inn | None = None, config: Mapping[str, object] | None = None, **named: Any
+    ) -> Facts:
+        """Return the outcome of `train` on so many tasks of each split, or on those of the store."""
+        environment = Inn(tasks) if isinstance(tasks, Mapping) else tasks
+        settings = {SETTINGS.get(name, name): value for name, value in (config or {}).items()}
+        return _fields(
+            skillopt_mcp.train(self.skill_path, environment, config=settings, store=self.store_path, **named)
+        )
+
+    def evaluate(self, candidate_id: str, **named: Any) -> Facts:
+        """Return the outcome of `evaluate`."""
+        return _fields(skillopt_mcp.evaluate(candidate_id, store=self.store_path, **named))
+
+    # The server
+
+    @contextmanager
+    def serve(self, *, agrees: bool | None = None, **options: Any) -> Iterator[Server]:
+        """Yield a server over stdio; its client has a dialog where `agrees` is what the person says there."""
+        with ExitStack() as stack:
+            portal = stack.enter_context(start_blocking_portal())
+            yield stack.enter_context(Server(self, portal, self.words("serve", **options), agrees))
+
+    # Common beginnings
+
+    def propose(self, server: Server, *lines: str, skill: Path | None = None) -> str:
+        """Return the id of a candidate that appends these lines."""
+        edits = [{"op": "append", "content": line} for line in lines]
+        return str(server.tool("propose_edits", skill=str(skill or self.skill_path), edits=edits)["candidate_id"])
+
+    def good_candidate(self, server: Server) -> str:
+        """Return a candidate that solves every task, where the live version solves none."""
+        return self.propose(server, *(lesson(kind) for kind in KINDS))
+
+    def bad_candidate(self, server: Server) -> str:
+        """Return a candidate that solves no task."""
+        return self.propose(server, HARMFUL)
+
+    def live_text(self) -> str:
+        """Return the text of the live file."""
+        return self.skill_file.read_text()
+
+
+class Inn:
+    """Tasks from a user's program, so many of each split."""
+
+    name, version, task_types = "inn", "1", ("greeting",)
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+
+    def tasks(self, split: Split) -> list[skillopt_mcp.NewTask]:
+        """Return the tasks of a split."""
+        rows = make_tasks({split: self._sizes.get(split, 0)})
+        return [
+            skillopt_mcp.NewTask(row["prompt"], self.judge(row["judge"]), row["id"], tags=self.task_types)
+            for row in rows
+        ]
+
+    def judge(self, parameters: object) -> Judge:
+        """Return the judge of a task."""
+        return parse_judge(parameters)
+
+
+class OwnInn(Inn):
+    """A program that attempts and judges its tasks itself, by `answer(skill, prompt)`."""
+
+    name = "own-inn"
+
+    def __init__(self, sizes: Mapping[str, int], answer: Callable[[str, str], str]) -> None:
+        super().__init__(sizes)
+        self._answer = answer
+
+    def judge(self, parameters: object) -> Judge:
+        """Return that the program is the judge."""
+        return parse_judge({"kind": "environment", "name": self.name})
+
+    async def rollout(self, task: Task, files: SkillFiles, draw: str) -> skillopt_mcp.Rolled:
+        """Return an attempt and its score."""
+        answer = self._answer(files.text, task.prompt)
+        is_right = answer == greet(TAUGHT, task.prompt)
+        return skillopt_mcp.Rolled(answer, is_right, float(is_right), reason=f"wanted another word than {answer}")
+
+
+class CallableBackend:
+    """A user's own function `answer(text, schema)` as a backend; `schema` is None for an attempt at a task."""
+
+    deferred, n_slots = False, 4
+
+    def __init__(self, answer: Callable[[str, str | None], str], name: str = "own") -> None:
+        self.name = self.fingerprint = name
+        self._answer = answer
+
+    async def complete(self, call: skillopt_mcp.Call) -> skillopt_mcp.Reply:
+        """Return what the function answers."""
+        request = call.request
+        if isinstance(request, skillopt_mcp.Rollout):
+            return skillopt_mcp.Reply(self._answer(f"{request.files.text}\n{request.task.prompt}", None))
+        return skillopt_mcp.Reply(self._answer(f"{request.instructions}\n{request.evidence}", request.schema))
+
+    def worst_case(self, call: skillopt_mcp.Call) -> skillopt_mcp.Usage:
+        """Return the most that a call can use."""
+        return skillopt_mcp.Usage(1000, 100, 0.0)
+
+
+def _fields(outcome: Any) -> Facts:
+    found = json.loads(outcome.model_dump_json())
+    usage = found.get("usage", {})
+    # What was sent for the run, and for the promotion test that it ended with.
+    sent = {name: usage[name] + found["n_test_calls"] for name in ("n_sent", "n_answered") if name in usage}
+    return Facts({**usage, **found, **sent})
+
+
+class Server:
+    """A server process and its client; `tool` calls, `kill` ends it as a crash would."""
+
+    def __init__(self, bench: Workbench, portal: BlockingPortal, command: Sequence[str], agrees: bool | None) -> None:
+        self._bench, self._portal, self._agrees = bench, portal, agrees
+        self._pid_path = bench.folder / f"pid-{time.monotonic_ns()}"
+        # The shell writes down its process id, and becomes the server.
+        wrapped = ["-c", 'echo $$ > "$0"; exec "$@"', str(self._pid_path), *command]
+        self._parameters = StdioServerParameters(command="sh", args=wrapped, env=bench.environ, cwd=bench.project)
+        self.questions: list[str] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        async def asked(context: Any, params: Any) -> ElicitResult:
+            self.questions.append(params.message)
+            names = params.requested_schema["properties"] if self._agrees else {}
+            return ElicitResult(
+                action="accept" if self._agrees else "decline",
+                content=dict.fromkeys(names, True) if self._agrees else None,
+            )
+
+        client = Client(self._parameters, elicitation_callback=None if self._agrees is None else asked)
+        self._client = self._stack.enter_context(self._portal.wrap_async_context_manager(client))
+        self.pid = int(self._pid_path.read_text())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def tool(self, name: str, **arguments: object) -> Facts:
+        """Return what a tool answers. Raises ToolFailed with its text where it is an error."""
+        result: CallToolResult = self._portal.call(self._client.call_tool, name, arguments)
+        if result.is_error:
+            raise ToolFailed("".join(part.text for part in result.content if isinstance(part, TextContent)))
+        assert result.structured_content is not None
+        return Facts(result.structured_content)
+
+    def kill(self) -> None:
+        """Kill the process with SIGKILL."""
+        os.kill(self.pid, SIGKILL)
+
+    def is_gone(self) -> bool:
+        """Return whether a call fails because the server has ended."""
+        with suppress(MCPError):
+            self.tool("list_skills")
+            return False
+        return True
+
+    # The loop of a host
+
+    def take(self, job_id: str, n: int = 16) -> list[Facts]:
+        """Return work that was handed out now."""
+        return [Facts(item) for item in self.tool("submit_work", job_id=job_id, max_items=n)["work"]]
+
+    def hand_in(self, replies: Sequence[Mapping[str, object]]) -> list[str]:
+        """Return the status of each receipt, and take no further work."""
+        receipts = self.tool("submit_work", replies=list(replies), max_items=0)["receipts"]
+        return [str(receipt["status"]) for receipt in receipts]
+
+    def drive(self, started: Facts, answer: Callable[[Path], str] = answer_work, n_rounds: int = 400) -> Facts:
+        """Do all work of a job by its folders, as the agents of a host, and return the job's result."""
+        job_id, work, standing = started["job_id"], started["work"], Facts()
+        for _ in range(n_rounds):
+            for item in work:
+                folder = Path(item["folder"])
+                (folder / ANSWER_FILE).write_text(answer(folder))
+            replies = [{"work_id": item["work_id"]} for item in work]
+            standing = self.tool("submit_work", replies=replies, job_id=job_id, max_items=16)
+            work = standing["work"]
+            if standing["status"] not in ("work", "running"):
+                break
+            if not work:
+                time.sleep(0.1)
+        return Facts(standing.get("proposed") or standing.get("evaluated") or standing)
+
+    def test_by_host(self, candidate_id: str, answer: Callable[[Path], str] = answer_work) -> Facts:
+        """Return the end of a promotion test whose attempts are made by `answer`."""
+        return self.drive(self.tool("evaluate_candidate", candidate_id=candidate_id), answer)

@@ -1,0 +1,164 @@
+"""A host's agents do the work: from a proposal to a live file, through expiry, doubles, kills and a second server."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.doors import ANSWER_FILE, PROMOTED, TAKEN, Server, ToolFailed, Workbench
+from tests.acceptance.world import HARMFUL, KINDS, TAUGHT, answer_work, lesson
+
+SIZES = {"train": 8, "val": 12, "test": 12}
+SHORT_LEASE = 0.02
+
+
+def begin(bench: Workbench, host: Server) -> tuple[str, str]:
+    """Return a good candidate and the job of its promotion test."""
+    bench.add_tasks(SIZES, server=host)
+    candidate_id = bench.good_candidate(host)
+    return candidate_id, host.tool("evaluate_candidate", candidate_id=candidate_id)["job_id"]
+
+
+def test_a_host_proposes_proves_and_promotes(bench: Workbench) -> None:
+    before, folders = bench.live_text(), list[str]()
+
+    def answer(folder: Path) -> str:
+        folders.append("".join(path.read_text() for path in folder.rglob("*") if path.is_file()))
+        return answer_work(folder)
+
+    with bench.serve(agrees=True) as host:
+        bench.add_tasks(SIZES, server=host)
+        proposed = host.drive(host.tool("propose_edits", skill=str(bench.skill_path), rollouts=8), answer)
+        assert (proposed["status"], proposed.action) == ("candidate", "evaluate_candidate")
+        assert not any(f"({split} " in text for text in folders for split in ("val", "test"))
+        assert sum("(train " in text and "reply.schema" not in text for text in folders) >= 8
+        folders.clear()
+        tested = host.test_by_host(proposed["candidate_id"], answer)
+        assert (tested.verdict, tested.action, bench.live_text()) == ("better", "promote_skill", before)
+        assert (tested["base.mean"], tested["candidate.mean"]) == (0.0, 1.0)
+        assert not any("(train " in text for text in folders)
+        assert host.tool("promote_skill", candidate_id=proposed["candidate_id"])["status"] == PROMOTED
+        assert len(host.questions) == 1
+    assert all(lesson(kind) in bench.live_text() for kind in KINDS)
+
+
+def test_a_harmful_edit_is_not_better_and_is_not_promoted(bench: Workbench) -> None:
+    bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
+    with bench.serve(agrees=True) as host:
+        bench.add_tasks(SIZES, server=host)
+        candidate_id = bench.bad_candidate(host)
+        tested = host.test_by_host(candidate_id)
+        assert tested.verdict != "better"
+        assert tested["base.mean"] == 1.0
+        assert host.tool("promote_skill", candidate_id=candidate_id)["status"] != PROMOTED
+    assert HARMFUL not in bench.live_text()
+
+
+def test_a_work_folder_names_neither_judge_nor_expected_answer_nor_arm(bench: Workbench, host: Server) -> None:
+    _, job_id = begin(bench, host)
+    for item in host.take(job_id):
+        paths = [path for path in Path(item["folder"]).rglob("*") if path.is_file() and path.name != "SKILL.md"]
+        text = "".join(path.read_text() for path in paths) + item["folder"]
+        assert "(val " in text or "(test " in text
+        assert not re.search(rf"\b({'|'.join(KINDS.values())}|expected|candidate|version)\b", text)
+
+
+def test_each_answer_counts_once(bench: Workbench, host: Server) -> None:
+    _, job_id = begin(bench, host)
+    first, second, *_ = host.take(job_id)
+    (Path(second["folder"]) / ANSWER_FILE).write_text("hello")
+    table: list[tuple[dict[str, object], str]] = [
+        ({"work_id": first["work_id"], "reply": "hello"}, TAKEN),
+        ({"work_id": first["work_id"], "reply": "hello"}, "duplicate"),
+        ({"work_id": first["work_id"], "reply": "another"}, "duplicate"),
+        ({"work_id": second["work_id"]}, TAKEN),
+        ({"work_id": second["work_id"], "reply": "another"}, "duplicate"),
+        ({"work_id": "w-0123", "reply": "hello"}, "unknown"),
+    ]
+    for reply, status in table:
+        assert host.hand_in([reply]) == [status], reply
+
+
+def test_expired_work_is_handed_out_again_and_a_late_answer_counts_if_it_is_the_first(bench: Workbench) -> None:
+    with bench.serve(lease_minutes=SHORT_LEASE) as slow, bench.serve(lease_minutes=SHORT_LEASE) as quick:
+        candidate_id, job_id = begin(bench, slow)
+        taken = slow.take(job_id, 4)
+        assert not {item["folder"] for item in taken} & {item["folder"] for item in quick.take(job_id, 4)}
+        time.sleep(SHORT_LEASE * 60 + 0.3)
+        late = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in taken]
+        assert slow.hand_in(late[:1]) == [TAKEN]
+        tested = quick.test_by_host(candidate_id)
+        assert tested.verdict == "better"
+        assert (tested["base.mean"], tested["candidate.mean"]) == (0.0, 1.0)
+        # The others were answered by the quick one, or are needed no more.
+        assert TAKEN not in slow.hand_in([{**reply, "reply": "hello"} for reply in late])
+
+
+def test_an_attempt_that_was_given_up_is_no_answer(bench: Workbench, host: Server) -> None:
+    _, job_id = begin(bench, host)
+    [item, *_] = host.take(job_id)
+    given_up = {"work_id": item["work_id"], "failed": "the agent stopped"}
+    assert host.hand_in([given_up]) == [TAKEN]
+    assert host.hand_in([{"work_id": item["work_id"], "reply": "hello"}]) != [TAKEN]
+    assert host.hand_in([{**given_up, "reply": "hello"}]) != [TAKEN]
+
+
+def test_an_unusable_reply_of_the_optimizer_is_refused_and_can_be_mended(bench: Workbench, host: Server) -> None:
+    host.tool("record_trajectory", skill=str(bench.skill_path), task="greet", hard=False, reason="too short")
+    [item] = host.take(host.tool("propose_edits", skill=str(bench.skill_path))["job_id"])
+    for reply in ("no JSON", "{}", '{"reasoning": "r", "edits": [{"op": "replace", "target": "absent"}]}'):
+        assert host.hand_in([{"work_id": item["work_id"], "reply": reply}]) == ["refused"], reply
+        break  # a third refusal would end the question
+    assert host.hand_in([{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))}]) == [TAKEN]
+
+
+def test_a_killed_server_loses_no_answer(bench: Workbench) -> None:
+    with bench.serve() as first:
+        candidate_id, job_id = begin(bench, first)
+        answered = first.take(job_id, 6)
+        replies = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in answered]
+        assert set(first.hand_in(replies)) == {TAKEN}
+        lost = first.take(job_id, 2)
+        first.kill()
+        assert first.is_gone()
+    with bench.serve() as second:
+        assert set(second.hand_in(replies)) == {"duplicate"}
+        tested = second.test_by_host(candidate_id)
+        assert (tested.verdict, tested["candidate.mean"]) == ("better", 1.0)
+        assert lost
+
+
+def test_two_servers_on_one_store_share_the_work_of_one_test(bench: Workbench) -> None:
+    with bench.serve() as one, bench.serve() as other:
+        candidate_id, job_id = begin(bench, one)
+        seen = set[str]()
+        for n in range(40):
+            host = (one, other)[n % 2]
+            work = host.take(job_id, 3)
+            assert not seen & {item["work_id"] for item in work}
+            seen |= {item["work_id"] for item in work}
+            replies = [{"work_id": item["work_id"], "reply": answer_work(Path(item["folder"]))} for item in work]
+            if not work or TAKEN not in host.hand_in(replies):
+                break
+        ends = [host.tool("evaluate_candidate", candidate_id=candidate_id) for host in (one, other)]
+        assert [end.verdict for end in ends] == ["better", "better"]
+        assert ends[0]["pairs_done"] == ends[1]["pairs_done"] <= len(seen) / 2
+
+
+FAILING: list[tuple[str, dict[str, object]]] = [
+    ("evaluate_candidate", {"candidate_id": "c-000000000000"}),
+    ("promote_skill", {"candidate_id": "nonsense"}),
+    ("propose_edits", {"skill": "absent", "edits": []}),
+    ("inspect", {"id": "t-000000000000"}),
+    ("rollback_skill", {"skill": "absent"}),
+]
+
+
+def test_a_tool_that_cannot_do_it_answers_with_an_error(bench: Workbench, host: Server) -> None:
+    for tool, arguments in FAILING:
+        with pytest.raises(ToolFailed):
+            host.tool(tool, **arguments)
+    assert host.tool("list_skills")["skills"]

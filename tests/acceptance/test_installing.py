@@ -1,0 +1,161 @@
+"""Installing: the five hosts' own files get our entry and nothing else, and are again as they were afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.doors import TIMEOUT_S, Workbench
+from tests.acceptance.doors_care import files_of
+
+JSON = """{
+  // a person's own words
+  "numStartups" : 3,
+  "%s": {
+    "other": {"command": "/bin/true",   "args": []}
+  },
+  "after": [1,2]
+}
+"""
+PLAIN = JSON.replace("  // a person's own words\n", "")
+TOML = '# mine\nmodel = "gpt-6"\n[mcp_servers.other]\ncommand = "/bin/true" # here\n\n[tui]\ntheme = "dark"'
+CODE = ".config/Code/User/mcp.json"
+DESKTOP = ".config/Claude/claude_desktop_config.json"
+HOSTS = {
+    "claude-code": (".claude.json", PLAIN % "mcpServers", "mcpServers"),
+    "claude-desktop": (DESKTOP, PLAIN % "mcpServers", "mcpServers"),
+    "codex": (".codex/config.toml", TOML, "mcp_servers"),
+    "cursor": (".cursor/mcp.json", PLAIN % "mcpServers", "mcpServers"),
+    "vscode": (CODE, JSON % "servers", "servers"),
+}
+
+
+def entries(path: Path, key: str) -> dict[str, Any]:
+    """Return the servers that a host's file names."""
+    text = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("//"))
+    read = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    return dict(read[key])
+
+
+def own(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the one entry that is not the person's."""
+    [ours] = [entry for name, entry in found.items() if name not in ("other", "later")]
+    return dict(ours)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_install_adds_an_entry_that_starts_and_uninstall_leaves_every_byte(
+    bench: Workbench, home: Path, host: str
+) -> None:
+    name, text, key = HOSTS[host]
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    before = files_of(home)
+    bench.facts("install", host, dry_run=True)
+    assert bench.run("install", host).exit_code == 1, "nobody agreed"
+    assert files_of(home) == before
+    bench.facts("install", host, yes=True)
+    written = path.read_text()
+    found = entries(path, key)
+    assert found["other"] == {"command": "/bin/true"} | ({} if path.suffix == ".toml" else {"args": []})
+    # Every line of the person's is there still, in order, but for a comma where ours follows.
+    rest = iter(line.rstrip(",") for line in written.splitlines())
+    assert [line for line in text.splitlines() if line.rstrip(",") not in rest] == []
+    ours = own(found)
+    listed = subprocess.run(
+        [ours["command"], *ours["args"]], input=FRAMES, env={**os.environ, **ours.get("env", {})},
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    tools = json.loads(listed.stdout.splitlines()[-1])["result"]["tools"]
+    assert {tool["name"] for tool in tools} >= {"add_tasks", "promote_skill", "submit_work"}
+    assert own(entries(path, key)) == ours
+    bench.facts("install", host, yes=True)
+    assert path.read_text() == written, "once is enough"
+    bench.facts("uninstall", host, yes=True)
+    assert path.read_bytes() == text.encode()
+    assert {name for name in files_of(home) if "backup" not in name and "store" not in name} == set(before)
+
+
+FRAMES = "".join(
+    json.dumps({"jsonrpc": "2.0", **frame}) + "\n"
+    for frame in (
+        {
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            },
+        },
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list", "params": {}},
+    )
+)
+
+
+def test_what_others_wrote_since_stays_and_a_file_that_does_not_parse_is_left_alone(
+    bench: Workbench, home: Path
+) -> None:
+    for host, (name, text, key) in HOSTS.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        bench.facts("install", host, yes=True)
+        before = path.read_text()
+        if path.suffix == ".toml":
+            path.write_text(before + '\n[mcp_servers.later]\ncommand = "/bin/false"\n')
+        else:
+            path.write_text(before.replace(f'"{key}": {{', f'"{key}": {{"later": {{"command": "/bin/false"}},', 1))
+        bench.facts("uninstall", host, yes=True)
+        assert set(entries(path, key)) == {"other", "later"}, host
+        path.write_text(text[:-4] + "{{")
+        broken = path.read_bytes()
+        for command in ("install", "uninstall"):
+            assert bench.run(command, host, yes=True).exit_code == 1, (host, command)
+            assert path.read_bytes() == broken
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_hooks_and_the_skill_come_and_go_and_the_persons_own_stay(bench: Workbench, home: Path, host: str) -> None:
+    folder = home / (".claude" if host == "claude-code" else ".codex")
+    hooks = folder / ("settings.json" if host == "claude-code" else "hooks.json")
+    folder.mkdir()
+    mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/bin/true"}]}]}}
+    hooks.write_text(json.dumps(mine))
+    before = files_of(home)
+    bench.facts("install", host, hooks=True, skill=True, yes=True)
+    assert len(json.loads(hooks.read_text())["hooks"]) > 1
+    assert len(list(home.rglob("SKILL.md"))) == 1
+    bench.facts("uninstall", host, hooks=True, skill=True, yes=True)
+    after = {name: content for name, content in files_of(home).items() if "backup" not in name and "store/" not in name}
+    assert after == before
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize(("host", "variable"), [("claude-code", "CLAUDE"), ("codex", "CODEX")])
+def test_the_real_host_lists_the_server_until_it_is_uninstalled(
+    bench: Workbench, home: Path, host: str, variable: str
+) -> None:
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} names no binary: see .ci/hosts")
+
+    def listed() -> str:
+        done = subprocess.run(
+            [os.environ[variable], "mcp", "list"], cwd=bench.project, env=bench.environ, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        return done.stdout
+
+    bench.facts("install", host, yes=True)
+    assert str(Path(sys.executable).with_name("skillopt-mcp")) in listed()
+    bench.facts("uninstall", host, yes=True)
+    assert "skillopt-mcp" not in listed()

@@ -1,0 +1,231 @@
+"""What a run survives: kills, caps, an interrupt, a failing vendor; nothing is paid twice, no fault is a score."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.doors import Facts, Workbench
+from tests.acceptance.world import KINDS, TAUGHT, Fault, Request, Vendor, lesson, make_tasks
+
+SIZES = {"train": 8, "val": 8, "test": 16}
+RUN: dict[str, Any] = {"epochs": 3, "batch": 4, "slow_samples": 4, "concurrency": 1}
+PLAIN: dict[str, Any] = {"epochs": 2, "batch": 4, "slow_update": False, "meta_skill": False}
+ENDS = ("steps", "best_version", "verdict", "baseline", "test_before", "test_after", "n_pairs")
+
+
+def end(facts: Facts) -> dict[str, Any]:
+    """Return what two runs of the same have in common."""
+    return {name: facts[name] for name in ENDS}
+
+
+def bodies(vendor: Vendor) -> Counter[str]:
+    """Return how often each request came."""
+    return Counter(request.body for request in vendor.requests)
+
+
+def assert_paid_once(found: Counter[str], expected: Counter[str], n_lost: int = 0) -> None:
+    """Compare the requests with those of an undisturbed run, where so many were lost and sent again.
+
+    Which held-out tasks a promotion test draws first is chance, so of these the number counts.
+    """
+    search = [
+        Counter({body: n for body, n in each.items() if "(val " not in body and "(test " not in body})
+        for each in (found, expected)
+    ]
+    assert search[1] - search[0] == Counter()
+    assert (search[0] - search[1]).total() <= n_lost
+    assert found.total() - expected.total() == n_lost
+
+
+Calm = tuple[Facts, Counter[str]]
+
+
+def undisturbed(folder: Path, endpoint: Vendor, options: dict[str, Any]) -> Calm:
+    """Return the end of a run that nothing disturbs, and what it sent."""
+    endpoint.reset()
+    bench = Workbench(folder)
+    bench.add_tasks(SIZES)
+    done = bench.replay(target=endpoint.spec, optimizer=endpoint.spec, **options)
+    return done, bodies(endpoint)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory, endpoint: Vendor) -> Calm:
+    """Return the undisturbed run of most tests."""
+    return undisturbed(tmp_path_factory.mktemp("calm"), endpoint, PLAIN)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_20_points_ends_like_one_that_is_not(bench: Workbench, vendor: Vendor) -> None:
+    expected, sent = undisturbed(bench.folder / "calm", vendor, RUN)
+    vendor.reset()
+    bench.add_tasks(SIZES)
+    running: list[subprocess.Popen[str]] = []
+    points = [round((n + 1) * sent.total() / 22) for n in range(20)]
+
+    def act(n: int, _request: Request) -> Fault | None:
+        # A kill costs one request, which the next process sends again.
+        if points and n - (20 - len(points)) >= points[0]:
+            points.pop(0)
+            running[-1].kill()
+            return "reset"
+        return None
+
+    vendor.act = act
+    options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, "yes": True, "json": True, **RUN}
+    while points:
+        running.append(bench.start("replay", bench.skill_path, **options))
+        running[-1].communicate()
+        assert running[-1].returncode == -signal.SIGKILL
+        options = {"resume": True, "concurrency": 1, "yes": True, "json": True}
+    assert len(running) == 20
+    done = bench.resume(concurrency=1)
+    assert end(done) == end(expected)
+    assert_paid_once(bodies(vendor), sent, 20)
+
+
+def test_an_interrupt_ends_with_130_and_asks_nothing_again(bench: Workbench, calm: Calm, vendor: Vendor) -> None:
+    expected, sent = calm
+    bench.add_tasks(SIZES)
+    running: list[subprocess.Popen[str]] = []
+
+    def act(n: int, _request: Request) -> None:
+        if n == 25:
+            os.kill(running[0].pid, signal.SIGINT)
+
+    vendor.act = act
+    options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, "concurrency": 1, **PLAIN}
+    running.append(bench.start("replay", bench.skill_path, yes=True, json=True, **options))
+    running[0].communicate()
+    assert running[0].returncode == 130
+    assert len(vendor.requests) <= 26
+    assert end(bench.resume(concurrency=1)) == end(expected)
+    assert_paid_once(bodies(vendor), sent, len(vendor.requests) - sent.total())
+    assert len(vendor.requests) - sent.total() in (0, 1)
+
+
+def test_a_cap_stops_a_run_whose_best_can_be_proven_or_which_goes_on(bench: Workbench, vendor: Vendor) -> None:
+    bench.add_tasks(SIZES)
+    stopped = bench.replay(target=vendor.spec, optimizer=vendor.spec, max_calls=40, exit_code=1, **PLAIN)
+    assert (stopped["status"], stopped["n_steps"], len(vendor.requests)) == ("stopped", 2, 40)
+    # The cap holds for the next process, too.
+    assert bench.resume(exit_code=1)["status"] == "stopped"
+    assert len(vendor.requests) == 40
+    best = bench.prove_best(stopped["run_id"], max_calls=200)
+    assert best.verdict == "better"
+    assert not any(request.schema for request in vendor.requests[40:])
+    with bench.serve() as server:
+        text = str(server.tool("inspect", id=best["candidate_id"]))
+    assert [lesson(kind) in text for kind in KINDS].count(True) == 2
+
+
+@pytest.mark.parametrize(("cap", "most"), [({"max_calls": 10}, 10), ({"max_tokens": 4000}, 9)])
+def test_two_processes_keep_one_cap(bench: Workbench, vendor: Vendor, cap: dict[str, int], most: int) -> None:
+    with bench.serve() as server:
+        bench.add_tasks(SIZES, server=server)
+        candidate_id = bench.good_candidate(server)
+    both = threading.Barrier(2)
+
+    def act(n: int, _request: Request) -> None:
+        # So the second process begins while the first one has an answer open.
+        if n == 1:
+            with suppress(threading.BrokenBarrierError):
+                both.wait(10)
+
+    vendor.act = act
+    options: dict[str, Any] = {"target": f"{vendor.spec},max_tokens=50", "concurrency": 4, "yes": True}
+    first = bench.start("evaluate", candidate_id, json=True, **options, **cap)
+    while not vendor.requests:
+        assert first.poll() is None
+    second = bench.start("evaluate", candidate_id, json=True, **options, **cap)
+    with suppress(threading.BrokenBarrierError):
+        both.wait(1)
+    ends = [process.communicate() for process in (first, second)]
+    assert [process.returncode for process in (first, second)] == [1, 1], ends
+    assert 0 < len(vendor.requests) <= most
+    assert "max_calls" not in cap or len(vendor.requests) == most
+    done = bench.facts("evaluate", candidate_id, max_calls=500, max_tokens=500_000, **options)
+    assert done.verdict == "better"
+
+
+def test_two_processes_do_not_pay_for_one_run_twice(bench: Workbench, calm: Calm, vendor: Vendor) -> None:
+    bench.add_tasks(SIZES)
+    options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, **PLAIN}
+    first = bench.start("replay", bench.skill_path, yes=True, json=True, **options)
+    while len(vendor.requests) < 3:
+        assert first.poll() is None
+    second = bench.run("replay", bench.skill_path, resume=True, yes=True, json=True)
+    first.communicate()
+    # The second one was refused, or helped.
+    assert {first.returncode, second.exit_code} <= {0, 1}
+    assert first.returncode == 0
+    assert_paid_once(bodies(vendor), calm[1])
+
+
+RETRIED: dict[int, Fault] = {2: "http 500", 6: "reset", 10: "http 429", 30: "http 500", 40: "reset"}
+
+
+def test_passing_faults_change_nothing_but_the_number_of_sends(bench: Workbench, calm: Calm, vendor: Vendor) -> None:
+    expected, sent = calm
+    bench.add_tasks(SIZES)
+    vendor.act = lambda n, _request: RETRIED.get(n)
+    done = bench.replay(target=vendor.spec, optimizer=vendor.spec, **PLAIN)
+    assert end(done) == end(expected)
+    assert_paid_once(bodies(vendor), sent, len(RETRIED))
+
+
+@pytest.mark.parametrize("fault", ["http 400", "empty", "cut", "html", "garbage", "hang"])
+def test_no_fault_is_a_score(bench: Workbench, vendor: Vendor, fault: Fault) -> None:
+    """One val task is never answered: the others alone make the score, and nothing is learned from it."""
+    bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
+    vendor.act = lambda _n, request: fault if "(val 3)" in request.text else None
+    done = bench.train(SIZES, PLAIN, target=f"{vendor.spec},timeout=1", optimizer=vendor.spec)
+    assert (done["baseline"], done["n_missing"], done["n_failed"] >= 1) == (1.0, 1, True)
+
+
+@pytest.mark.parametrize("fault", ["http 401", "http 404"])
+def test_an_outage_stops_the_run_which_goes_on(bench: Workbench, calm: Calm, vendor: Vendor, fault: Fault) -> None:
+    expected, sent = calm
+    bench.add_tasks(SIZES)
+    vendor.act = lambda n, _request: fault if n > 30 else None
+    stopped = bench.replay(target=vendor.spec, optimizer=vendor.spec, exit_code=1, concurrency=2, **PLAIN)
+    assert (stopped["status"], stopped["n_steps"]) == ("stopped", 1)
+    answered = vendor.requests[:30]
+    vendor.requests.clear()
+    vendor.act = lambda _n, _request: None
+    assert end(bench.resume()) == end(expected)
+    assert_paid_once(bodies(vendor) + Counter(request.body for request in answered), sent)
+
+
+CODES: list[tuple[int, tuple[object, ...], dict[str, Any]]] = [
+    (0, ("tasks add", "greeter", "tasks.jsonl"), {"json": True}),
+    (0, ("skills",), {"json": True}),
+    (0, ("--version",), {}),
+    (0, ("replay", "--help"), {}),
+    (1, ("show", "c-000000000000"), {"json": True}),
+    (1, ("evaluate", "c-000000000000"), {"json": True, "yes": True, "target": "simulated:honest,seed=1"}),
+    (2, ("nonsense",), {}),
+    (2, ("replay", "greeter"), {"epochs": "many"}),
+    (2, ("skills",), {"nonsense": True}),
+]
+
+
+def test_exit_codes(bench: Workbench) -> None:
+    (bench.project / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in make_tasks({"val": 2})))
+    for code, words, options in CODES:
+        done = bench.run(str(words[0]), *words[1:], **options)
+        assert done.exit_code == code, (words, done)
+        if options.get("json") and not code:
+            assert done.facts
+        if code:
+            assert done.err or done.out

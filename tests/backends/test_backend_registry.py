@@ -1,0 +1,69 @@
+"""Registry: a backend is one file: dropped into the package it is listed, documented and works."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skillopt_mcp
+from skillopt_mcp.backends.registry import backend_names, backend_table, open_backend, without_options
+from skillopt_mcp.errors import BackendError
+
+PACKAGE = Path(skillopt_mcp.__file__).parent
+ECHO = '''"""Echo: a backend that repeats the task."""
+
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.registry import backend
+from skillopt_mcp.backends.scripted import Scripted
+
+
+@backend("echo", spec="echo:WORD", answers="what was asked, and the word", is_asked=True, has_options=True)
+def open_echo(model: str) -> Backend:
+    return Scripted(lambda call: f"{call.request.task.prompt} {model}", name=f"echo:{model}")
+'''
+DRILL = """
+from skillopt_mcp.backends.registry import backend_names, backend_table, without_options
+from skillopt_mcp.backends.wrappers import check_backend
+from skillopt_mcp.cli.main import main
+import sys
+assert "openai" not in sys.modules, "to list the backends loads no vendor's SDK"
+assert "echo" in backend_names()
+assert "| `echo:WORD` | what was asked, and the word | nothing |" in backend_table()
+assert without_options("echo:a,b=1") == "echo:a"
+assert check_backend("echo:hi") is None
+sys.argv = ["skillopt-mcp", "replay", "nothing", "--target", "nonsense", "--optimizer", "echo:hi"]
+sys.exit(main())
+"""
+
+
+def test_a_backend_is_one_file(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "skillopt_mcp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE.parent / "store", tmp_path / "store")
+    (tmp_path / "skillopt_mcp/backends/echo.py").write_text(ECHO)
+    home = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", DRILL], cwd=tmp_path, env=home, capture_output=True, text=True)
+    assert "unknown backend 'nonsense'" in done.stderr, done.stderr
+    assert "codex, echo, env" in done.stderr
+
+
+def test_the_documentation_has_the_table_of_the_registry() -> None:
+    assert backend_table() in (PACKAGE.parent / "docs/backends.md").read_text("utf-8")
+
+
+def test_what_cannot_be_loaded_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    for name in [name for name in sys.modules if name.startswith("skillopt_mcp.backends.")]:
+        if "agents" in name or name.endswith((".codex", ".claude_code")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("skillopt_mcp.backends.registry._KINDS", {})
+    with pytest.raises(BackendError, match="the backend 'codex' needs 'fcntl', which is not available here"):
+        open_backend("codex:m")
+
+
+def test_options_say_how_a_model_is_asked_and_not_which_one() -> None:
+    assert len(backend_names()) == 9
+    assert without_options("openai:m,effort=low beside x@1") == "openai:m beside x@1"
+    assert without_options("simulated:honest,seed=1") == "simulated:honest,seed=1"
+    assert without_options("mine:m,effort=low") == "mine:m,effort=low"

@@ -1,0 +1,490 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import tempfile
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skillopt_mcp.errors import BackendError, BadInput, Refused, Stale
+from skillopt_mcp.install.hosts import HOSTS, Scope, Surroundings, places
+from skillopt_mcp.install.installing import (
+    AGENT,
+    PLUGIN,
+    SHIPPED,
+    SKILL,
+    Plan,
+    Request,
+    apply_plan,
+    check_backends,
+    check_server,
+    left_behind,
+    plan_install,
+    plan_uninstall,
+)
+from skillopt_mcp.limits import MIB
+from skillopt_mcp.work_folders import WorkFolders
+
+PROGRAM = str(Path(sys.executable).with_name("skillopt-mcp"))
+PLACES = [
+    (host, scope) for host in HOSTS for scope in ("user", "project") if (host, scope) != ("claude-desktop", "project")
+]
+
+
+def surroundings(folder: Path) -> Surroundings:
+    for name in ("home", "project"):
+        (folder / name).mkdir()
+    return Surroundings(folder / "home", folder / "project", {"PATH": os.environ["PATH"]}, "linux")
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    return surroundings(tmp_path)
+
+
+def asked(host: str = "claude-code", **more: object) -> Request:
+    return Request(**{"host": host, "scope": "user", "command": PROGRAM, **more})  # type: ignore[arg-type]
+
+
+def whole(host: str, scope: str = "user", **more: object) -> Request:
+    files = HOSTS[host].user
+    return asked(host, scope=scope, hooks=bool(files.hooks), skill=bool(files.skills), **more)
+
+
+def install(around: Surroundings, request: Request) -> Plan:
+    plan = plan_install(request, around)
+    apply_plan(plan)
+    return plan
+
+
+def uninstall(around: Surroundings, request: Request) -> Plan:
+    plan = plan_uninstall(request, around)
+    apply_plan(plan)
+    return plan
+
+
+def everything(around: Surroundings) -> set[str]:
+    """Return every file and folder there is, backups too."""
+    return {str(path.relative_to(root)) for root in (around.home, around.project) for path in root.rglob("*")}
+
+
+@pytest.mark.parametrize(("host", "scope"), PLACES)
+def test_what_is_installed_again_and_again_leaves_no_file_backup_or_folder(
+    host: str, scope: str, around: Surroundings
+) -> None:
+    first = whole(host, scope)
+    second = whole(host, scope, command="/moved/bin/skillopt-mcp", arguments=("serve", "--target", "host"))
+    for _ in range(2):
+        assert install(around, first).changes
+        assert install(around, first).changes == []
+        install(around, second)
+        uninstall(around, first)
+        assert everything(around) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'\xef\xbb\xbf{\r\n   "mcpServers" : {} ,\r\n "numStartups":7\r\n}',
+        b"",
+        b"\n",
+        b'{"history": "%s"}' % (b"x" * 2 * MIB),
+    ],
+)
+def test_a_file_is_restored_byte_for_byte_however_it_was_written(around: Surroundings, text: bytes) -> None:
+    config = around.home / ".claude.json"
+    config.write_bytes(text)
+    install(around, asked())
+    assert json.loads(config.read_text("utf-8-sig"))["mcpServers"]["skillopt"]["command"] == PROGRAM
+    install(around, asked(arguments=("serve", "--target", "host")))
+    uninstall(around, asked())
+    assert config.read_bytes() == text
+
+
+def test_what_changed_since_stays_when_the_server_goes(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text('{\n  "numStartups": 7\n}\n')
+    install(around, asked())
+    config.write_text(config.read_text().replace("7", "8"))
+    uninstall(around, asked())
+    assert config.read_text() == '{\n  "numStartups": 8\n}\n'
+
+
+def test_the_backup_holds_what_was_there_for_nobody_else_to_read(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text('{"token": "t"}')
+    config.chmod(0o640)
+    [written] = apply_plan(plan_install(asked(), around))
+    assert written.backup is not None
+    backup = Path(written.backup)
+    assert (backup.parent, backup.read_text()) == (config.parent, '{"token": "t"}')
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.stat().st_mode) == 0o640
+
+
+def test_a_link_to_a_file_kept_elsewhere_is_followed_and_stays(around: Surroundings) -> None:
+    real = around.home / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    (around.home / ".claude.json").symlink_to(real)
+    install(around, asked())
+    assert (around.home / ".claude.json").is_symlink()
+    assert "skillopt" in real.read_text()
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("claude-desktop", ".config/Claude/claude_desktop_config.json"), ("codex", ".codex/config.toml")],
+)
+def test_installing_again_keeps_the_environment_that_a_person_gave_the_server(
+    host: str, name: str, around: Surroundings
+) -> None:
+    path = around.home / name
+    install(around, asked(host))
+    if host == "codex":
+        path.write_text(f'{path.read_text()}\n[mcp_servers.skillopt.env]\nOPENAI_API_KEY = "sk-1"\n')
+    else:
+        config = json.loads(path.read_text())
+        config["mcpServers"]["skillopt"]["env"] = {"OPENAI_API_KEY": "sk-1"}
+        path.write_text(json.dumps(config))
+    install(around, asked(host, arguments=("serve", "--target", "simulated:honest")))
+    text = path.read_text()
+    assert "OPENAI_API_KEY" in text
+    assert "sk-1" in text
+    assert "simulated:honest" in text
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "content"),
+    [
+        ("claude-code", ".claude.json", b'{"a": 1,}'),
+        ("claude-code", ".claude.json", b"\xff"),
+        ("codex", ".codex/config.toml", b"a = = 1\n"),
+        ("cursor", ".cursor/mcp.json", b"// only a comment\n"),
+    ],
+)
+def test_a_file_that_does_not_parse_is_named_and_left_alone(
+    host: str, name: str, content: bytes, around: Surroundings
+) -> None:
+    path = around.home / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=name.rpartition("/")[2]):
+        plan_install(asked(host), around)
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_somebody_changes_meanwhile_is_left_alone(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text("{}")
+    plan = plan_install(asked(), around)
+    config.write_text('{"theirs": 1}')
+    with pytest.raises(Stale):
+        apply_plan(plan)
+    assert config.read_text() == '{"theirs": 1}'
+
+
+def test_a_trained_skill_is_not_replaced_by_the_shipped_one(around: Surroundings) -> None:
+    request = asked(skill=True)
+    install(around, request)
+    skill = around.home / ".claude/skills" / SKILL / "SKILL.md"
+    skill.write_text("trained\n")
+    plan = plan_install(request, around)
+    assert (plan.changes, len(plan.notes)) == ([], 1)
+    plan = plan_uninstall(request, around)
+    assert [change.path.name for change in plan.changes] == [".claude.json", "settings.json", AGENT]
+    assert skill.read_text() == "trained\n"
+
+
+@pytest.mark.parametrize(("host", "what"), [("cursor", "hooks"), ("claude-desktop", "skill"), ("vscode", "hooks")])
+def test_what_a_host_does_not_have_is_refused(host: str, what: str, around: Surroundings) -> None:
+    with pytest.raises(BadInput, match=f"leave out --{what}"):
+        plan_install(asked(host, **{what: True}), around)
+
+
+def test_the_server_is_started_as_a_desktop_program_would_start_it(around: Surroundings) -> None:
+    assert "record_trajectory" in check_server(asked("cursor"), around)
+
+
+def test_a_server_that_does_not_work_is_refused_with_what_it_said(around: Surroundings) -> None:
+    with pytest.raises(Refused, match="--nonsense"):
+        check_server(asked(arguments=("serve", "--nonsense")), around)
+    with pytest.raises(Refused, match="cannot be started"):
+        check_server(asked(command="/nowhere/skillopt-mcp"), around)
+
+
+@pytest.mark.parametrize("spec", ["NONSENSE", "simulated:nonsense", "openai:gpt-5,nonsense=1", "claude-code"])
+def test_a_backend_that_could_never_be_used_is_refused(spec: str) -> None:
+    with pytest.raises(BackendError, match=spec.partition(":")[0]):
+        check_backends({"--target": spec})
+
+
+@pytest.mark.parametrize("link", ["skills", f"skills/{SKILL}", f"skills/{SKILL}/SKILL.md", "agents", f"agents/{AGENT}"])
+def test_what_lies_behind_a_link_is_neither_written_nor_removed(link: str, around: Surroundings) -> None:
+    folder = around.home / ".claude"
+    install(around, asked(skill=True))
+    (folder / link).rename(around.home / "elsewhere")
+    (folder / link).symlink_to(around.home / "elsewhere")
+    for plan in (plan_install(asked(skill=True), around), plan_uninstall(asked(skill=True), around)):
+        assert len([note for note in plan.notes if f"'{folder / link}' is a link" in note]) >= 1
+    uninstall(around, asked(skill=True))
+    assert (around.home / "elsewhere").exists()
+    assert (folder / link).is_symlink()
+
+
+@pytest.mark.parametrize("link", [".claude", ".claude/skills", f".claude/skills/{SKILL}"])
+def test_a_link_to_the_program_itself_leads_to_nothing_that_is_removed(link: str, around: Surroundings) -> None:
+    sources = [PLUGIN / "skills" / SKILL / "SKILL.md", PLUGIN / "agents" / AGENT]
+    (around.home / link).parent.mkdir(parents=True, exist_ok=True)
+    (around.home / link).symlink_to(PLUGIN / Path(link).relative_to(".claude"))
+    for make in (plan_install, plan_uninstall):
+        plan = make(asked(skill=True), around)
+        assert not [change for change in plan.changes if change.path.is_relative_to(SHIPPED)]
+        assert plan.notes
+    assert all(source.exists() for source in sources)
+
+
+def test_the_backup_of_what_is_restored_goes_and_every_other_one_is_told(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    config.write_text('{"numStartups": 7}')
+    before = config.with_name(".claude.json.20010101-000000-000000.skillopt-backup")
+    theirs = config.with_name(".claude.json.mine.skillopt-backup")
+    for path, content in ((before, "{}"), (theirs, '{"numStartups": 7}')):
+        path.write_text(content)
+    [installed] = apply_plan(plan_install(asked(), around))
+    [removed] = apply_plan(plan_uninstall(asked(), around))
+    assert installed.backup
+    assert removed.backup
+    assert not Path(installed.backup).exists()
+    assert left_behind(asked(), around) == [removed.backup, str(before)]
+    assert theirs.exists()
+
+
+@pytest.mark.parametrize(
+    ("request_", "command"),
+    [
+        (asked(scope="project"), "skillopt-mcp uninstall claude-code --project --hooks --skill"),
+        (asked(), "skillopt-mcp uninstall claude-code --project --hooks --skill"),
+    ],
+)
+def test_what_stays_is_named_with_the_command_that_takes_it_out(
+    around: Surroundings, request_: Request, command: str
+) -> None:
+    install(around, whole("claude-code", "project"))
+    [note] = uninstall(around, request_).notes
+    assert str(around.project / ".claude/settings.local.json") in note
+    assert note.endswith(command)
+    assert uninstall(around, whole("claude-code", "project")).notes == []
+    assert everything(around) == set()
+
+
+def test_folders_in_which_something_is_stay(around: Surroundings) -> None:
+    (around.home / ".claude/skills/mine").mkdir(parents=True)
+    (around.home / "dotfiles").mkdir()
+    (around.home / ".claude/agents").symlink_to(around.home / "dotfiles")
+    install(around, asked(skill=True))
+    uninstall(around, asked(skill=True))
+    assert everything(around) == {".claude", ".claude/skills", ".claude/skills/mine", ".claude/agents", "dotfiles"}
+
+
+def test_what_a_person_added_to_our_entry_is_backed_up_when_it_goes(around: Surroundings) -> None:
+    config = around.home / ".claude.json"
+    install(around, asked())
+    value = json.loads(config.read_text())
+    value["mcpServers"]["skillopt"]["env"] = {"OPENAI_API_KEY": "sk-1"}
+    config.write_text(json.dumps(value))
+    uninstall(around, asked())
+    [backup] = left_behind(asked(), around)
+    assert json.loads(Path(backup).read_text()) == value
+
+
+def test_where_both_scopes_are_the_same_file_it_is_named_once(tmp_path: Path) -> None:
+    around = Surroundings(tmp_path, tmp_path, {}, "linux")
+    install(around, asked("cursor"))
+    assert uninstall(around, asked("cursor")).notes == []
+
+
+def test_a_program_in_a_cache_of_a_package_runner_is_warned_about(around: Surroundings) -> None:
+    assert plan_install(asked(), around).notes == []
+    assert plan_install(asked(command="/home/me/.cache/uv/archive-v0/x/bin/skillopt-mcp"), around).notes
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex"])
+def test_a_shared_file_names_the_program_as_everybody_finds_it(host: str, around: Surroundings, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/skillopt-mcp").symlink_to(PROGRAM)
+    here = replace(around, environ={**around.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
+    for place, name in ((here, "skillopt-mcp"), (replace(around, environ={"PATH": "/usr/bin"}), PROGRAM)):
+        plan = plan_install(asked(host, scope="project", hooks=True), place)
+        texts = {change.path.name: (change.after or b"").decode() for change in plan.changes}
+        config = texts.get(".mcp.json") or texts["config.toml"]
+        assert f'"{name}"' in config
+        # What is a person's own in a project names what surely is on their machine.
+        assert PROGRAM in texts.get("settings.local.json", PROGRAM)
+        assert f"'{name}'" in plan.notes[0]
+
+
+# The rules for the work of a skill
+
+
+def allowed(path: Path) -> list[str]:
+    found: list[str] = json.loads(path.read_text())["permissions"]["allow"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scope", "file"), [("user", "home/.claude/settings.json"), ("project", "project/.claude/settings.local.json")]
+)
+def test_the_skill_brings_the_rules_for_the_work_of_its_store_and_of_no_other(
+    around: Surroundings, scope: Scope, file: str
+) -> None:
+    path = around.home.parent / file
+    for store in ("/b/store.db", "/a/store.db"):
+        install(around, asked(scope=scope, arguments=("serve", "--store", store), store=store, skill=True))
+    folder = WorkFolders(Path("/a/store.db"), around.environ).root
+    rules = allowed(path)
+    assert [rule for rule in rules if "(" in rule] == [f"Read(/{folder}/**)", f"Edit(/{folder}/**)"]
+    assert not {"mcp__skillopt", "mcp__skillopt__promote_skill", "mcp__skillopt__rollback_skill"}.intersection(rules)
+
+
+def test_a_work_folder_in_the_environment_of_our_entry_is_the_one_that_is_allowed(around: Surroundings) -> None:
+    config, environ = around.home / ".claude.json", {"SKILLOPT_WORK": "/var/work", "SKILLOPT_STORE": "/a/store.db"}
+    install(around, asked())
+    value = json.loads(config.read_text())
+    value["mcpServers"]["skillopt"]["env"] = environ
+    config.write_text(json.dumps(value))
+    install(around, asked(skill=True))
+    folder = WorkFolders(Path("/a/store.db"), environ).root
+    assert f"Read(/{folder}/**)" in allowed(around.home / ".claude/settings.json")
+
+
+@pytest.mark.parametrize("first", ["hooks", "skill"])
+def test_hooks_and_rules_share_a_file_and_go_one_by_one(around: Surroundings, first: str) -> None:
+    parts = [asked(hooks=True), asked(skill=True)]
+    ordered = parts if first == "hooks" else parts[::-1]
+    for request in ordered:
+        install(around, request)
+    uninstall(around, ordered[0])
+    settings_path = around.home / ".claude/settings.json"
+    assert set(json.loads(settings_path.read_text())) == ({"permissions"} if first == "hooks" else {"hooks"})
+    uninstall(around, ordered[1])
+    assert everything(around) == set()
+
+
+# Whatever happens in between
+
+
+# One step of a life: (what is done, a number that says how).
+KINDS = ["install", "install", "install", "edit", "edit", "uninstall", "reformat", "mix"]
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 15)), min_size=4, max_size=12)
+
+
+class Life:
+    """A host's files while install, uninstall and a person take turns, and what the person wants in them."""
+
+    def __init__(self, around: Surroundings, host: str, scope: str) -> None:
+        self.around, self.host, self.scope = around, host, scope
+        self.where = places(host, "project" if scope == "project" else "user", around)
+        self.wanted: dict[Path, dict[str, Any]] = {self.where.config: {}}
+        if self.where.hooks:
+            self.wanted[self.where.hooks] = {}
+
+    def request(self, n: int) -> Request:
+        return asked(
+            self.host,
+            scope=self.scope,
+            command=("/a/skillopt-mcp", "/b/skillopt-mcp")[n & 1],
+            arguments=("serve", *(("--target", "host") if n & 2 else ())),
+            hooks=bool(n & 4) and self.where.hooks is not None,
+            skill=bool(n & 8) and self.where.skills is not None,
+        )
+
+    def read(self, path: Path) -> dict[str, Any]:
+        text = path.read_text() if path.exists() else ""
+        value: dict[str, Any] = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text or "{}")
+        return value
+
+    def edit(self, n: int) -> None:
+        """Add a key of the person's, or a server or hook of theirs, or take it away again."""
+        path = list(self.wanted)[n % len(self.wanted)]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".toml":
+            name = f"mine{len(self.wanted[path])}"
+            self.wanted[path][name] = {"n": n}
+            path.write_text(f"{path.read_text() if path.exists() else ''}\n[{name}]\nn = {n}\n")
+            return
+        value, keys = self.read(path), ("plain", self.where.host.servers, "Stop")
+        key = keys[n // 2 % 3]
+        for each in (value, self.wanted[path]):
+            if key == "plain":
+                each["plain"] = n
+            elif key == "Stop":
+                groups = each.setdefault("hooks", {}).setdefault("Stop", [])
+                groups.append({"hooks": [{"type": "command", "command": f"mine {n}"}]})
+            elif n & 8:
+                each.get(key, {}).pop("mine", None)
+            else:
+                each.setdefault(key, {})["mine"] = {"command": f"mine {n}"}
+        path.write_text(json.dumps(value, indent=2) + "\n")
+
+    def reformat(self, n: int) -> None:
+        """Write what is there in another form, as a host does."""
+        for path in self.wanted:
+            if path.suffix == ".json" and path.exists():
+                path.write_text(json.dumps(self.read(path), indent=(None, 2, 4, "\t")[n % 4]))
+
+    def mix(self, n: int) -> None:
+        """Put a hook of the person's into the first group, which may be ours."""
+        path = self.where.hooks
+        groups = self.read(path).get("hooks", {}).get("Stop", []) if path and path.exists() else []
+        if path is None or not groups:
+            return
+        value, mine = self.read(path), {"type": "command", "command": f"mixed {n}"}
+        is_ours = any("skillopt-mcp" in hook["command"] for hook in groups[0]["hooks"])
+        value["hooks"]["Stop"][0]["hooks"].append(mine)
+        wanted = self.wanted[path].setdefault("hooks", {}).setdefault("Stop", [])
+        if is_ours:
+            theirs = [hook for hook in groups[0]["hooks"] if "skillopt-mcp" not in hook["command"]]
+            if not theirs:
+                wanted.insert(0, {"hooks": []})
+        wanted[0]["hooks"].append(mine)
+        path.write_text(json.dumps(value, indent=2))
+
+
+def filled(value: object) -> object:
+    """Return a value without the objects and arrays in it that hold nothing."""
+    if isinstance(value, dict):
+        return {key: kept for key, each in value.items() if (kept := filled(each)) not in ({}, [])}
+    return [filled(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("host", "scope"), PLACES[:4])
+@settings(max_examples=12)
+@given(steps=STEPS)
+def test_whatever_happens_between_nothing_of_ours_is_left_and_everything_of_the_persons_is(
+    host: str, scope: str, steps: list[tuple[str, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(surroundings(Path(folder)), host, scope)
+        for step, n in steps:
+            if step == "install":
+                install(life.around, life.request(n))
+            elif step == "uninstall":
+                uninstall(life.around, life.request(n))
+            else:
+                getattr(life, step)(n)
+        last = whole(host, scope)
+        uninstall(life.around, last)
+        for path, wanted in life.wanted.items():
+            assert "skillopt" not in (path.read_text() if path.exists() else "")
+            assert filled(life.read(path)) == filled(wanted)
+        assert plan_uninstall(last, life.around).changes == []
+        assert not any(SKILL in path or AGENT in path for path in everything(life.around))

@@ -1,0 +1,195 @@
+"""Costs: what runs, promotion tests and calibrations used, each its own, and what came to nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+from workshop import LESSONS, Place, right_when_taught, use
+
+from skillopt_mcp.backends.base import BackendFault
+from skillopt_mcp.backends.scripted import Scripted
+from skillopt_mcp.costs import (
+    Accounted,
+    account,
+    flying_for,
+    in_all,
+    told_price,
+    told_repeats,
+    told_sends,
+    told_under_way,
+    used_by,
+    used_of_candidate,
+)
+from skillopt_mcp.errors import BadInput
+from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
+from skillopt_mcp.records.calls import Call, Reply, Usage
+from skillopt_mcp.records.results import Replayed
+from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.show.inspecting import describe_run
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.workspace import Workspace
+
+SMALL = Config(epochs=1, batch=30, sessions=0, slow_update=False, meta_skill=False, step_buffer=False, max_pairs=2)
+PATCH = json.dumps({"reasoning": "r", "edits": [{"op": "append", "content": LESSONS}]})
+PRICED = Usage(50, 10, 0.25)
+EIGHT = ConfirmRule(max_pairs=8)
+
+
+class Cut(Scripted):
+    """A backend that is interrupted at its n-th call, and never answers that one."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(lambda _: Reply("no", usage=PRICED), name="simulated:honest")
+        self._n = n
+
+    async def complete(self, call: Call) -> Reply:
+        """Answer, or wait for the Ctrl-C that comes."""
+        reply = await super().complete(call)
+        if self.n_calls == self._n:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(3600)
+        return reply
+
+
+def scripted(answer: Callable[[Call], Reply]) -> Scripted:
+    return Scripted(answer, name="simulated:honest")
+
+
+def answering(workspace: Workspace, answer: Callable[[Call], Reply] | None = None) -> Scripted:
+    """Let every run end in the same best version, at 0.25 dollars a rollout and 1 dollar a question."""
+    backend = scripted(answer or (lambda call: Reply(right_when_taught(call), usage=PRICED)))
+    use(workspace, backend)
+    use(workspace, scripted(lambda _: Reply(PATCH, usage=Usage(100, 20, 1.0))), "optimizer")
+    return backend
+
+
+def trained(workspace: Workspace, seed: int = 1) -> Replayed:
+    return replay(workspace, start_run(workspace, "ledger-clerk", SMALL.model_copy(update={"seed": seed})))
+
+
+def test_a_run_shows_its_own_cost_and_next_to_it_that_of_its_test(place: Place, workspace: Workspace) -> None:
+    answering(workspace)
+    first = trained(workspace)
+    [row] = list_runs(workspace).runs
+    [(test_id, _)] = workspace.store.runs.list_finishes(first.run_id)
+    own = sum(each.n_calls for each in workspace.store.ledger.list_rows(first.run_id))
+    assert (first.n_calls, first.n_test_calls) == (row.n_calls, row.n_test_calls) == (own, 2 * first.n_pairs)
+    assert (row.n_sent, row.n_answered, first.test_usd) == (own, own, 0.25 * first.n_test_calls)
+    assert row.usd == first.usd == row.usd_known
+    # The cost of a test belongs to the test, whoever goes on with it.
+    second = trained(workspace, seed=2)
+    assert first.candidate_id == second.candidate_id
+    assert evaluate_candidate(workspace, first.candidate_id or "", rule=EIGHT).pairs_done
+    listed = list_runs(workspace)
+    [test] = listed.tests
+    assert (test.contest, {each.n_test_calls for each in listed.runs}) == (test_id, {test.n_calls})
+    assert [each.n_calls for each in listed.runs if each.id == first.run_id] == [own]
+    assert f"test {test_id}" in describe_run(workspace, first.run_id)
+
+
+def test_a_failed_send_of_unknown_price_leaves_the_others_known(workspace: Workspace) -> None:
+    def answer(call: Call) -> Reply:
+        if backend.n_calls == 5:
+            raise BackendFault("internal", "a bug of the backend")
+        return Reply(right_when_taught(call), usage=PRICED)
+
+    backend = answering(workspace, answer)
+    result = trained(workspace)
+    told = account(workspace.store, result.run_id).told
+    assert (result.usd, told.n_unpriced, told.n_failed, told.n_sent) == (None, 1, 1, told.n_answered + 1)
+    assert f"${told.usd_known:.2f} + 1 send of unknown price" in describe_run(workspace, result.run_id)
+
+
+def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) -> None:
+    def answer(_: Call) -> Reply:
+        if backend.n_calls == 5:
+            raise ZeroDivisionError("a bug that ends the process")
+        return Reply("no", usage=PRICED)
+
+    backend = answering(workspace, answer)
+    run = start_run(workspace, "ledger-clerk", SMALL)
+    with pytest.raises(ZeroDivisionError):
+        replay(workspace, run)
+    spent, told = workspace.store.budgets.get_spent(run.id), account(workspace.store, run.id).told
+    assert (told.n_sent, told.n_answered, told.n_unanswered) == (spent.calls, spent.calls - 1, 1)
+    assert "1 call was under way" in told_under_way(workspace.store, run.id)
+    replay(workspace, run)
+    told = account(workspace.store, run.id).told
+    assert (told.n_sent - told.n_answered, told.n_unanswered, told.n_repeated) == (1, 1, 1)
+    assert told_under_way(workspace.store, run.id) == ""
+
+
+def test_a_calibration_that_was_interrupted_counts_what_was_lost_when_it_goes_on(workspace: Workspace) -> None:
+    def calibrated() -> None:
+        calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule(max_pairs=1))
+
+    workspace.n_slots = 1
+    use(workspace, Cut(5))
+    with pytest.raises(KeyboardInterrupt):
+        calibrated()
+    [used] = list_runs(workspace).tests
+    assert (used.n_sent, used.n_answered, used.n_failed, used.n_unanswered) == (5, 4, 0, 1)
+    use(workspace, scripted(lambda _: Reply("no", usage=PRICED)))
+    calibrated()
+    [used] = list_runs(workspace).tests
+    assert (used.n_sent, used.n_answered, used.n_unanswered, used.n_repeated) == (9, 8, 1, 1)
+    assert "lost with a process" in str(used)
+
+
+def test_a_test_by_hand_counts_what_failed_and_what_was_under_way(place: Place, workspace: Workspace) -> None:
+    def answer(_: Call) -> Reply:
+        if backend.n_calls % 5 == 0:
+            raise BackendFault("truncated", "cut off", usage=PRICED if backend.n_calls % 2 else None)
+        return Reply("no", usage=PRICED)
+
+    candidate_id = place.propose(workspace)
+    backend = answering(workspace, answer)
+    evaluate_candidate(workspace, candidate_id, rule=EIGHT)
+    [used] = list_runs(workspace).tests
+    n, n_unpriced = backend.n_calls, backend.n_calls // 10
+    assert (used.n_sent, used.n_failed, used.n_unpriced) == (n, n // 5, n_unpriced)
+    assert (used.tokens, used.usd, used.usd_known) == (60 * (n - n_unpriced), None, 0.25 * (n - n_unpriced))
+    assert used == used_by(workspace.store, used.contest) == in_all([used]).model_copy(update={"contest": used.contest})
+    assert used_of_candidate(workspace.store, candidate_id).n_sent == n
+    assert flying_for(workspace.store, candidate_id) == ""
+
+
+def test_what_was_spent_without_an_answer_is_counted(workspace: Workspace) -> None:
+    fault = BackendFault("truncated", "cut off", usage=PRICED)
+    use(workspace, Scripted(lambda _: fault, name="simulated:honest"))
+    with pytest.raises(BadInput, match="not one pair"):
+        calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule(max_pairs=1))
+    [used] = list_runs(workspace).tests
+    assert (used.n_answered, used.n_failed, used.tokens, used.usd) == (0, 8, 480, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "n_unpriced", "n_unbilled", "at_most", "told"),
+    [
+        (0.14, 0, 0, 0.14, "$0.14"),
+        (0.14, 0, 0, 0.21, "$0.14, at most $0.21"),
+        (0.39, 1, 0, 0.5, "$0.39 + 1 send of unknown price, at most $0.50"),
+        (0.0, 100, 0, 0.0, "price unknown"),
+        (0.0, 100, 100, 0.0, "no price was billed (a host's own agents)"),
+        (0.25, 7, 7, 0.0, "$0.25"),
+    ],
+)
+def test_a_price_is_shown_as_far_as_it_is_known(
+    known: float, n_unpriced: int, n_unbilled: int, at_most: float, told: str
+) -> None:
+    row = Accounted(
+        n_answered=100, usd_known=known, n_unpriced=n_unpriced, n_unbilled=n_unbilled, usd_at_most=at_most
+    )  # fmt: skip
+    assert told_price(row) == told
+
+
+def test_sends_that_a_host_has_are_shown_apart_from_those_that_were_lost() -> None:
+    told = Accounted(n_sent=9, n_answered=4, n_unanswered=5, n_with_host=2, n_repeated=3, n_host_again=1)
+    assert told_sends(told) == "9 sent: 4 answered, 2 with a host, 3 without an answer (they may be paid for)"
+    assert told_repeats(told).startswith("1 work item handed out again; up to 2 calls lost with a process")

@@ -1,0 +1,197 @@
+"""Replies of a host: what is taken, what is refused, what each session learns, and what a job takes beforehand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hostwork import Clock, begun, begun_proposal, server
+from workshop import PLACEBO, SEED, Place
+
+from benchmarks.host_agent import Agent
+from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.records.results import Proposed, Receipt, Submitted
+from skillopt_mcp.tasks import add_tasks
+from skillopt_mcp.work_items import Room
+from skillopt_mcp.workspace import Workspace
+
+HANDS_IN = Room(items=0)
+EDITED = "---\nname: ledger-clerk\ndescription: mine\n---\n# Mine\n"
+EDIT = {"op": "append", "content": "- Add VAT."}
+EXAMPLE = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
+
+
+def handed_in(host: Workspace, *replies: object) -> list[Receipt]:
+    return submit_work(host, list(replies), room=HANDS_IN).receipts
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I think the skill is fine.",
+        '{"reasoning": "x"}',
+        '{"edits": 1}',
+        '{"edits"',
+        {"edits": [{"op": "replace", "target": "not in the skill", "content": "x"}]},
+    ],
+)
+def test_an_unusable_answer_is_refused_while_its_agent_can_correct_it(
+    host: Workspace, proposal: Proposed, reply: object
+) -> None:
+    [item] = proposal.work
+    [receipt] = handed_in(host, {"work_id": item.work_id, "reply": reply})
+    assert (receipt.status, "reply.schema.json" in receipt.reason) == ("refused", True)
+    assert Path(item.folder, "reply.schema.json").exists()
+    Agent(SEED).do(item.folder)
+    assert handed_in(host, item.work_id)[0].status == "accepted"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"edits": [EDIT]},
+        {"reasoning": None, "edits": [{**EDIT, "target": None, "path": None, "evidence": None}]},
+        {"reasoning": "r", "edits": [{**EDIT, "sources": [1, 2]}]},
+        {"reasoning": "r", "edits": []},
+    ],
+)
+def test_a_null_or_missing_field_is_its_default(host: Workspace, proposal: Proposed, reply: object) -> None:
+    [item] = proposal.work
+    assert handed_in(host, {"work_id": item.work_id, "reply": reply})[0].status == "accepted"
+
+
+def test_the_example_of_the_instructions_is_taken(host: Workspace, proposal: Proposed) -> None:
+    [item] = proposal.work
+    [example] = EXAMPLE.findall(Path(item.folder, "INSTRUCTIONS.md").read_text())
+    assert handed_in(host, {"work_id": item.work_id, "reply": json.loads(example)})[0].status == "accepted"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"reply": " "},
+        {"reply": 5},
+        {"reply": ["12"]},
+        {"reply": "1", "score": 1},
+        {"reply": "1", "failed": "no"},
+        {"reply": "1", "outcome": "good"},
+        {"reply": "1", "tool_calls": "none"},
+    ],
+)
+def test_a_broken_reply_is_refused_and_can_be_corrected(
+    place: Place, host: Workspace, fields: dict[str, object]
+) -> None:
+    first, *_ = begun(host, place.propose(host)).work
+    answer = submit_work(host, [{"work_id": first.work_id, **fields}], room=HANDS_IN)
+    assert [each.status for each in answer.receipts] == ["refused"]
+    assert answer.next_step.action == "submit_work"
+    assert answer.next_step.arguments == {"replies": [{"work_id": first.work_id}]}
+    unset = {"failed": None, "score": None}
+    assert handed_in(host, {"work_id": first.work_id, "reply": "1.00", **unset})[0].status == "accepted"
+    assert handed_in(host, {"work_id": first.work_id, "reply": "2.00"})[0].status == "duplicate"
+
+
+def test_work_is_known_by_its_folder_and_in_capitals(place: Place, host: Workspace) -> None:
+    first, second, *_ = begun(host, place.propose(host)).work
+    receipts = handed_in(
+        host, {"work_id": f"{first.folder}/", "reply": "1"}, {"work_id": f" {second.work_id.upper()}", "reply": "1"}
+    )
+    assert [(each.work_id, each.status) for each in receipts] == [
+        (first.work_id, "accepted"),
+        (second.work_id, "accepted"),
+    ]
+
+
+def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
+    begun(host, place.propose(host))
+    answer = submit_work(host, [*(f"w-{n:032x}" for n in range(50)), {"reply": "1"}, {"work_id": 5}])
+    assert [each.status for each in answer.receipts] == ["unknown"] * 50 + ["refused"] * 2
+    assert (answer.status, len(answer.model_dump_json()) < 10_000) == ("stopped", True)
+    for job in ("t-000000000000", "r-000000000000", "c-1", "x"):
+        with pytest.raises(NotFound):
+            submit_work(host, [], job)
+    for room in ((17, 1), (-1, 1), (1, 0)):
+        with pytest.raises(BadInput):
+            Room(*room)
+    with pytest.raises(BadInput):
+        submit_work(host, [])
+
+
+def test_an_agent_that_hands_in_learns_nothing_of_its_job(place: Place, host: Workspace, proposal: Proposed) -> None:
+    job = begun(host, place.propose(host))
+    first, second, *_ = job.work
+    answer = submit_work(host, [{"work_id": first.work_id, "reply": "1"}], room=HANDS_IN)
+    assert (answer.status, answer.reason, answer.work, answer.next_step) == ("running", "", [], None)
+    [item] = proposal.work
+    last = submit_work(host, [{"work_id": item.work_id, "reply": {"edits": [EDIT]}}], room=HANDS_IN)
+    assert (last.status, last.proposed, last.next_step) == ("done", None, None)
+    assert submit_work(host, [], proposal.job_id).proposed
+    place.main.write_text(EDITED)
+    answer = submit_work(host, [{"work_id": second.work_id, "reply": "1"}], room=HANDS_IN)
+    assert (answer.status, answer.reason, answer.next_step) == ("done", "", None)
+    driver = submit_work(host, [], job.job_id)
+    assert (driver.status, driver.next_step.action) == ("stopped", "propose_edits")
+
+
+def test_a_session_without_free_work_is_given_the_job_and_a_time(
+    place: Place, host: Workspace, clock: Clock, proposal: Proposed
+) -> None:
+    answer = submit_work(host, [], proposal.job_id)
+    assert (answer.status, answer.work) == ("running", [])
+    assert answer.next_step.arguments == {"job_id": proposal.job_id}
+    assert re.search("1 items are out .* at 2027-01-15 08:15 UTC", answer.next_step.why)
+    clock.now += 901
+    assert len(submit_work(host, [], proposal.job_id).work) == 1
+
+
+def test_a_proposal_gives_its_estimate_before_any_work(place: Place, host: Workspace) -> None:
+    offer = propose_from_evidence(host, str(place.skill), rollouts=6)
+    assert (offer.status, offer.work, offer.rollouts) == ("work", [], 6)
+    assert offer.estimate.agent_runs() == (6, 10)
+    assert host.store.leases.list_of(offer.job_id) == []
+    assert propose_from_evidence(host, str(place.skill), rollouts=6) == offer
+    assert propose_from_evidence(host, str(place.skill), rollouts=64).rollouts == 30
+    smaller = begun_proposal(host, str(place.skill), rollouts=2)
+    assert (len(smaller.work), smaller.rollouts) == (2, 2)
+    assert host.store.runs.get_run(offer.job_id).status == "stopped"
+    assert propose_from_evidence(host, str(place.skill), rollouts=3).job_id == smaller.job_id
+    place.main.write_text(EDITED)
+    assert propose_from_evidence(host, str(place.skill), rollouts=4).job_id != smaller.job_id
+    stopped = submit_work(host, [{"work_id": smaller.work[0].work_id, "reply": "{}"}])
+    assert (stopped.status, stopped.next_step.action) == ("stopped", "propose_edits")
+
+
+@pytest.mark.parametrize(("votes", "judgements"), [(0, (0, 0)), (1, (8, 54)), (3, (16, 160))])
+def test_a_test_gives_its_estimate_before_any_work(
+    place: Place, clock: Clock, votes: int, judgements: tuple[int, int]
+) -> None:
+    exact, rubric = {"kind": "exact", "expected": "yes"}, {"kind": "rubric", "rubric": "Is it kind?", "votes": votes}
+    tasks = [{"prompt": f"{n}: say", "judge": exact, "split": "test"} for n in range(10)]
+    tasks += [{"prompt": f"{n}: greet", "judge": rubric if votes else exact, "split": "test"} for n in range(20)]
+    add_tasks(place.open(), str(place.skill), tasks)
+    host = server(place, clock, place.folder / "work")
+    offer = evaluate_candidate(host, place.propose(host))
+    estimate = offer.estimate
+    assert (offer.status, offer.work, estimate.pairs_done, estimate.pause_at) == ("work", [], 0, 40)
+    assert (estimate.attempts, estimate.judgements) == ((12, 80), judgements)
+    assert host.store.decisions.list_tests(1) == []
+    work = submit_work(host, [], offer.job_id).work
+    handed_in(host, {"work_id": work[0].work_id, "reply": "yes"})
+    assert evaluate_candidate(host, offer.candidate_id).estimate.attempts == (11, 79)
+    other = evaluate_candidate(host, place.propose(host, PLACEBO))
+    assert [note.ids for note in other.notes if note.code == "other_test_open"] == [[offer.job_id]]
+
+
+def test_refused_replies_come_with_the_next_work(place: Place, host: Workspace) -> None:
+    first, *_ = begun(host, place.propose(host)).work
+    partly: Submitted = submit_work(host, [{"work_id": first.work_id, "reply": "1"}, {"work_id": f"w-{0:032x}"}])
+    assert (partly.status, partly.next_step.arguments) == ("work", {"job_id": partly.job_id})
+    assert "1 of 2 replies" in partly.reason
+    all_refused = submit_work(host, [{"work_id": partly.work[0].work_id}])
+    assert (all_refused.status, all_refused.work) == ("running", [])
+    assert all_refused.next_step.arguments == {"replies": [{"work_id": partly.work[0].work_id}]}
