@@ -36,7 +36,7 @@ from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_red
 from skillopt_mcp.promotions.consent import Consent, told_declined, told_unused
 from skillopt_mcp.promotions.promoting import next_step
 from skillopt_mcp.records.budgets import FREE_STAGE, NO_CAPS
-from skillopt_mcp.records.candidates import Candidate, Decision
+from skillopt_mcp.records.candidates import Candidate, Decision, Promotion
 from skillopt_mcp.records.evidence import Pair, Trajectory
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, Proposed, Replayed, SplitCounts, StepRow
@@ -592,6 +592,11 @@ def _permitted(permission: Permission | None) -> str:
     return f"given at the {' with '.join([permission.granted_by, *(flag for flag, has in given if has)])}"
 
 
+def _interrupted(last: Promotion) -> str:
+    version = short(last.to_version)
+    return f"a {last.kind} to version {version} was interrupted; it ends once the files can be read and written"
+
+
 def _skill(workspace: Workspace, name: str) -> str:
     skill = workspace.kept(name)
     store = workspace.store
@@ -603,14 +608,7 @@ def _skill(workspace: Workspace, name: str) -> str:
         f"skill '{skill.name}' at {skill.path}",
         # What to do about it is told as what is next.
         *([trouble.partition(":")[0]] if trouble else []),
-        *(
-            [
-                f"a {last.kind} to version {short(last.to_version)} was interrupted; it is finished or undone once the files "
-                "can be read and written"
-            ]
-            if last and last.is_open
-            else []
-        ),
+        *([_interrupted(last)] if last and last.is_open else []),
         f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
         f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
