@@ -16,7 +16,6 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.results import Replayed, Result
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
-from skillopt_mcp.runs import on_store
 from skillopt_mcp.show.inspecting import describe_run, figures_of, n_tasks_of
 from skillopt_mcp.workspace import Workspace
 
@@ -121,9 +120,7 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
     yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n{_means(run)}".encode()
     if run.result:
-        result = json.loads(run.result)
-        told = {"next_step": on_store(result["next_step"], workspace.store_path), **figures_of(workspace, run)}
-        yield "summary.json", _json(result | told)
+        yield "summary.json", _json(json.loads(run.result) | figures_of(workspace, run))
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:
