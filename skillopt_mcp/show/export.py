@@ -76,7 +76,6 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
         n_steps=len(steps),
         n_files=len(contents) + len(best.files),
         n_written=len(written),
-        next_step=f"{folder / 'best_skill.md'} holds the best version; only promote changes the live skill.",
     )
 
 
@@ -108,10 +107,7 @@ def export_version(workspace: Workspace, name: str, version: str, folder: Path) 
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise BadInput(f"'{folder}' cannot be written ({error.strerror}): name another folder") from error
-    return ExportedVersion(
-        skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files),
-        next_step="These are copies: only promote and rollback change the live skill.",
-    )  # fmt: skip
+    return ExportedVersion(skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files))
 
 
 def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: SkillFiles) -> Iterator[tuple[str, bytes]]:
