@@ -148,7 +148,7 @@ def ended(process: ForkServerProcess, within_s: float) -> int:
 
 
 class Script:
-    """The console script in a forked process: `words` is its command line, `streams` are paths for stdin, stdout, stderr.
+    """The console script in a forked process; `streams` are paths for stdin, stdout and stderr, or there are `out`, `err`.
 
     What Python reads when it starts (PYTHON..., LC_...) is not read again: a test about that needs the script itself.
     The process waits for no disk, and begins with `prepare`, if any.
@@ -162,7 +162,8 @@ class Script:
         paths = [Path(self._files.name, name) for name in ("in", "out", "err")]
         for path, content in zip(paths, (stdin, "", ""), strict=True):
             path.write_text(content)
-        self._paths, self.returncode = paths, None
+        self._paths = paths
+        self.returncode: int | None = None
         streams = streams or [str(path) for path in paths]
         self._process = begun(as_script, list(words), folder, dict(environ), streams, prepare)
         self.pid, self.sentinel = self._process.pid, self._process.sentinel

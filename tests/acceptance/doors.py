@@ -28,8 +28,8 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
-from tests.processes import Script
 from tests.acceptance.world import HARMFUL, KINDS, SKILL, TAUGHT, answer_work, greet, lesson, make_tasks
+from tests.processes import Script
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 TIMEOUT_S = 120

@@ -21,8 +21,8 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
-from anyio.from_thread import start_blocking_portal
 import pytest
+from anyio.from_thread import start_blocking_portal
 from mcp_types import ElicitResult
 
 from skillopt_mcp.install import installing
@@ -223,14 +223,14 @@ def disturb(what: str, deadly: int, live: Path, edit: Path, count: Path) -> None
 
     def audit(event: str, given: Any) -> None:
         nonlocal begun
-        begun = begun or event == "open" and ".skillopt-" in str(given[0]) and bool(given[2] & os.O_CREAT)
+        begun = begun or (event == "open" and ".skillopt-" in str(given[0]) and bool(given[2] & os.O_CREAT))
 
     def profile(_frame: object, event: str, called: Any) -> None:
         nonlocal n
         if not begun or event != "c_call":
             return
         is_step = called.__name__ in _POSIX and called.__module__ == "posix"
-        if is_step or called.__name__ == "execute" and "sqlite" in type(getattr(called, "__self__", None)).__module__:
+        if is_step or (called.__name__ == "execute" and "sqlite" in type(getattr(called, "__self__", None)).__module__):
             n += 1
             if n == deadly:
                 if what == "kill":
