@@ -148,7 +148,7 @@ def ended(process: ForkServerProcess, within_s: float) -> int:
 
 
 class Script:
-    """The console script in a forked process; `streams` are paths for stdin, stdout and stderr, or there are `out`, `err`.
+    """The console script in a forked process; `streams` are paths for stdin, stdout and stderr, if not `out`, `err`.
 
     What Python reads when it starts (PYTHON..., LC_...) is not read again: a test about that needs the script itself.
     The process waits for no disk, and begins with `prepare`, if any.
