@@ -69,7 +69,7 @@ from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.decisions import Discarding, Standing
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks import told_twins
+from skillopt_mcp.tasks import describe_near_train
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open_test, paused_at, run_test
@@ -338,7 +338,7 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, way: Way) -> Replayed
         except Refused as error:
             # Other promotion tests have drawn its fresh tasks since the run began, or it was tested for another claim.
             return replayed(workspace, run, skill, made, str(error))
-        twins = told_twins(store, skill.id, test.tasks, everything)
+        twins = describe_near_train(store, skill.id, test.tasks, everything)
         test = replace(test, pace=pace_of(backends), origin=test.origin + (twins and f"; {twins}"))
         paused = paused_at(test.row, store)
         with only_here(store, test, way.notify):

@@ -19,7 +19,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 from skillopt_mcp import limits
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.batches import Patience, batching
-from skillopt_mcp.backends.registry import batched, open_backend
+from skillopt_mcp.backends.registry import batched, check_no_secret, open_backend
 from skillopt_mcp.backends.wrappers import Redacting, WithCompanion
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.documents.diffs import truncate_middle
@@ -213,6 +213,9 @@ class Workspace:
         self._backends: dict[Role, Backend] = {}
         self._project = project or Path.cwd()
         self._environ = os.environ if environ is None else environ
+        for role, spec in self._specs.items():
+            if spec is not None:
+                check_no_secret(spec if isinstance(spec, str) else spec.name, self.known, f"the {role}")
         self.work_folders = WorkFolders(store_path, self._environ)
         self._own_session = f"process:{secrets.token_hex(8)}"
         self._store: Store | None = None

@@ -370,8 +370,9 @@ def test_the_old_names_of_the_roles_and_of_the_budget_are_honoured() -> None:
 @pytest.mark.parametrize(
     ("backend", "spec"),
     [("openai_chat", "openai:m"), ("azure_openai", "openai:m,azure=on"), ("codex_exec", "codex:m"),
-     ("claude_code_exec", "claude-code:m"), ("claude", "anthropic:m"), ("qwen_chat", "openai:m,base_url=http://here/v1"),
-     ("openai_compatible", "openai:m,base_url=http://there/v1")],
+     ("claude_code_exec", "claude-code:m"), ("claude", "anthropic:m"), 
+     ("qwen_chat", "openai:m,base_url=http://here/v1,key_env=QWEN_CHAT_API_KEY"),
+     ("openai_compatible", "openai:m,base_url=http://there/v1,key_env=OPENAI_COMPATIBLE_API_KEY")],
 )  # fmt: skip
 def test_a_backend_of_skillopt_is_spelled_as_ours(backend: str, spec: str) -> None:
     pairs = ("model.qwen_chat_base_url=http://here/v1", "model.target=m", f"model.target_backend={backend}")
