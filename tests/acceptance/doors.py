@@ -298,7 +298,7 @@ class OwnInn(Inn):
 class CallableBackend:
     """A user's own function `answer(text, schema)` as a backend; `schema` is None for an attempt at a task."""
 
-    deferred, n_slots = False, 4
+    deferred, concurrency = False, 4
 
     def __init__(self, answer: Callable[[str, str | None], str], name: str = "own") -> None:
         self.name = self.fingerprint = name
