@@ -18,7 +18,7 @@ from skillopt_mcp.calls.asking import Asker, Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import told_rolled_back
-from skillopt_mcp.costs import Used, check_caps, flying_in, used_by
+from skillopt_mcp.costs import Used, check_caps, describe_in_flight, used_by
 from skillopt_mcp.dispatch import Way, check_batch, pace_of, pairs_of_new, pairs_of_open
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
@@ -175,13 +175,13 @@ def carried_out(workspace: Workspace, contest: Contest, work: Callable[[Ask], Fo
             workspace.store,
             backends,
             contest.name,
-            n_slots=workspace.n_slots,
+            concurrency=workspace.concurrency,
             budget=budget,
             on_reply=workspace.on_reply,
         ) as ask:
             return work(ask)
     except KeyboardInterrupt as stop:
-        if under_way := flying_in(workspace.store, [contest.name]):
+        if under_way := describe_in_flight(workspace.store, [contest.name]):
             stop.add_note(under_way)
         raise
     finally:
@@ -651,7 +651,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Confi
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         if workspace.batch:
             test = replace(test, pace=pace_of(backends))
-        way = Way(workspace, budget, notify, workspace.on_reply, workspace.n_slots)
+        way = Way(workspace, budget, notify, workspace.on_reply, workspace.concurrency)
         with span("promotion_test", test=test.row.id):
             return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, since))
 
