@@ -7,8 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from skillopt_mcp.calls.spending import describe_failures, describe_most
-from skillopt_mcp.costs import Account, account, together, told_cell, told_price, told_repeats, told_sends, used_by
-from skillopt_mcp.dispatch import tasks_of, told_changes
+from skillopt_mcp.costs import (
+    Account,
+    account,
+    add_up,
+    describe_price,
+    describe_repeats,
+    describe_sends,
+    price_cell,
+    used_by,
+)
+from skillopt_mcp.dispatch import describe_changes, tasks_of
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.evidence import shown_origin
 from skillopt_mcp.leases import describe_leases, describe_own_leases
@@ -70,7 +79,7 @@ def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
     used = account(workspace.store, run.id)
     return {
         "n_tasks": n_tasks_of(workspace, run).model_dump(),
-        **used.told.model_dump(mode="json"),
+        **used.summary.model_dump(mode="json"),
         "used": [row.model_dump(mode="json") for row in used.table],
         "served": [row.model_dump() for row in served_in_run(workspace, run.id)],
     }
@@ -109,8 +118,8 @@ def _answered_by(run: Run) -> list[str]:
         return []
     first = run.answering[0]
     backends = "; ".join(f"{role} {shown_origin(text)}" for role, text in first.fingerprints.items())
-    since = f" (after step {first.after}; before that it is not known)" if first.after else ""
-    changes = [f"changed during the run: {each}" for each in told_changes(run)]
+    since = f" (after step {first.after})" if first.after else ""
+    changes = [f"changed during the run: {each}" for each in describe_changes(run)]
     return [f"answered by {backends}; skillopt-mcp {first.program}{since}", *changes]
 
 
@@ -180,23 +189,23 @@ def _usage(workspace: Workspace, used: Account, width: int | None) -> list[str]:
         lines.append(f"its promotion test, {test_id}{verdict}: {used_by(workspace.store, test_id)}")
     if cached := [f"{row.role} {row.stage} {row.tokens_cached:,}" for row in used.own if row.tokens_cached]:
         lines.append(f"of tokens_in were cached: {'; '.join(cached)}")
-    lines.append(f"{told_sends(used.told)}; {told_price(used.told)}")
+    lines.append(f"{describe_sends(used.summary)}; {describe_price(used.summary)}")
     retries: Counter[str] = Counter()
     for row in used.own:
         retries[row.role] += row.n_again
     if counts := ", ".join(f"{role} {n:,}" for role, n in sorted(retries.items()) if n):
         lines.append(f"retried, as the reply could not be used: {counts}")
-    return [*lines, *filter(None, [told_repeats(used.told)])]
+    return [*lines, *filter(None, [describe_repeats(used.summary)])]
 
 
 def _usage_rows(label: str, rows: Sequence[LedgerRow]) -> list[str]:
     calls = [_usage_row(f"{row.role:<9} {row.stage}", row) for row in rows if row.stage != FREE_STAGE]
     checks = [_usage_row("checks by commands", row) for row in rows if row.stage == FREE_STAGE]
-    return [*calls, _usage_row(label, together(rows)), *checks]
+    return [*calls, _usage_row(label, add_up(rows)), *checks]
 
 
 def _usage_row(label: str, row: LedgerRow) -> str:
-    usd = told_cell(row) if row.n_unpriced else f"{row.usd_known:.{4 if row.usd_known < _CENTS_FROM else 2}f}"
+    usd = price_cell(row) if row.n_unpriced else f"{row.usd_known:.{4 if row.usd_known < _CENTS_FROM else 2}f}"
     return (
         f"{label:<21} {row.n_calls:>5} {row.n_missing:>7} {row.n_failed:>6} {row.n_repeated:>8} "
         f"{row.tokens_in:>9} {row.tokens_out:>10} {usd}"

@@ -15,7 +15,7 @@ from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, permit, revoke
 from skillopt_mcp.promotions.promoting import promote_skill, review_rollback, rollback_skill
-from skillopt_mcp.run_rows import told_elsewhere, way_on
+from skillopt_mcp.run_rows import describe_running, way_on
 from skillopt_mcp.runs import start_run, unfinished_run
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import history, list_skills
@@ -164,7 +164,7 @@ WORK: list[Callable[[Workspace, str], object]] = [
     lambda workspace, name: estimate_run(workspace, name, Config()),
     lambda workspace, name: start_run(workspace, name, Config()),
     unfinished_run,
-    told_elsewhere,
+    describe_running,
     lambda workspace, name: calibrate(workspace, name, 1),
     check_stored,
     review_rollback,
