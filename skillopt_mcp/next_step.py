@@ -21,7 +21,7 @@ def advise(state: SkillState) -> NextStep:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
     if candidate and candidate.verdict == "accept" and not (candidate.is_declined or candidate.is_stale):
-        return _promotion(candidate)
+        return promotion(candidate.id, candidate.n_findings)
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
@@ -37,8 +37,7 @@ def advise(state: SkillState) -> NextStep:
             return NextStep(action="record_trajectory", arguments={"skill": skill}, why=why)
         return _tasks(state)
     if candidate and candidate.is_stale:
-        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
-        return NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
+        return rebasing(candidate.id)
     if state.n_held_out < MIN_HELD_OUT:
         return _tasks(state)
     rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
@@ -61,10 +60,19 @@ def evaluation(candidate: CandidateState) -> NextStep:
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)
 
 
-def _promotion(candidate: CandidateState) -> NextStep:
-    n = candidate.n_findings
-    why = f"accepted; {n} guard {'finding needs' if n == 1 else 'findings need'} a person" if n else "accepted"
-    return NextStep(action="promote_skill", arguments={"candidate_id": candidate.id}, why=why)
+def rebasing(candidate_id: str) -> NextStep:
+    """Return how the edits of a candidate are made again on what is live now."""
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id, "rebase": True}
+    return NextStep.at_terminal("evaluate_candidate", arguments, "the live file has changed")
+
+
+def promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
+    """Return the promotion of an accepted candidate; a person has to look at what the guard found in it."""
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id}
+    if n_findings:
+        why = f"accepted; {n_findings} guard finding{' needs' if n_findings == 1 else 's need'} a person"
+        return NextStep.at_terminal("promote_skill", arguments, why)
+    return NextStep(action="promote_skill", arguments=arguments, why="accepted")
 
 
 def _tasks(state: SkillState) -> NextStep:

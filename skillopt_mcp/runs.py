@@ -16,7 +16,7 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import edits_of, step_of, with_past
+from skillopt_mcp.candidates import edits_of, with_past
 from skillopt_mcp.costs import account, check_caps, together
 from skillopt_mcp.dispatch import (
     ALLOWED,
@@ -43,7 +43,7 @@ from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried
 from skillopt_mcp.judges.judging import is_form_alone
-from skillopt_mcp.next_step import BACKENDS
+from skillopt_mcp.next_step import BACKENDS, rebasing
 from skillopt_mcp.promotion_tests import (
     check_claimed,
     chosen_tasks,
@@ -60,6 +60,7 @@ from skillopt_mcp.records.calls import Call, Question, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, rolled_back
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Confirmation, Mean
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Proposed, Replayed, Result, StepRow
 from skillopt_mcp.records.runs import DiscardedEdit, Run, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
@@ -78,7 +79,6 @@ from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open
 from skillopt_mcp.training.loop import MOST_REJECTED, train
 from skillopt_mcp.training.plan import Plan, Work, check_splits, measured
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.work_items import told_stale
 from skillopt_mcp.workspace import Workspace, shortened
 
 _COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
@@ -524,11 +524,11 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
     return mean if mean.n else None
 
 
-def _since(workspace: Workspace, made: Candidate | None) -> str:
-    """Return what to do with a candidate that was promoted before its run came to its end, "" where it was not."""
+def _since(workspace: Workspace, made: Candidate | None) -> NextStep | None:
+    """Return what to do with a candidate that was promoted before its run came to its end, None where it was not."""
     changes = workspace.store.promotions.list_promotions(made.skill_id) if made else []
     if made is None or all(each.to_version != made.version_id for each in changes):
-        return ""
+        return None
     return next_step(workspace, made, Consent.PERSON)
 
 
@@ -795,8 +795,8 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
     if live == candidate.version_id:
         return result
     if live != candidate.base_version:
-        return result.model_copy(update={"next_step": f"{told_stale(candidate)}."})
-    return with_past(workspace.store, result, candidate, step_of(candidate, candidate.findings))
+        return result.model_copy(update={"next_step": rebasing(candidate.id)})
+    return with_past(workspace.store, result, candidate)
 
 
 def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:

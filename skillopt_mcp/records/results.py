@@ -122,7 +122,7 @@ class Proposed(Result):
     edits lead to a candidate that was tested before and rejected.
 
     With status work there is `work` to do before, part of the job `job_id`. `left_out` are the texts of edits that were
-    beyond the budget.
+    beyond the budget. `repeats` says which edit it makes again that a person rolled back or a test rejected.
     """
 
     status: Literal["candidate", "no_change", "held", "rejected", "work", "running"]
@@ -133,6 +133,7 @@ class Proposed(Result):
     findings: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     left_out: list[str] = Field(default_factory=list)
+    repeats: str = ""
     rollouts: int | None = None
     estimate: WorkEstimate | None = None
     job_id: str = ""
@@ -194,7 +195,10 @@ class Submitted(Result):
 
 
 class Promoted(Result):
-    """What became of a promotion or a rollback; the file changed only with status promoted (or rolled_back)."""
+    """What became of a promotion or a rollback; the file changed only with status promoted (or rolled_back).
+
+    `undo` takes it back. `permit` would let tools make such changes from now on, where a person agrees to it once.
+    """
 
     status: Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
     skill: str
@@ -203,6 +207,8 @@ class Promoted(Result):
     previous_version: str
     diff: str
     reason: str = ""
+    undo: NextStep | None = None
+    permit: NextStep | None = None
 
 
 class SkillRow(BaseModel):

@@ -125,7 +125,7 @@ def test_files_that_cannot_be_read_while_a_change_waits_refuse_the_next_one(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed(workspace, candidate, monkeypatch, half=True)
-    change = Change(workspace.store.skills.get_skill(1), "rollback", "0" * 64, "1" * 64)
+    change = Change(workspace.store.skills.get_skill(1), "ledger-clerk", "rollback", "0" * 64, "1" * 64)
     a_link(place)
     with pytest.raises(Refused, match=r"is a link.*a change of it was cut short"):
         promoting._write(workspace, Ready(change, Consent.PERSON, ""))
