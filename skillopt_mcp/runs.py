@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 from skillopt_mcp.backends.base import Backend
@@ -70,7 +69,6 @@ from skillopt_mcp.skills import check_merged
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.decisions import Discarding, Standing
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.locations import store_path
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import told_twins
 from skillopt_mcp.tracing import span
@@ -81,7 +79,6 @@ from skillopt_mcp.training.plan import Plan, Work, check_splits, measured
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace import Workspace, shortened
 
-_COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 T = TypeVar("T")
@@ -561,13 +558,6 @@ def _next_step(
 def _is_accepted(workspace: Workspace, made: Candidate) -> bool:
     decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
     return decided is not None and decided.verdict == "accept"
-
-
-def on_store(text: str, path: Path) -> str:
-    """Return a text whose commands name the store, unless it is the user's own: they are copied."""
-    if path == store_path(None, {}):
-        return text
-    return _COMMAND.sub(lambda _: f"skillopt-mcp --store {shlex.quote(str(path))} ", text)
 
 
 def step_row(step: StepRecord) -> StepRow:
