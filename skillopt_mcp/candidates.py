@@ -387,7 +387,8 @@ def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep
     if made is None:
         why = f"{n_unmade} of {n} edits do not match the file: correct them" if n_unmade else "the file has these edits"
         return NextStep(action="propose_edits", arguments={"skill": skill_name}, why=why)
-    why = f"not tested yet; {n_unmade} of {n} edits were not made" if n_unmade else "not tested yet"
+    was = "was" if n_unmade == 1 else "were"
+    why = f"not tested yet; {n_unmade} of {n} edits {was} not made" if n_unmade else "not tested yet"
     why += "; the guard holds it: a person has to promote it" if made.findings else ""
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
 

@@ -675,7 +675,8 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
     if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
         return result
     # Another test of the candidate, with other backends, counts for more than this one.
-    note = Note(code=f"other_test_{counts.verdict}", ids=[counts.scope])
+    other = workspace.store.decisions.find_confirmation(counts.scope)
+    note = Note(code=f"other_test_{counts.verdict}", ids=[counts.scope, other.backend if other else ""])
     step = _after(workspace, candidate, counts.verdict)
     return result.model_copy(update={"notes": [*result.notes, note], "next_step": step})
 

@@ -37,11 +37,10 @@ from skillopt_mcp.records.candidates import (
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
-from skillopt_mcp.skill_folders import called, known, root_for
+from skillopt_mcp.skill_folders import known, root_for
 from skillopt_mcp.skills import told_endings
 from skillopt_mcp.store.approvals import UnusedApproval
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.training.confirmation import answers_alike, begun_anew, net_staked, retired_losses
 from skillopt_mcp.workspace import Workspace, fitted, shortened
@@ -449,7 +448,10 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     # A permission that there is, or that would not do, is no way on.
     if permits and ungiven and not beyond:
         flags = {"simulated": change.simulated, "host_run": bool(host_own(workspace, change.test))}
-        arguments = {"skill": change.called, **{name: is_set for name, is_set in flags.items() if is_set}}
+        arguments: dict[str, JsonValue] = {
+            "skill": change.called,
+            **{name: is_set for name, is_set in flags.items() if is_set},
+        }
         permit = NextStep.at_terminal("skills permit", arguments, "lets tools make such changes")
         result = result.model_copy(update={"permit": permit})
     return Lacking(change.approval, result)

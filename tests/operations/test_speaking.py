@@ -33,4 +33,5 @@ def test_an_accepted_candidate_that_the_guard_holds_goes_to_a_person(place: Plac
     assert workspace.store.candidates.get_candidate(candidate).findings
     result = evaluate_candidate(workspace, candidate)
     assert result.verdict == "accept"
-    assert (result.next_step.action, result.next_step.arguments) == ("promote_skill", {"candidate_id": candidate})
+    assert result.next_step.command == f"skillopt-mcp promote {candidate}"
+    assert result.next_step.why == "accepted; 1 guard finding needs a person"
