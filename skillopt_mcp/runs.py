@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, NamedTuple, TypeVar, get_args
+
+from pydantic import JsonValue
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.calls.asking import Outstanding
@@ -51,8 +52,6 @@ from skillopt_mcp.promotion_tests import (
     prospect,
     tasks_to_test,
 )
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import next_step
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Call, Question, Reply, Role
@@ -277,6 +276,7 @@ def replay(
             return Replayed.model_validate_json(run.result)
         if not allow_changed:
             check_unchanged(workspace, run, backends)
+        try_programs(store, tasks_of(workspace, run))
         caps = _kept_caps(workspace, run, backends)
         run = note_answering(workspace, run, backends)
         store.runs.set_status(run.id, "running")
@@ -474,7 +474,7 @@ def replayed(
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
         simulated=is_simulated(evidence_of(run_backends(workspace, run))),
-        next_step=_since(workspace, made) or _next_step(workspace, run, skill, made, confirmation),
+        next_step=_next_step(workspace, run, skill, made, confirmation),
     )
 
 
@@ -521,43 +521,27 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
     return mean if mean.n else None
 
 
-def _since(workspace: Workspace, made: Candidate | None) -> NextStep | None:
-    """Return what to do with a candidate that was promoted before its run came to its end, None where it was not."""
-    changes = workspace.store.promotions.list_promotions(made.skill_id) if made else []
-    if made is None or all(each.to_version != made.version_id for each in changes):
-        return None
-    return next_step(workspace, made, Consent.PERSON)
-
-
 def _next_step(
     workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None
-) -> str:
-    is_rejected = confirmation is not None and confirmation.verdict == "reject"
-    if made and not is_rejected and (moved := _moved(workspace, run, skill, made)):
-        test = "" if confirmation and confirmation.verdict == "accept" else f" and run: skillopt-mcp evaluate {made.id}"
-        return (
-            f"It cannot be promoted now: {moved}. Put that version back{test}; or take its edits over to what is live: "
-            f"skillopt-mcp evaluate {made.id} --rebase"
-        )
-    if made and confirmation is None and _is_accepted(workspace, made):
-        return f"Another test of its best version came to accept: skillopt-mcp promote {made.id}"
-    if made is None or confirmation is None:
-        return (
-            f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "
-            "again."
-        )
-    if confirmation.verdict == "accept":
-        return f"skillopt-mcp promote {made.id}"
-    if confirmation.is_mixed:
-        return f"The models differ; name a dated one: skillopt-mcp evaluate {made.id} --target BACKEND:MODEL"
-    if confirmation.verdict == "undecided":
-        return f"The evidence does not decide yet; more pairs: skillopt-mcp evaluate {made.id}"
-    return "The best version of this run brings no useful gain; the live file stays."
-
-
-def _is_accepted(workspace: Workspace, made: Candidate) -> bool:
+) -> NextStep:
+    """Return what to do after a run with its best version, which may have been promoted before the run ended."""
+    if made is None:
+        return NextStep(action="inspect", arguments={"id": run.id}, why="nothing to promote")
+    changes = workspace.store.promotions.list_promotions(made.skill_id)
+    if any(change.to_version == made.version_id for change in changes):
+        return NextStep(action="inspect", arguments={"id": made.id}, why="the best version was promoted before")
+    verdict = confirmation.verdict if confirmation else ""
+    arguments: dict[str, JsonValue] = {"candidate_id": made.id}
+    if verdict != "reject" and (moved := _moved(workspace, run, skill, made)):
+        return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
-    return decided is not None and decided.verdict == "accept"
+    if verdict == "accept" or (confirmation is None and decided and decided.verdict == "accept"):
+        return NextStep(action="promote_skill", arguments=arguments, why="accepted")
+    if verdict == "undecided":
+        why = "several models answered: name a dated one" if confirmation and confirmation.is_mixed else "undecided"
+        return NextStep(action="evaluate_candidate", arguments=arguments, why=why)
+    why = "its best version brings no useful gain" if verdict else "nothing to promote"
+    return NextStep(action="inspect", arguments={"id": run.id}, why=why)
 
 
 def step_row(step: StepRecord) -> StepRow:
@@ -646,8 +630,8 @@ def consolidate(workspace: Workspace, both: Documents, training: Training) -> Co
     if both.trained != "skill":
         with accompanied(workspace, skill, _kept(workspace, skill, trained)) as beside:
             remembered = _trained(beside, memory, skill, training)
-    steps = [outcome.next_step for outcome in (trained, remembered) if outcome]
-    return Consolidated(skill=trained, memory=remembered, next_step=" ".join(dict.fromkeys(steps)))
+    last = remembered or trained
+    return Consolidated(skill=trained, memory=remembered, next_step=last.next_step if last else None)
 
 
 def taken_up(workspace: Workspace, both: Documents, training: Training) -> Iterator[tuple[Workspace, Run]]:
@@ -690,9 +674,11 @@ def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Tra
         workspace, found or new, training.notify, training.on_reply, training.n_slots,
         allow_changed=training.allow_changed,
     )  # fmt: skip
-    if outcome.verdict != "undecided":
+    step = outcome.next_step
+    if outcome.verdict != "undecided" or step is None:
         return outcome
-    return outcome.model_copy(update={"next_step": f"{outcome.next_step} --beside {shlex.quote(beside.path)}"})
+    step = step.model_copy(update={"arguments": {**step.arguments, "beside": beside.path}})
+    return outcome.model_copy(update={"next_step": step})
 
 
 def _new(workspace: Workspace, document: Skill, training: Training) -> Run:

@@ -1,31 +1,21 @@
-"""Results: what each operation answers, with everything the model or the terminal needs, `next_step` in words."""
+"""Results: what each operation answers, with everything the model or the terminal needs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
 
 
-def _parse_step(value: object) -> object:
-    return NextStep.model_validate(value) if isinstance(value, dict) else value
-
-
-_STEP_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
-
-
 class Result(BaseModel):
     """What every result shares."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
-    # A NextStep, or a sentence where an operation has not been moved to one yet.
-    next_step: Annotated[Any, BeforeValidator(_parse_step), WithJsonSchema(_STEP_SCHEMA)] = Field(
-        default=None, description="What to do now"
-    )
+    next_step: NextStep | None = Field(default=None, description="What to do now")
 
 
 RecordOutcome = Literal["recorded", "duplicate", "scored", "corrected", "same", "unexplained", "learned_from", "erased"]

@@ -17,7 +17,7 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, EditOutcome, Result, SplitCounts
 from skillopt_mcp.records.skills import Origin, Skill, Version, short
-from skillopt_mcp.skill_folders import called
+from skillopt_mcp.skill_folders import handle
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Tombstone
 from skillopt_mcp.store.permissions import Permission
@@ -294,12 +294,12 @@ def _tested(row: CandidateRow, begun: set[str]) -> str:
     return row.verdict or ("under test" if row.id in begun else "not evaluated")
 
 
-def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> NextStep | str | None:
+def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> NextStep | None:
     """Return what to do with a version: what is to be done with its candidate, where it has one."""
     made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == version]
     of_live = [each for each in made if each.base_version == skill.live_version]
     if version == skill.live_version:
-        return NextStep(action="inspect", arguments={"id": called(workspace.store, skill)}, why="it is live")
+        return NextStep(action="inspect", arguments={"id": handle(workspace.store, skill)}, why="it is live")
     if made:
         return next_step(workspace, (of_live or made)[-1], consent)
     if workspace.store.skills.get_version(skill.id, version).origin == "recorded":

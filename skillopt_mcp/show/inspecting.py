@@ -66,7 +66,7 @@ from skillopt_mcp.show.details import (
     within,
 )
 from skillopt_mcp.show.listing import skill_row
-from skillopt_mcp.skill_folders import called, id_meant, is_version, known, version_named
+from skillopt_mcp.skill_folders import handle, id_meant, is_version, known, version_named
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Erasing, Tombstone
 from skillopt_mcp.store.ledger import LedgerRow
@@ -424,7 +424,7 @@ def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> 
     return None
 
 
-def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> NextStep | str | None:
+def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> NextStep | None:
     if kind == "candidate":
         return next_step(workspace, workspace.store.candidates.get_candidate(id), consent)
     if kind == "run":
@@ -451,7 +451,7 @@ def _scoring(workspace: Workspace, id: str) -> NextStep | None:
     if trajectory.hard is not None or workspace.store.tasks.is_held_out(skill_id, trajectory.prompt):
         return None
     arguments: dict[str, JsonValue] = {
-        "skill": called(workspace.store, workspace.store.skills.get_skill(skill_id)),
+        "skill": handle(workspace.store, workspace.store.skills.get_skill(skill_id)),
         "task": id,
     }
     return NextStep(action="record_trajectory", arguments=arguments, why="it has no score")
