@@ -36,7 +36,7 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import EditOutcome, Proposed
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.redaction.redacting import Redactor
-from skillopt_mcp.skill_folders import called, known
+from skillopt_mcp.skill_folders import handle, known
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.store.decisions import ConfirmationRow, Discarding, Refusals
 from skillopt_mcp.store.opening import Store
@@ -156,12 +156,12 @@ def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
     """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
     if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
         return None
-    arguments = {"skill": _called(store, candidate), "version": short(candidate.version_id)}
+    arguments = {"skill": _handle(store, candidate), "version": short(candidate.version_id)}
     return NextStep.at_terminal("rollback_skill", arguments, "a person rolled it back; only a person brings it back")
 
 
-def _called(store: Store, candidate: Candidate) -> str:
-    return called(store, store.skills.get_skill(candidate.skill_id))
+def _handle(store: Store, candidate: Candidate) -> str:
+    return handle(store, store.skills.get_skill(candidate.skill_id))
 
 
 def told_repeated(store: Store, candidate: Candidate) -> str:
@@ -239,7 +239,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
         pass
     elif was_live(store, made):
         why = f"what {made.id} leads to was live before; this brings it back"
-        arguments = {"skill": _called(store, made), "version": short(made.version_id)}
+        arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
         step = NextStep(action="rollback_skill", arguments=arguments, why=why)
     elif decision and verdict == "reject":
         status, why = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}"

@@ -52,10 +52,10 @@ UNPROVEN = "unproven"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a live skill that is asked for: which (`called` in commands), its candidate, and its evidence."""
+    """A change of a live skill that is asked for: which (`handle` in commands), its candidate, and its evidence."""
 
     skill: Skill
-    called: str
+    handle: str
     kind: PromotionKind
     from_version: str
     to_version: str
@@ -89,7 +89,7 @@ class Change:
         arguments: dict[str, JsonValue] = {name: True for name, is_set in flags.items() if is_set}
         if self.candidate:
             return NextStep.at_terminal("promote_skill", {"candidate_id": self.candidate.id, **arguments}, why)
-        of = {"skill": self.called, "version": short(self.to_version)}
+        of = {"skill": self.handle, "version": short(self.to_version)}
         return NextStep.at_terminal("rollback_skill", {**of, **arguments}, why)
 
 
@@ -411,9 +411,9 @@ def with_consent(workspace: Workspace, change: Change, consent: Consent) -> Stan
         return answer(workspace, change, "refused", why, step)
     if fault := unreadable(workspace.store.skills.get_files(change.skill.id, change.to_version)):
         why = f"a folder cannot hold this version so that it is read back as it is: {fault}"
-        step = NextStep(action="inspect", arguments={"id": change.called}, why="lists the other versions")
+        step = NextStep(action="inspect", arguments={"id": change.handle}, why="lists the other versions")
         if change.candidate:
-            step = NextStep(action="propose_edits", arguments={"skill": change.called}, why="propose other edits")
+            step = NextStep(action="propose_edits", arguments={"skill": change.handle}, why="propose other edits")
         return answer(workspace, change, "refused", why, step)
     if consent.is_of_a_tool:
         return _by_a_tool(workspace, change, consent)
@@ -449,7 +449,7 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
     if permits and ungiven and not beyond:
         flags = {"simulated": change.simulated, "host_run": bool(host_own(workspace, change.test))}
         arguments: dict[str, JsonValue] = {
-            "skill": change.called,
+            "skill": change.handle,
             **{name: is_set for name, is_set in flags.items() if is_set},
         }
         permit = NextStep.at_terminal("skills permit", arguments, "lets tools make such changes")

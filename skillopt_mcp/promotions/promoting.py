@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +49,7 @@ from skillopt_mcp.records.candidates import (
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
-from skillopt_mcp.skill_folders import called, files_folder, known, lock_name, settle, take_back, version_named
+from skillopt_mcp.skill_folders import files_folder, handle, known, lock_name, settle, take_back, version_named
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.confirmation import GATE, answers_alike, begun_anew, drawn_pairs
@@ -87,7 +88,7 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     test = store.decisions.find_confirmation(decision.scope) if decision else None
     unproven = consent.unproven and decision is not None and decision.verdict == "undecided"
     verdict = UNPROVEN if unproven else decision.verdict if decision else "none"
-    name = called(store, skill)
+    name = handle(store, skill)
     change = Change(skill, name, "promote", candidate.base_version, candidate.version_id, candidate, verdict, test)
     if skill.live_version == candidate.version_id:
         return answer(workspace, change, "refused", "the candidate is what is live already")
@@ -111,7 +112,7 @@ def _against(workspace: Workspace, change: Change, decision: Decision) -> Promot
         why = "its test judged the form of answers alone (length, heading)"
         tasks = NextStep(
             action="add_tasks",
-            arguments={"skill": change.called},
+            arguments={"skill": change.handle},
             why="a judge of the content has to score held-out tasks",
         )
         return answer(workspace, change, "refused", why, tasks)
@@ -123,7 +124,7 @@ def _evaluation(candidate_id: str, why: str) -> NextStep:
 
 
 def _other_edits(change: Change, why: str) -> NextStep:
-    return NextStep(action="propose_edits", arguments={"skill": change.called}, why=why)
+    return NextStep(action="propose_edits", arguments={"skill": change.handle}, why=why)
 
 
 def check_rollback(
@@ -136,7 +137,7 @@ def check_rollback(
     """
     tracked = workspace.recorded(skill)
     target = rollback_target(workspace, tracked, version)
-    name = called(workspace.store, tracked)
+    name = handle(workspace.store, tracked)
     change = Change(tracked, name, "rollback", tracked.live_version, target)
     if target == tracked.live_version:
         return answer(workspace, change, "refused", f"version {short(target)} is live already")
@@ -189,7 +190,7 @@ def _instead(store: Store, skill: Skill, version: str) -> str:
     """Return what to do with a version that was never live here."""
     if any(each.version_id == version for each in store.candidates.list_candidates(skill.id)):
         return "promote its candidate instead"
-    shown = f"{called(store, skill)}@{short(version)}"
+    shown = shlex.quote(f"{handle(store, skill)}@{short(version)}")
     return (
         "it is no candidate either. To have it back, take its files from "
         f"your version control, or write them out, look at them and put them in place: skillopt-mcp show {shown} --out "
@@ -265,7 +266,7 @@ def _begun(workspace: Workspace, change: Change, consent: Consent) -> Promotion 
 def _answer_done(workspace: Workspace, change: Change, before: SkillFiles) -> Promoted:
     done = answer(workspace, change, "promoted" if change.candidate else "rolled_back", before=before)
     # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
-    arguments = {"skill": change.called, **({} if change.candidate else {"version": short(before.digest)})}
+    arguments = {"skill": change.handle, **({} if change.candidate else {"version": short(before.digest)})}
     return done.model_copy(update={"undo": NextStep(action="rollback_skill", arguments=arguments, why="takes it back")})
 
 
@@ -286,9 +287,9 @@ def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> N
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and decision.verdict == "reject":
         why = f"{candidate.id} brings no useful gain"
-        return NextStep(action="propose_edits", arguments={"skill": called(store, skill)}, why=why)
+        return NextStep(action="propose_edits", arguments={"skill": handle(store, skill)}, why=why)
     if candidate.origin == "step":
-        arguments = {"id": candidate.run_id or called(store, skill)}
+        arguments = {"id": candidate.run_id or handle(store, skill)}
         return NextStep(action="inspect", arguments=arguments, why="it was one step of a run")
     standing = check_promotion(workspace, candidate.id, consent)
     if isinstance(standing, Ready):
@@ -304,7 +305,7 @@ def told_was_live(workspace: Workspace, skill: Skill, version: str) -> NextStep 
     """Return how to have a version again that was live; None where it still is, edited."""
     if edited_on_top(workspace.store.promotions.list_promotions(skill.id), version, skill.live_version):
         return None
-    arguments: dict[str, JsonValue] = {"skill": called(workspace.store, skill), "version": short(version)}
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill), "version": short(version)}
     if is_edited(workspace, skill):
         why = "it was live; this brings it back over the edit made since"
         return NextStep.at_terminal("rollback_skill", {**arguments, "over_edit": True}, why)
@@ -319,13 +320,13 @@ class Review(BaseModel):
     `evidence` is what the verdict rests on: how many pairs, on how many tasks, and the mean scores. `broken` is what
     the Agent Skills specification has against the new version, and had not against the old one; `over_edit` tells that
     somebody has edited the files since the last change, which a rollback would undo; `repeats` that it brings again
-    what a person rolled back, and `alike` that its target answers alike each time; `called` is the skill in commands.
+    what a person rolled back, and `alike` that its target answers alike each time; `handle` is the skill in commands.
     """
 
     model_config = ConfigDict(frozen=True)
     skill: str
     skill_path: str
-    called: str
+    handle: str
     from_version: str
     to_version: str
     diff: str
@@ -354,7 +355,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     return Review(
         skill=skill.name,
         skill_path=skill.path,
-        called=called(store, skill),
+        handle=handle(store, skill),
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         diff=unified_diff(base, new, skill.name),
@@ -389,7 +390,7 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
     return Review(
         skill=tracked.name,
         skill_path=tracked.path,
-        called=called(store, tracked),
+        handle=handle(store, tracked),
         from_version=tracked.live_version,
         to_version=target,
         diff=unified_diff(live, old, tracked.name),
@@ -464,7 +465,7 @@ def question_of_rollback(workspace: Workspace, skill: str, version: str | None, 
     if not _may_be_asked(standing):
         return None
     review = review_rollback(workspace, skill, version)
-    look = f"diff {review.called} {short(review.from_version)} {short(review.to_version)}"
+    look = f"diff {shlex.quote(review.handle)} {short(review.from_version)} {short(review.to_version)}"
     return _question(workspace, standing.approval, review, look)
 
 
