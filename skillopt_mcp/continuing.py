@@ -17,7 +17,7 @@ from skillopt_mcp.calls.asking import Asker, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import kept, proposed
-from skillopt_mcp.costs import check_caps, together
+from skillopt_mcp.costs import add_up, check_caps
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, SkillOptError
 from skillopt_mcp.estimates import estimate_proposal
@@ -295,7 +295,7 @@ def _has_taught(store: Store, run: Run) -> bool:
 
 def _is_lost(store: Store, run: Run) -> bool:
     """Return whether every analyst that a proposal asked stayed without an answer."""
-    asked = together([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
+    asked = add_up([row for row in store.ledger.list_rows(run.id) if row.stage == "reflect"])
     return 0 < asked.n_missing == asked.n_calls - asked.n_again
 
 

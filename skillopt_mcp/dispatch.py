@@ -79,10 +79,8 @@ def are_of(run: Run, names: Names) -> bool:
 
     Whether one that is asked otherwise is another one, fingerprints tell, where those of the run are known.
     """
-    begun = Names(run.target, run.optimizer, run.judge)
-    if run.answering:
-        return all(without_options(one) == without_options(other) for one, other in zip(begun, names, strict=True))
-    return begun == names
+    started = Names(run.target, run.optimizer, run.judge)
+    return all(without_options(one) == without_options(other) for one, other in zip(started, names, strict=True))
 
 
 def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
@@ -120,15 +118,13 @@ def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Change
 
     Whoever answered before the last change is no other until a step was finished after it: nothing of it stays.
     """
-    if not run.answering:
-        return []
     others = changes(run.answering[-1], now)
     if not others or run.status == "finished":
         return others
     return others if changes(_lasting(workspace, run)[-1], now) else []
 
 
-def told_changes(run: Run) -> list[str]:
+def describe_changes(run: Run) -> list[str]:
     """Return in words who came to answer otherwise in the midst of a run, and after which of its steps."""
     return [
         f"{_when(now.after)}, the {each.role} changed from '{each.before}' to '{each.now}'"
@@ -150,17 +146,12 @@ def check_unchanged(
             "take its outcome as it is" if run.status == "finished"
             else "go on all the same, with its current and its best version measured anew"
         )  # fmt: skip
-        raise Refused(f"{told_changed(run, others)}: begin anew with the command that began it, or {on}: {way}")
+        raise Refused(f"{describe_changed(run, others)}: begin anew with the command that began it, or {on}: {way}")
 
 
-def told_changed(run: Run, others: Iterable[Changed]) -> str:
+def describe_changed(run: Run, others: Iterable[Changed]) -> str:
     """Return that others answer now than in the run so far."""
     return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
-
-
-def told_unknown(run: Run) -> str:
-    """Return that a finished run is taken as it is, though nobody knows who answered in it."""
-    return f"run '{run.id}' was finished before it was kept who answers; its outcome is taken as it is"
 
 
 def lock_of(workspace: Workspace, run: Run) -> Lock:
@@ -572,7 +563,7 @@ class Way:
     budget: Budget
     notify: Notify = silent
     on_reply: OnReply | None = None
-    n_slots: int | None = None
+    concurrency: int | None = None
 
     def through(self, backends: Mapping[Role, Backend], scope: str, work: Callable[[Asker], T]) -> T | Outstanding:
         """Return what `work` comes to, with all batches waited for, or what is outstanding where a host is to answer.
@@ -584,7 +575,7 @@ class Way:
             _nothing_waits(self.workspace, scope)
         waves = Waves(self.workspace, backends, self.budget, self.notify, self.on_reply)
         with Asker(
-            store, backends, scope, n_slots=self.n_slots, on_reply=self.on_reply, budget=self.budget,
+            store, backends, scope, concurrency=self.concurrency, on_reply=self.on_reply, budget=self.budget,
             on_pause=self._tell_pause,
         ) as ask:  # fmt: skip
             while True:
@@ -633,7 +624,7 @@ def abandon(workspace: Workspace, backends: Mapping[Role, Backend], budget: str)
     return batches
 
 
-def told_of(batches: list[Batch]) -> str:
+def describe_waiting(batches: list[Batch]) -> str:
     """Return what is still at a vendor, in words; empty when nothing is."""
     if not batches:
         return ""
@@ -645,7 +636,7 @@ def told_of(batches: list[Batch]) -> str:
 def _nothing_waits(workspace: Workspace, scope: str) -> None:
     waiting = workspace.store.batches.list_waiting(scope)
     if waiting:
-        raise Refused(f"{told_of(waiting)}: go on with --batch-api, so that nothing is paid twice")
+        raise Refused(f"{describe_waiting(waiting)}: go on with --batch-api, so that nothing is paid twice")
 
 
 def pairs_of_new(store: Store, tasks: Sequence[Task], rule: ConfirmRule) -> int:

@@ -18,7 +18,7 @@ from skillopt_mcp.calls.asking import Asker, Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import bring_back
-from skillopt_mcp.costs import Used, check_caps, flying_in, used_by
+from skillopt_mcp.costs import Used, check_caps, describe_in_flight, used_by
 from skillopt_mcp.dispatch import Way, check_batch, pace_of, pairs_of_new, pairs_of_open
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
@@ -42,7 +42,7 @@ from skillopt_mcp.skills import check_merged, told_endings
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks import told_twins
+from skillopt_mcp.tasks import describe_near_train, near_train_tasks
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.calibration import latest_calibration, run_calibration
 from skillopt_mcp.training.config import Config
@@ -176,13 +176,13 @@ def carried_out(workspace: Workspace, contest: Contest, work: Callable[[Ask], Fo
             workspace.store,
             backends,
             contest.name,
-            n_slots=workspace.n_slots,
+            concurrency=workspace.concurrency,
             budget=budget,
             on_reply=workspace.on_reply,
         ) as ask:
             return work(ask)
     except KeyboardInterrupt as stop:
-        if under_way := flying_in(workspace.store, [contest.name]):
+        if under_way := describe_in_flight(workspace.store, [contest.name]):
             stop.add_note(under_way)
         raise
     finally:
@@ -339,7 +339,7 @@ def _test(workspace: Workspace, candidate: Candidate, rule: ConfirmRule, *, open
     test = find(store, (base, files), tasks, evidence_of(workspace.backends_for(held)), rule)
     said = evidence_so_far(workspace, test.row)
     origin = f"; {said}: {_ORIGINS[said]}" if said else ""
-    twins = told_twins(store, candidate.skill_id, test.tasks, tasks)
+    twins = describe_near_train(store, candidate.skill_id, test.tasks, tasks)
     test = replace(test, origin=origin + test.origin + (twins and f"; {twins}"))
     check_claimed(test, rule, candidate.id)
     return test
@@ -652,7 +652,7 @@ def _run(workspace: Workspace, test: Test, waits: bool, notify: Notify) -> Confi
         backends, budget = _able(workspace, test), Budget(test.row.id, workspace.caps)
         if workspace.batch:
             test = replace(test, pace=pace_of(backends))
-        way = Way(workspace, budget, notify, workspace.on_reply, workspace.n_slots)
+        way = Way(workspace, budget, notify, workspace.on_reply, workspace.concurrency)
         with span("promotion_test", test=test.row.id):
             return way.through(backends, test.row.id, lambda ask: run_test(test, store, ask, notify, since))
 
@@ -688,7 +688,12 @@ def _open(workspace: Workspace, candidate: Candidate, test: Test) -> Evaluated:
     why = f"takes {least} to {most} agent runs: ask the user first"
     step = NextStep(action="submit_work", arguments={"job_id": test.row.id}, why=why)
     so_far = _without_scores(_evaluated(workspace, candidate, test, standing(test, workspace.store)))
-    update = {"status": "work", "verdict": None, "estimate": estimate, "job_id": test.row.id, "next_step": step}
+    near = near_train_tasks(workspace.store, candidate.skill_id, test.tasks)
+    notes = [*so_far.notes, *([near] if near else [])]
+    update = {
+        "status": "work", "verdict": None, "estimate": estimate, "job_id": test.row.id, "notes": notes,
+        "next_step": step,
+    }  # fmt: skip
     return so_far.model_copy(update=update)
 
 
@@ -772,14 +777,14 @@ def is_simulated(backend: str) -> bool:
 
 
 def twins_in_run(workspace: Workspace, skill: str, config: Config, only: Collection[str] | None = None) -> str:
-    """Return `told_twins` of a run of a skill, on the tasks of these digests `only`. Raises NotFound, BadSkill."""
+    """Return `describe_near_train` of a run, on the tasks of these digests `only`. Raises NotFound, BadSkill."""
     tracked = workspace.recorded(skill)
     tasks = chosen_tasks(workspace, tracked, config, only)
-    return told_twins(workspace.store, tracked.id, [task for task in tasks if task.split != "train"], tasks)
+    return describe_near_train(workspace.store, tracked.id, [task for task in tasks if task.split != "train"], tasks)
 
 
 def twins_in_test(workspace: Workspace, candidate_id: str, claim: Claim) -> str:
-    """Return `told_twins` of the promotion test of a candidate, open or to be opened for a claim. Raises NotFound."""
+    """Return `describe_near_train` of a promotion test, open or to be opened for a claim. Raises NotFound."""
     store, candidate = workspace.store, workspace.store.candidates.get_candidate(known(candidate_id))
     tasks, held = tasks_to_test(workspace, candidate, target_tasks(workspace, candidate.skill_id, retired=True))
     evidence = evidence_of(workspace.backends_for(held))
@@ -788,7 +793,7 @@ def twins_in_test(workspace: Workspace, candidate_id: str, claim: Claim) -> str:
     if drawn is None:
         # Under the other claim a test draws no task that is like another one.
         drawn = {task.id for task in held} if claim == "these" else ()
-    return told_twins(store, candidate.skill_id, _of(tasks, drawn))
+    return describe_near_train(store, candidate.skill_id, _of(tasks, drawn))
 
 
 def _of(tasks: Collection[Task], ids: Collection[int]) -> list[Task]:

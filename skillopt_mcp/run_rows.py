@@ -9,8 +9,8 @@ from pydantic import Field, JsonValue
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.registry import is_spec
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.costs import Accounted, Used, account, together, used_by
-from skillopt_mcp.dispatch import told_changes
+from skillopt_mcp.costs import Accounted, Used, account, add_up, used_by
+from skillopt_mcp.dispatch import describe_changes
 from skillopt_mcp.environments.registry import environment_names
 from skillopt_mcp.leases import describe_leases
 from skillopt_mcp.next_step import resuming
@@ -123,7 +123,7 @@ def _more(workspace: Workspace, run: Run) -> str:
     return higher or run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
 
 
-def told_elsewhere(workspace: Workspace, name: str) -> str:
+def describe_running(workspace: Workspace, name: str) -> str:
     """Return that another process advances a run of the skill, of which a new one takes nothing; "" when none does."""
     for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
         if lock := lock_run(workspace.store.locks_path, run_id):
@@ -160,12 +160,12 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
     store = workspace.store
     steps = store.runs.list_steps(run.id)
     used = account(store, run.id)
-    own, test = together(used.own), used.of_tests
+    own, test = add_up(used.own), used.of_tests
     # A proposal ends in another kind of result, and has no verdict.
     result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
     last = steps[-1] if steps else None
     return RunRow(
-        **used.told.model_dump(),
+        **used.summary.model_dump(),
         id=run.id,
         skill=skill,
         kind=run.kind,
@@ -189,7 +189,7 @@ def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
         work=describe_leases(workspace, run.id),
         target=run.target,
         optimizer=run.optimizer,
-        changes=told_changes(run),
+        changes=describe_changes(run),
     )
 
 

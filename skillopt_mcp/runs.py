@@ -17,7 +17,7 @@ from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import edits_of, with_past
-from skillopt_mcp.costs import account, check_caps, together
+from skillopt_mcp.costs import account, add_up, check_caps
 from skillopt_mcp.dispatch import (
     ALLOWED,
     Changed,
@@ -29,12 +29,12 @@ from skillopt_mcp.dispatch import (
     changed_since,
     check_batch,
     check_unchanged,
+    describe_changes,
     lock_of,
     note_answering,
     pace_of,
     run_backends,
     tasks_of,
-    told_changes,
 )
 from skillopt_mcp.documents.text import counted, quoted
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
@@ -69,7 +69,7 @@ from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.decisions import Discarding, Standing
 from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.tasks import told_twins
+from skillopt_mcp.tasks import describe_near_train
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open_test, paused_at, run_test
@@ -172,73 +172,44 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
     raise NotFound(f"no run of '{tracked.name}' is unfinished: start one with '{new}'")
 
 
-def last_finished(workspace: Workspace, new: Run) -> Run | None:
-    """Return the newest finished run that a new one would be, answered by the same; None when there is none.
-
-    Where only such runs are left of which nobody knows who answered (`answering` is empty), it is the newest of these.
-    """
-    unknown = None
-    for run in _alike(workspace, new, is_finished=True):
-        if not run.answering:
-            unknown = unknown or run
-        elif not changed_since(workspace, run, new.answering[-1]):
-            return run
-    return unknown
-
-
-def finished_by_others(workspace: Workspace, new: Run) -> Run | None:
-    """Return the newest finished run that a new one would be, whoever answered in it; None when there is none."""
-    return next(_alike(workspace, new, is_finished=True), None)
+def last_finished(workspace: Workspace, new: Run, *, allow_changed: bool = False) -> Run | None:
+    """Return the newest finished run that is frozen to the same as a new one, None without one."""
+    return next(_alike(workspace, new, is_finished=True, allow_changed=allow_changed), None)
 
 
 def furthest(workspace: Workspace, new: Run, *, allow_changed: bool) -> Run | None:
-    """Return the unfinished run that a new one would go on with: of several, the one that has sent most calls."""
-    runs = [
-        run
-        for run in _alike(workspace, new, is_finished=False)
-        if allow_changed or not changed_since(workspace, run, new.answering[-1])
-    ]
+    """Return the unfinished run that a new one would continue: of several, the one that has sent most calls."""
+    runs = _alike(workspace, new, is_finished=False, allow_changed=allow_changed)
     return max(runs, key=lambda run: workspace.store.budgets.get_spent(run.id).calls, default=None)
 
 
 def left_changed(workspace: Workspace, new: Run) -> tuple[Run, list[Changed]] | None:
-    """Return the newest unfinished run that differs from this one by who answers alone, and how; None without one."""
-    others = (
-        (run, changed_since(workspace, run, new.answering[-1])) for run in _alike(workspace, new, is_finished=False)
-    )
+    """Return the newest unfinished run that differs by its backends' fingerprints alone, and how; None without one."""
+    runs = _alike(workspace, new, is_finished=False, allow_changed=True)
+    others = ((run, changed_since(workspace, run, new.answering[-1])) for run in runs)
     return next(((run, changed) for run, changed in others if changed), None)
 
 
-def left_behind(workspace: Workspace, new: Run) -> Run | None:
-    """Return the newest unfinished run that differs from this one by more tasks alone, None when there is none."""
-    runs = _alike(workspace, new, is_finished=False, by_tasks=False)
-    return next((run for run in runs if set(run.tasks) > set(new.tasks)), None)
+def _alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: bool) -> Iterator[Run]:
+    """Yield the runs that are frozen to the same things as a new one, newest first."""
+    names = Names(new.target, new.optimizer, new.judge)
+    for run_id in workspace.store.runs.list_alike(new, is_finished=is_finished):
+        run = workspace.store.runs.get_run(run_id)
+        if are_of(run, names) and (allow_changed or not changed_since(workspace, run, new.answering[-1])):
+            yield run
 
 
-def others_left(workspace: Workspace, run: Run) -> list[tuple[Run, int]]:
-    """Return the other unfinished runs of the skill, each with the calls it has sent, those with most first."""
+def describe_others_left(workspace: Workspace, run: Run) -> str:
+    """Return which other runs of the skill are unfinished, those that have sent most calls first; "" for none."""
     store = workspace.store
-    runs = [
-        each for each in reversed(store.runs.list_runs(run.skill_id)) if each.kind == "replay" and each.id != run.id
+    left = [
+        (store.budgets.get_spent(each.id).calls, each.id)
+        for each in store.runs.list_runs(run.skill_id)
+        if each.kind == "replay" and each.id != run.id and each.status != "finished"
     ]
-    left = [(each, store.budgets.get_spent(each.id).calls) for each in runs if each.status != "finished"]
-    return sorted(left, key=lambda each: -each[1])
-
-
-def told_others_left(left: Sequence[tuple[Run, int]]) -> str:
-    """Return in words that other runs are unfinished as well, those that have sent most calls first; "" for none."""
-    if not left:
-        return ""
-    named = ", ".join(f"{run.id} ({counted(n, 'call')})" for run, n in left[:_NAMED])
-    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    return f"--resume goes on with the newest unfinished run; unfinished as well: {named}{more}; name one by its id"
-
-
-def _alike(workspace: Workspace, new: Run, *, is_finished: bool, by_tasks: bool = True) -> Iterator[Run]:
-    """Yield the runs that are frozen to the same things as a new one, whoever answered in them, newest first."""
-    runs, names = workspace.store.runs, Names(new.target, new.optimizer, new.judge)
-    alike = map(runs.get_run, runs.list_alike(new, is_finished=is_finished, by_tasks=by_tasks))
-    return (run for run in alike if are_of(run, names))
+    named = [f"{run_id} ({counted(n, 'call')})" for n, run_id in sorted(left, reverse=True)]
+    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    return f"also unfinished: {', '.join([*named[:_NAMED], *more])}" if named else ""
 
 
 def answered(outcome: T | Outstanding) -> T:
@@ -250,7 +221,7 @@ def answered(outcome: T | Outstanding) -> T:
 
 def replay(
     workspace: Workspace, run: Run, notify: Notify = silent, on_reply: OnReply | None = None,
-    n_slots: int | None = None, *, allow_changed: bool = False,
+    concurrency: int | None = None, *, allow_changed: bool = False,
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
@@ -282,7 +253,7 @@ def replay(
         store.runs.set_status(run.id, "running")
         higher = ""
         plan = planned(workspace, run)
-        way = Way(workspace, Budget(run.id, caps), notify, on_reply, n_slots)
+        way = Way(workspace, Budget(run.id, caps), notify, on_reply, concurrency)
         with span("run", run=run.id, skill=skill.name):
             state = answered(
                 way.through(backends, run.id, lambda ask: train(plan, store, ask, way.notify, stop_when_perfect=True))
@@ -367,7 +338,7 @@ def finish(run: Run, skill: Skill, plan: Plan, best: Best, way: Way) -> Replayed
         except Refused as error:
             # Other promotion tests have drawn its fresh tasks since the run began, or it was tested for another claim.
             return replayed(workspace, run, skill, made, str(error))
-        twins = told_twins(store, skill.id, test.tasks, everything)
+        twins = describe_near_train(store, skill.id, test.tasks, everything)
         test = replace(test, pace=pace_of(backends), origin=test.origin + (twins and f"; {twins}"))
         paused = paused_at(test.row, store)
         with only_here(store, test, way.notify):
@@ -444,7 +415,7 @@ def replayed(
     confirmation = None if isinstance(outcome, str) else outcome
     store = workspace.store
     used = account(store, run.id)
-    own, tests = together(used.own), used.of_tests
+    own, tests = add_up(used.own), used.of_tests
     steps, config = workspace.store.runs.list_steps(run.id), Config.of_run(run.config)
     start = steps[0].baseline if steps else stored_baseline(workspace, run)
     return Replayed(
@@ -468,7 +439,7 @@ def replayed(
         test_tokens=tests.tokens_in + tests.tokens_out,
         test_usd=tests.usd if used.tests else None,
         backend=run.target,
-        changes=told_changes(run),
+        changes=describe_changes(run),
         metric=config.metric,
         baseline=metric_value(start, config.metric, config.mixed_weight) if start else None,
         baseline_hard=start.hard if start else None,
@@ -591,7 +562,7 @@ class Training:
     prompts: Prompts | None = None
     notify: Notify = silent
     on_reply: OnReply | None = None
-    n_slots: int | None = None
+    concurrency: int | None = None
     resume: bool = False
     allow_changed: bool = False
 
@@ -671,7 +642,7 @@ def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Tra
     elif not training.allow_changed:
         check_unchanged(workspace, found, run_backends(workspace, found), WAY_ON)
     outcome = replay(
-        workspace, found or new, training.notify, training.on_reply, training.n_slots,
+        workspace, found or new, training.notify, training.on_reply, training.concurrency,
         allow_changed=training.allow_changed,
     )  # fmt: skip
     step = outcome.next_step
@@ -690,7 +661,7 @@ def _taken_up(workspace: Workspace, new: Run) -> Run | None:
     return (
         last_finished(workspace, new)
         or furthest(workspace, new, allow_changed=False)
-        or finished_by_others(workspace, new)
+        or last_finished(workspace, new, allow_changed=True)
         or furthest(workspace, new, allow_changed=True)
     )
 

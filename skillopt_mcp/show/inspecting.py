@@ -16,14 +16,14 @@ from skillopt_mcp.calls.spending import describe_failures, describe_most
 from skillopt_mcp.costs import (
     Account,
     account,
-    together,
-    told_cell,
-    told_price,
-    told_repeats,
-    told_sends,
+    add_up,
+    describe_price,
+    describe_repeats,
+    describe_sends,
+    price_cell,
     used_by,
 )
-from skillopt_mcp.dispatch import tasks_of, told_changes
+from skillopt_mcp.dispatch import describe_changes, tasks_of
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, quoted, shown
@@ -120,8 +120,8 @@ def _answered(run: Run) -> list[str]:
         return []
     first = run.answering[0]
     told = "; ".join(f"{role} {shown_origin(text)}" for role, text in first.fingerprints.items())
-    since = f" (after step {first.after}; before that it is not known)" if first.after else ""
-    changes = [f"changed in mid-run: {each}" for each in told_changes(run)]
+    since = f" (after step {first.after})" if first.after else ""
+    changes = [f"changed in mid-run: {each}" for each in describe_changes(run)]
     return [f"answered by {told}; skillopt-mcp {first.program}{since}", *changes]
 
 
@@ -136,7 +136,7 @@ def figures_of(workspace: Workspace, run: Run) -> dict[str, object]:
     used = account(workspace.store, run.id)
     table = [row.model_dump(mode="json") for row in used.table]
     served = [row.model_dump() for row in served_in_run(workspace, run.id)]
-    told = used.told.model_dump(mode="json")
+    told = used.summary.model_dump(mode="json")
     return {"n_tasks": n_tasks_of(workspace, run).model_dump(), **told, "used": table, "served": served}
 
 
@@ -184,8 +184,8 @@ def _used(workspace: Workspace, used: Account, width: int | None) -> list[str]:
     lines += [_test(workspace, test_id) for test_id, _ in used.tests]
     cached = [f"{row.role} {row.stage} {row.tokens_cached:,}" for row in used.own if row.tokens_cached]
     lines += [f"of tokens_in were cached: {'; '.join(cached)}"] if cached else []
-    lines.append(f"{told_sends(used.told)}; {told_price(used.told)}")
-    return [*lines, *filter(None, [_asked_again(used), told_repeats(used.told)])]
+    lines.append(f"{describe_sends(used.summary)}; {describe_price(used.summary)}")
+    return [*lines, *filter(None, [_asked_again(used), describe_repeats(used.summary)])]
 
 
 def _test(workspace: Workspace, test_id: str) -> str:
@@ -207,11 +207,11 @@ def _asked_again(used: Account) -> str:
 def _part(label: str, rows: Sequence[LedgerRow]) -> list[str]:
     calls = [_amounts(f"{row.role:<9} {row.stage}", row) for row in rows if row.stage != FREE_STAGE]
     checks = [_amounts("checks by commands", row) for row in rows if row.stage == FREE_STAGE]
-    return [*calls, _amounts(label, together(rows)), *checks]
+    return [*calls, _amounts(label, add_up(rows)), *checks]
 
 
 def _amounts(label: str, row: LedgerRow) -> str:
-    usd = told_cell(row) if row.n_unpriced else f"{row.usd_known:.{4 if row.usd_known < _CENTS_FROM else 2}f}"
+    usd = price_cell(row) if row.n_unpriced else f"{row.usd_known:.{4 if row.usd_known < _CENTS_FROM else 2}f}"
     return (
         f"{label:<21} {row.n_calls:>5} {row.n_missing:>7} {row.n_failed:>6} {row.n_repeated:>8} "
         f"{row.tokens_in:>9} {row.tokens_out:>10} {usd}"

@@ -201,7 +201,7 @@ def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_n
             return Reply("no") if passes else reply
 
     use(permitted, Ending(lambda _: "", name=REAL))
-    permitted.n_slots = 1
+    permitted.concurrency = 1
     candidate = place.propose(permitted, PLACEBO)
     while True:
         try:

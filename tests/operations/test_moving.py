@@ -67,7 +67,7 @@ def test_what_the_store_holds_is_read_without_the_folder(place: Place, workspace
     for name in ("ledger-clerk", str(place.skill), str(place.main)):
         assert [row.version for row in history(workspace, name).rows] == [live[:12]]
         assert text in inspect(workspace, f"{name}@{live}").text
-    assert "its folder is gone" in history(workspace, "ledger-clerk").next_step
+    assert history(workspace, "ledger-clerk").next_step.action == "skills move"
     assert "its folder is gone" in inspect(workspace, "ledger-clerk").text
     assert diff_versions(workspace, "ledger-clerk", first, live).startswith("--- a/ledger-clerk/SKILL.md")
     assert list_runs(workspace, "ledger-clerk").runs == []

@@ -71,7 +71,7 @@ class Evaluate(Sending):
         with ExitStack() as stack:
             workspace = stack.enter_context(
                 terminal.workspace(
-                    target=self.target, judge=self.judge, caps=self.caps, n_slots=self.concurrency,
+                    target=self.target, judge=self.judge, caps=self.caps, concurrency=self.concurrency,
                     batch=Patience() if self.batch_api else None,
                 )
             )  # fmt: skip

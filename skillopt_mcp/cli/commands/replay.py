@@ -29,7 +29,7 @@ from skillopt_mcp.cli.spending import (
 )
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.costs import account, is_used_up, told_aside, told_price
+from skillopt_mcp.costs import account, describe_failed, describe_price, is_used_up
 from skillopt_mcp.demo import advised
 from skillopt_mcp.dispatch import (
     ALLOWED,
@@ -50,7 +50,7 @@ from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.run_rows import told_elsewhere, told_own
+from skillopt_mcp.run_rows import describe_running, told_own
 from skillopt_mcp.runs import (
     TOPPED,
     WAY_ON,
@@ -60,12 +60,11 @@ from skillopt_mcp.runs import (
     caps_of,
     check_new,
     consolidate,
+    describe_others_left,
     documents,
     new_run,
-    others_left,
     replay,
     taken_up,
-    told_others_left,
     unfinished_run,
 )
 from skillopt_mcp.show.export import check_folder, export_run
@@ -179,7 +178,7 @@ class Replay(Sending):
                 for note in added_notes(ready.environment.name, added):
                     terminal.note(note)
             warnings = (
-                told_elsewhere(workspace, self.skill),
+                describe_running(workspace, self.skill),
                 workspace.locked(workspace.recorded(self.skill)),
                 twins_in_run(workspace, self.skill, config, only),
                 run_prospect(workspace, self.skill, config, only),
@@ -210,9 +209,9 @@ class Replay(Sending):
         with terminal.workspace() as workspace:
             run = unfinished_run(workspace, self.skill)
             waiting = waiting_batches(workspace, run.id)
-            others = told_others_left(others_left(workspace, run)) if self.skill != run.id else ""
+            others = describe_others_left(workspace, run) if self.skill != run.id else ""
         if others:
-            terminal.note(f"note: {others}")
+            terminal.note(f"note: {others}.")
         if own := told_own(run):
             raise Refused(own)
         out = Path(self.out).expanduser() if self.out else None
@@ -279,9 +278,9 @@ class Replay(Sending):
             raise Busy(f"{why}; afterwards go on with skillopt-mcp replay {shlex.quote(self.skill)} --resume") from None
         _export(terminal, workspace, run, out)
         result = _for_simulation(advised(workspace, run.skill_id, result), label)
-        told, config = account(workspace.store, run.id).told, Config.of_run(run.config)
-        self._spent = told_price(told)
-        self._aside, self._label = told_aside(told), label
+        used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)
+        self._spent = describe_price(used)
+        self._aside, self._label = describe_failed(used), label
         self._is_topped = bool(result.steps) and is_topped(config, result.steps[-1].current)
         return result
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from skillopt_mcp.cli.command import Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.costs import told_cell
+from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.records.results import History
@@ -121,7 +121,7 @@ def _cells(row: RunRow) -> dict[str, str]:
         "answered": "all" if row.n_answered == row.n_sent else f"{row.n_answered:,}",
         "failed": f"{row.n_failed:,}",
         "tokens": f"{row.tokens:,}",
-        "usd": told_cell(row),
+        "usd": price_cell(row),
         "target": row.target,
         "settings": " ".join(settings) or "-",
     }
