@@ -16,7 +16,7 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.calls.asking import Outstanding
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import edits_of, step_of, with_past
+from skillopt_mcp.candidates import edits_of, with_past
 from skillopt_mcp.costs import account, add_up, check_caps
 from skillopt_mcp.dispatch import (
     ALLOWED,
@@ -43,7 +43,7 @@ from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried
 from skillopt_mcp.judges.judging import is_form_alone
-from skillopt_mcp.next_step import BACKENDS
+from skillopt_mcp.next_step import BACKENDS, rebasing
 from skillopt_mcp.promotion_tests import (
     check_claimed,
     chosen_tasks,
@@ -645,9 +645,9 @@ def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Tra
         workspace, found or new, training.notify, training.on_reply, training.concurrency,
         allow_changed=training.allow_changed,
     )  # fmt: skip
-    if outcome.verdict != "undecided":
+    step = outcome.next_step
+    if outcome.verdict != "undecided" or step is None:
         return outcome
-    step: NextStep = outcome.next_step
     step = step.model_copy(update={"arguments": {**step.arguments, "beside": beside.path}})
     return outcome.model_copy(update={"next_step": step})
 
@@ -742,10 +742,8 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
     if live == candidate.version_id:
         return result
     if live != candidate.base_version:
-        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
-        step = NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
-        return result.model_copy(update={"next_step": step})
-    return with_past(workspace.store, result, candidate, step_of(candidate, candidate.findings))
+        return result.model_copy(update={"next_step": rebasing(candidate.id)})
+    return with_past(workspace.store, result, candidate)
 
 
 def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:

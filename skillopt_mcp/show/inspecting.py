@@ -61,7 +61,7 @@ from skillopt_mcp.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_en
 SHOWN = 20
 VERSIONS_SHOWN = 8
 
-Step = NextStep | str | None
+Step = NextStep | None
 
 
 @dataclass(frozen=True, slots=True)
