@@ -214,7 +214,7 @@ def files_of(folder: Path) -> dict[str, tuple[bytes, bool]]:
 
 
 # A step is a call that changes a file or speaks to SQLite, from the first temporary file on.
-_POSIX = {"write", "rename", "replace", "unlink", "mkdir"}
+_POSIX = {"write", "fchmod", "rename", "replace", "unlink", "mkdir"}
 
 
 def disturb(what: str, deadly: int, live: Path, edit: Path, count: Path) -> None:
