@@ -11,7 +11,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.backends.base import Backend, environment_name, worst_case
-from skillopt_mcp.backends.registry import BESIDE, backend_name, is_spec
+from skillopt_mcp.backends.registry import COMPANION, backend_name, is_spec
 from skillopt_mcp.calls.asking import HOST
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
@@ -344,7 +344,7 @@ def _price(backend: Backend) -> str:
 
 def _entry(backend: Backend) -> str:
     """Return where a table of prices names the model of a backend over HTTP, whose host is in its spec."""
-    kind, _, spec = backend.name.partition(BESIDE)[0].partition(":")
+    kind, _, spec = backend.name.partition(COMPANION)[0].partition(":")
     at = _AT.search(spec)
     host = at[1].lower() if at else f"api.{kind}.com"
     return f' as "{spec.partition(",")[0]}" under ["{host}"]' if kind in ("openai", "anthropic") else ""

@@ -289,7 +289,7 @@ def batched(backend: Backend) -> AnthropicBatch | None:
 
 @backend("anthropic", answers="the vendor's API", needs="`ANTHROPIC_API_KEY`", has_options=True, batched=batched)
 def open_anthropic(text: str, environ: Mapping[str, str] = os.environ) -> AnthropicBackend:
-    """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured, saying how."""
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""
     options = parse_options(text, AnthropicOptions)
     budget = options.thinking
     if isinstance(budget, int) and not 1024 <= budget < options.max_tokens:

@@ -491,7 +491,7 @@ def batched(backend: Backend) -> OpenAIBatch | None:
     batched=batched,
 )
 def open_openai(text: str, environ: Mapping[str, str] = os.environ) -> OpenAIBackend:
-    """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured, saying how."""
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it is not configured."""
     options = parse_options(text, OpenAIOptions)
     if options.azure:
         return _open_azure(options, environ)
