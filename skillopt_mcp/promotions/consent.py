@@ -19,6 +19,7 @@ from skillopt_mcp.gates.confirm import PAIRS_AT_ONCE
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.gates.serving import told_served
 from skillopt_mcp.guard.capabilities import findings, secrets_added
+from skillopt_mcp.host_work import told_again
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
 from skillopt_mcp.promotion_tests import ON_TOP, evidence_so_far, is_simulated
@@ -40,7 +41,6 @@ from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.training.confirmation import answers_alike, begun_anew, net_staked, retired_losses
-from skillopt_mcp.work_items import told_again
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents.text import counted, shown
+from skillopt_mcp.host_work import host_tests
 from skillopt_mcp.promotions.consent import UNPROVEN, Consent, told_declined, unused_approvals
 from skillopt_mcp.promotions.promoting import next_step, told_was_live
 from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, Promotion, PromotionKind, rolled_back
@@ -23,7 +24,6 @@ from skillopt_mcp.store.erasing import Tombstone
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.serving import ServedBy, Servings
 from skillopt_mcp.training.confirmation import GATE
-from skillopt_mcp.work_items import host_tests
 from skillopt_mcp.workspace import Workspace, shortened
 
 TEXT_BYTES = 300

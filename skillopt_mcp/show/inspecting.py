@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from skillopt_mcp import limits
+from skillopt_mcp.answering import describe_changes, tasks_of
 from skillopt_mcp.calls.spending import describe_failures, describe_most
 from skillopt_mcp.costs import (
     Account,
@@ -23,7 +24,6 @@ from skillopt_mcp.costs import (
     price_cell,
     used_by,
 )
-from skillopt_mcp.dispatch import describe_changes, tasks_of
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, quoted, shown
@@ -31,7 +31,7 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.evidence import is_host_run, shown_origin
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
-from skillopt_mcp.leases import describe_answers, describe_leases, describe_own_leases
+from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases
 from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_redraws
 from skillopt_mcp.promotions.consent import Consent, told_declined, told_unused
 from skillopt_mcp.promotions.promoting import next_step
@@ -42,8 +42,7 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, Proposed, Replayed, SplitCounts, StepRow
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import Skill, Version, short
-from skillopt_mcp.run_rows import way_on
-from skillopt_mcp.runs import step_row
+from skillopt_mcp.runs import step_row, way_on
 from skillopt_mcp.show.details import (
     UNSCORED_SHOWN,
     Detail,

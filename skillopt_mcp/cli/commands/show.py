@@ -12,7 +12,7 @@ from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.records.results import History
-from skillopt_mcp.run_rows import RunList, RunRow, list_runs, way_to_test
+from skillopt_mcp.runs import RunList, RunRow, list_runs, way_to_test
 from skillopt_mcp.show.export import export_run, export_version
 from skillopt_mcp.show.inspecting import answering_of, describe_run, detailed, figures_of, inspect, steps_of
 from skillopt_mcp.show.listing import history
