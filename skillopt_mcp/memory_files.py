@@ -7,16 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from skillopt_mcp.answering import (
-    ALLOWED,
-    check_unchanged,
-    run_backends,
-)
+from skillopt_mcp.answering import ALLOWED, check_unchanged, run_backends
 from skillopt_mcp.calls.rounds import OnReply
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.prompts.loading import Prompts
-from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed, Result
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, is_memory
@@ -142,9 +137,9 @@ def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Tra
         workspace, found or new, training.notify, training.on_reply, training.concurrency,
         allow_changed=training.allow_changed,
     )  # fmt: skip
-    if outcome.verdict != "undecided":
+    step = outcome.next_step
+    if outcome.verdict != "undecided" or step is None:
         return outcome
-    step: NextStep = outcome.next_step
     step = step.model_copy(update={"arguments": {**step.arguments, "beside": beside.path}})
     return outcome.model_copy(update={"next_step": step})
 

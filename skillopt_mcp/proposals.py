@@ -16,13 +16,14 @@ from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import edits_of, kept, proposed, step_of, with_past
+from skillopt_mcp.candidates import edits_of, kept, proposed, with_past
 from skillopt_mcp.costs import add_up, check_caps
 from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.estimates import estimate_proposal
 from skillopt_mcp.evidence import judge_named
 from skillopt_mcp.gates.search import mean_score
 from skillopt_mcp.host_work import Room, hand_out, withdraw
+from skillopt_mcp.next_step import rebasing
 from skillopt_mcp.promotion_tests import (
     target_tasks,
 )
@@ -391,10 +392,8 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
     if live == candidate.version_id:
         return result
     if live != candidate.base_version:
-        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
-        step = NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
-        return result.model_copy(update={"next_step": step})
-    return with_past(workspace.store, result, candidate, step_of(candidate, candidate.findings))
+        return result.model_copy(update={"next_step": rebasing(candidate.id)})
+    return with_past(workspace.store, result, candidate)
 
 
 def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:

@@ -12,9 +12,7 @@ from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, SkillOptError
 from skillopt_mcp.host_work import Room, receive
 from skillopt_mcp.promotion_tests import candidate_of_job, evaluate_candidate
-from skillopt_mcp.proposals import (
-    advance_proposal,
-)
+from skillopt_mcp.proposals import advance_proposal
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Evaluated, Proposed, Receipt, Submitted
 from skillopt_mcp.records.runs import Run

@@ -294,7 +294,7 @@ def _tested(row: CandidateRow, begun: set[str]) -> str:
     return row.verdict or ("under test" if row.id in begun else "not evaluated")
 
 
-def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> NextStep | str | None:
+def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> NextStep | None:
     """Return what to do with a version: what is to be done with its candidate, where it has one."""
     made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == version]
     of_live = [each for each in made if each.base_version == skill.live_version]

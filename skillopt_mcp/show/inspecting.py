@@ -423,7 +423,7 @@ def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> 
     return None
 
 
-def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> NextStep | str | None:
+def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> NextStep | None:
     if kind == "candidate":
         return next_step(workspace, workspace.store.candidates.get_candidate(id), consent)
     if kind == "run":

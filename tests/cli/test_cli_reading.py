@@ -59,8 +59,7 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_tells(cli, demo,
     shown = cli("show", id, store=store)
     assert (shown.returncode, shown.stderr) == (0, told.stderr)
     assert shown.stdout.startswith(f"promotion test {id} of skill 'ledger-clerk', candidate {candidate}\nbase ")
-    again = f"skillopt-mcp --store {store} rollback ledger-clerk"
-    assert shown.stderr == f"Next: Nothing: it is what is live. To undo it: {again}\n"
+    assert shown.stderr == ""
     assert main(["--store", store, "show", id, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert (found["kind"], found["text"]) == ("test", shown.stdout.removesuffix("\n"))

@@ -105,7 +105,7 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
     copy = workspace.skill(str(copied(place, place.folder / "second")))
     assert called(workspace.store, copy) == copy.path
     assert history(workspace, str(place.skill)).next_step.arguments["skill"] == str(place.skill)
-    assert review_rollback(workspace, str(place.skill)).called == str(place.skill)
+    assert review_rollback(workspace, str(place.skill)).handle == str(place.skill)
     run = start_run(workspace, str(place.skill), Config(epochs=1))
     step = way_on(workspace, run)
     assert step

@@ -42,7 +42,7 @@ def test_a_decided_test_tells_what_its_verdict_rests_on(place: Place, workspace:
         assert line in shown.text.splitlines()
     assert f"\nverdict: accept: {promotion_test(workspace, id).reason}\n" in shown.text
     assert f"answered by: {verdict.backend} (a SIMULATION" in shown.text
-    assert f"skillopt-mcp promote {candidate} --simulated" in shown.next_step
+    assert shown.next_step.command == f"skillopt-mcp promote {candidate} --simulated"
 
 
 def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, workspace: Workspace) -> None:
@@ -54,7 +54,8 @@ def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, wor
         (first, 1, "undecided", 2), (second, 2, "undecided", 2),
     ]  # fmt: skip
     assert tests[1].alpha < tests[0].alpha
-    assert inspect(workspace, tests[1].id).next_step == f"Call evaluate_candidate with candidate_id {second}."
+    step = inspect(workspace, tests[1].id).next_step
+    assert (step.action, step.arguments) == ("evaluate_candidate", {"candidate_id": second})
 
 
 def test_a_test_that_a_host_works_on_tells_how_far_it_is_and_no_mean(place: Place, host: Workspace) -> None:

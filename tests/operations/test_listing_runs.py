@@ -50,7 +50,7 @@ def test_a_proposal_that_has_ended_is_listed_with_the_runs(host: Workspace, prop
     assert listed.next_step.as_command() == f"skillopt-mcp show {row.id}"
     shown = inspect(host, row.id)
     assert f"outcome: {done.status}; candidate {done.candidate_id}" in shown.text.splitlines()
-    assert shown.next_step == ""
+    assert shown.next_step is None
 
 
 def test_nothing_goes_on_with_a_proposal_for_a_version_that_is_live_no_more(

@@ -131,5 +131,5 @@ def test_a_reflected_proposal_says_that_it_repeats_what_a_person_rolled_back(pla
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     recorded(host, place)
     result = answered(host, begun_proposal(host, str(place.skill)), LESSONS)
-    told = f"Mind that it makes an edit of {undone} again, which a person rolled back. Call evaluate_candidate"
-    assert result.next_step.startswith(told)
+    assert undone in result.repeats
+    assert result.next_step.action == "evaluate_candidate"

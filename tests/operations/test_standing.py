@@ -19,10 +19,6 @@ def told(workspace: Workspace) -> list[str]:
     return [line.partition(": ")[2] for line in lines if line.startswith("candidate ")]
 
 
-def step(workspace: Workspace, id: str) -> str:
-    return inspect(workspace, id, consent=Consent.PERSON_SIMULATED).next_step
-
-
 def test_a_skill_tells_which_of_its_candidates_still_can_be_promoted(place: Place, workspace: Workspace) -> None:
     first = place.accepted(workspace)
     place.propose(workspace, PLACEBO)
