@@ -513,11 +513,3 @@ def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[st
         for each in found
         if each.n_pairs and is_host_run(each.backend)
     }
-
-
-def told_again(candidate_id: str) -> str:
-    """Return how the edits of a candidate are made again on top of what is live now."""
-    return (
-        f"call propose_edits with its edits again (inspect {candidate_id} shows them), or at a terminal: skillopt-mcp "
-        f"evaluate {candidate_id} --rebase; either makes a new candidate to evaluate"
-    )
