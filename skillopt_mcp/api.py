@@ -47,8 +47,8 @@ from skillopt_mcp.runs import begin, best_candidate, check_able, furthest, last_
 from skillopt_mcp.settings.reading import read_mapping
 from skillopt_mcp.settings.settling import settled_config
 from skillopt_mcp.show.export import check_folder, export_run
-from skillopt_mcp.show.inspecting import n_tasks_of
 from skillopt_mcp.show.notes import describe_note
+from skillopt_mcp.show.run_report import n_tasks_of
 from skillopt_mcp.store.locations import store_path
 from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.training.config import Config

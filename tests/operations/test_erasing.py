@@ -169,7 +169,7 @@ def test_what_is_erased_is_told_as_that_and_is_neither_new_nor_unscored(place: P
     assert "was erased by a person at " in shown.text
     assert shown.trajectory
     assert (shown.trajectory.task, shown.trajectory.n_messages, bool(shown.trajectory.erased_at)) == (None, None, True)
-    assert shown.next_step == "Nothing: nothing is left of it to learn from."
+    assert shown.next_step is None
 
 
 def test_what_is_erased_takes_no_score_no_transcript_and_no_reaction(place: Place, workspace: Workspace) -> None:

@@ -7,7 +7,8 @@ from benchmarks.host_agent import Agent
 from skillopt_mcp.host_work import Room
 from skillopt_mcp.records.results import Proposed
 from skillopt_mcp.runs import list_runs, replay, start_run
-from skillopt_mcp.show.inspecting import describe_run, inspect
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
