@@ -427,7 +427,7 @@ class Simulated:
     """Answers calls as the world has it; equal calls are answered equally, different draws independently."""
 
     deferred = False
-    n_slots = 40
+    concurrency = 40
 
     def __init__(self, options: SimulatedOptions) -> None:
         # Latency changes no answer: a run may be resumed with another.

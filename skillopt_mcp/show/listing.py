@@ -174,7 +174,9 @@ def history(workspace: Workspace, skill: str) -> History:
 
 
 def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
-    """Return what undoes the last change, or an edit that was made since."""
+    """Return what undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
+    if workspace.trouble(skill):
+        return skill_row(workspace, skill).next_step
     arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
     if last.version != short(skill.live_version):
         arguments |= {"version": last.version, "over_edit": True}

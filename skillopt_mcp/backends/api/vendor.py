@@ -27,7 +27,7 @@ class ApiBackend(Generic[O]):
     """One model behind a vendor's API."""
 
     deferred = False
-    n_slots = 16
+    concurrency = 16
     sdk: ClassVar[Sdk]
 
     def __init__(self, options: O, endpoint: Endpoint, price: Price | None) -> None:
@@ -94,7 +94,7 @@ class ApiBatch(Batching, Generic[B]):
     cursor: ClassVar[str]
 
     def __init__(self, backend: B) -> None:
-        self.name, self.fingerprint, self.n_slots = backend.name, backend.fingerprint, backend.n_slots
+        self.name, self.fingerprint, self.concurrency = backend.name, backend.fingerprint, backend.concurrency
         price = backend.price
         self.discount = price.batch if price else 1.0
         self._backend = type(backend)(backend.options, backend.endpoint, price.by_batch() if price else None)
