@@ -19,12 +19,12 @@ from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import Field
 
+from skillopt_mcp.answering import describe_changed
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.user_backend import checked_backend
 from skillopt_mcp.costs import Accounted, UsedRow, account, describe_in_flight
-from skillopt_mcp.dispatch import describe_changed
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.environments.rows import read_rows

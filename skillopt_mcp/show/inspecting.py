@@ -17,7 +17,7 @@ from skillopt_mcp.errors import NotFound
 from skillopt_mcp.evidence import is_host_run, shown_origin
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
-from skillopt_mcp.leases import describe_answers, describe_leases, describe_own_leases
+from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
 from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_redraws
 from skillopt_mcp.promotions.consent import UNPROVEN, Consent, told_declined, unused_approvals
 from skillopt_mcp.promotions.promoting import next_step, told_was_live
@@ -27,7 +27,7 @@ from skillopt_mcp.records.evidence import Pair
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, EditOutcome, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
-from skillopt_mcp.run_rows import way_on
+from skillopt_mcp.runs import way_on
 from skillopt_mcp.show.details import (
     ApprovalRow,
     CandidateDetail,
@@ -55,7 +55,6 @@ from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.serving import Servings
 from skillopt_mcp.training.confirmation import GATE, described
-from skillopt_mcp.work_items import host_tests
 from skillopt_mcp.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
 
 SHOWN = 20

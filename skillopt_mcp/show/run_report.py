@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from skillopt_mcp.answering import describe_changes, tasks_of
 from skillopt_mcp.calls.spending import describe_failures, describe_most
 from skillopt_mcp.costs import (
     Account,
@@ -17,10 +18,9 @@ from skillopt_mcp.costs import (
     price_cell,
     used_by,
 )
-from skillopt_mcp.dispatch import describe_changes, tasks_of
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.evidence import shown_origin
-from skillopt_mcp.leases import describe_leases, describe_own_leases
+from skillopt_mcp.host_work import describe_leases, describe_own_leases
 from skillopt_mcp.records.budgets import FREE_STAGE, NO_CAPS
 from skillopt_mcp.records.results import Proposed, Replayed, SplitCounts
 from skillopt_mcp.records.runs import Run, StepRecord

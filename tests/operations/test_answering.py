@@ -10,27 +10,16 @@ import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, __version__, train
+from skillopt_mcp.answering import describe_changes, lock_of
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.dispatch import describe_changes, lock_of
 from skillopt_mcp.errors import BadInput, Busy, CapReached, NotFound, Refused
 from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.memory_files import Training, consolidate, documents, taken_up
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.runs import Answering, Run
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import (
-    Training,
-    consolidate,
-    documents,
-    furthest,
-    left_changed,
-    new_run,
-    replay,
-    start_run,
-    taken_up,
-    unfinished_run,
-)
+from skillopt_mcp.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.show.export import export_run
 from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
@@ -45,7 +34,7 @@ class Updated(Simulated):
     """The simulation as a newer version of a program would be: the same name, and another fingerprint."""
 
     def __init__(self) -> None:
-        super().__init__(open_simulated(f"honest,seed={SEED}")._settings)
+        super().__init__(open_simulated(f"honest,seed={SEED}")._options)
         self.fingerprint = f"{BEFORE},version=2"
         self.heard: list[Call] = []
 

@@ -6,11 +6,11 @@ from hostwork import Clock, begun
 from workshop import PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import submit_work
+from skillopt_mcp.host_work import Room
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.results import Evaluated, Submitted
 from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.work_items import Room
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
 

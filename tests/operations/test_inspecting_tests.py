@@ -5,12 +5,12 @@ from hostwork import begun
 from workshop import PLACEBO, SEED, Place, as_if_real, use
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.show.details import PromotionTest
 from skillopt_mcp.show.inspecting import inspect, promotion_test
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
 

@@ -4,14 +4,13 @@ from hostwork import Clock, begun, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import submit_work
+from skillopt_mcp.host_work import Room
 from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.runs import list_runs, replay, start_run
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.run_report import describe_run
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.work_items import Room
 from skillopt_mcp.workspace import Workspace
 
 SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)

@@ -13,8 +13,7 @@ from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.records.results import History
-from skillopt_mcp.run_rows import RunList, RunRow, list_runs, way_to_test
-from skillopt_mcp.runs import step_row
+from skillopt_mcp.runs import RunList, RunRow, list_runs, step_row, way_to_test
 from skillopt_mcp.show.export import export_run, export_version
 from skillopt_mcp.show.inspecting import SHOWN, look_up
 from skillopt_mcp.show.listing import history
