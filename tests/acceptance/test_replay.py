@@ -168,6 +168,14 @@ def test_slow_update_and_notes(bench: Workbench, vendor: Vendor) -> None:
     assert any(NOTES in each.text for each in questions(vendor))
 
 
+def test_a_slow_update_that_gains_nothing_is_not_kept(bench: Workbench, vendor: Vendor) -> None:
+    config: dict[str, object] = {**PLAIN, "batch": 8, "slow_update": True, "slow_samples": 4}
+    done = bench.train(SIZES, config=config, target=vendor.spec, optimizer=vendor.spec)
+    assert [step["kind"] for step in done["steps"]] == ["step", "step", "slow", "step", "slow"]
+    assert any(GUIDANCE in each.text for each in attempts(vendor, "val"))
+    assert not any(GUIDANCE in each.text for each in attempts(vendor, "train"))
+
+
 def test_a_memory_file_is_seen_by_every_attempt_and_trained(bench: Workbench, vendor: Vendor) -> None:
     bench.add_tasks({"train": 8, "val": 8, "test": 12})
     memory = bench.project / "CLAUDE.md"
