@@ -34,7 +34,7 @@ from skillopt_mcp.records.candidates import (
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.skill_folders import called, known, root_for
-from skillopt_mcp.skills import told_endings
+from skillopt_mcp.skills import describe_endings
 from skillopt_mcp.store.approvals import UnusedApproval
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
 from skillopt_mcp.store.opening import Store
@@ -118,7 +118,7 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
     files, store = workspace.live(change.skill), workspace.store
     live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
     last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
-    happened = told_endings(before, files) or "Somebody edited the file. Their edit is kept"
+    happened = describe_endings(before, files) or "Somebody edited the file. Their edit is kept"
     if last and last.to_version == live:
         happened = f"Candidate {last.candidate_id} was promoted since, and stays"
         if last.kind == "rollback":
