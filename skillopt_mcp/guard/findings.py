@@ -18,7 +18,7 @@ from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets
 
 
 class Found(NamedTuple):
-    """A place in a text, what identifies it when it is compared with the parent's, and its description, after "adds "."""
+    """A place in a text, what identifies it in a comparison with the parent, and its description, after "adds "."""
 
     at: int
     key: str

@@ -13,10 +13,10 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.programs import (
     best_level,
+    describe_barrier,
     has_changed,
     name_of,
     register_command,
-    describe_barrier,
     unprivileged_user,
 )
 from skillopt_mcp.records.commands import Limits, RegisteredCommand
