@@ -41,7 +41,7 @@ class Approvals:
                 [*_change(new), _shown(new), new.evidence, new.login],
             )
             approval_id = int(cursor.lastrowid or 0)
-            append(connection, "approval_given", approval_id, skill=new.skill_id, what=new.kind)
+            append(connection, "approval_given", approval_id)
         return approval_id
 
     def find_unused(self, wanted: Approval) -> tuple[int, str] | None:
@@ -90,7 +90,7 @@ def _remove_unused(connection: Connection, skill_id: int, condition: str, values
     taken = connection.execute(f"select id from approval {where}", values).fetchall()
     connection.execute(f"delete from approval {where}", values)
     for [approval_id] in taken:
-        append(connection, "approval_withdrawn", approval_id, skill=skill_id)
+        append(connection, "approval_withdrawn", approval_id)
     return len(taken)
 
 

@@ -11,15 +11,14 @@ from skillopt_mcp.store.permissions import Permission, is_granted
 from skillopt_mcp.store.pool import Pool, Row
 
 _PROMOTION = (
-    "select id, skill_id, kind, candidate_id, from_version, to_version,"
-    " iif(exists (select 1 from undoing where promotion_id = promotion.id), 'undoing', state),"
-    " verdict, agreed_by, agreed_on, login, created_at from promotion"
+    "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, agreed_by, agreed_on, login,"
+    " created_at from promotion"
 )
 _DONE = f"{_PROMOTION} where skill_id = ? and state = 'done' order by id desc"
 
 
 class Promotions:
-    """Tables promotion, undoing."""
+    """Table promotion."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -43,10 +42,7 @@ class Promotions:
                  new.agreed_by, new.agreed_on, new.login, approval_id],
             )  # fmt: skip
             row = connection.execute(f"{_PROMOTION} where id = ?", [cursor.lastrowid]).fetchone()
-            append(
-                connection, "promotion_begun", row[0], skill=new.skill_id, what=new.kind, version=new.to_version,
-                agreed_by=new.agreed_by, agreed_on=new.agreed_on,
-            )  # fmt: skip
+            append(connection, "promotion_begun", row[0])
         return _promotion(row)
 
     def finish(self, promotion: Promotion) -> None:
@@ -63,23 +59,23 @@ class Promotions:
             if promotion.is_persons_rollback:
                 changes = [_promotion(row) for row in connection.execute(_DONE, [promotion.skill_id]).fetchall()]
                 close_versions(connection, promotion.skill_id, undone_by(changes))
-            append(connection, "promotion_finished", promotion.id, skill=promotion.skill_id)
+            append(connection, "promotion_finished", promotion.id)
 
     def give_up(self, promotion: Promotion) -> None:
         """Note that the change has failed: from here on it is taken back, and never finished."""
         with self._pool.write() as connection:
-            connection.execute("insert into undoing(promotion_id) values (?) on conflict do nothing", [promotion.id])
+            connection.execute("update promotion set state = 'undoing' where id = ?", [promotion.id])
+            append(connection, "promotion_given_up", promotion.id)
 
     def undo(self, promotion: Promotion) -> None:
         """Note that the change did not happen; the approval that it rested on is unused again."""
         with self._pool.write() as connection:
             connection.execute("update promotion set state = 'undone', approval_id = null where id = ?", [promotion.id])
-            connection.execute("delete from undoing where promotion_id = ?", [promotion.id])
-            append(connection, "promotion_taken_back", promotion.id, skill=promotion.skill_id)
+            append(connection, "promotion_taken_back", promotion.id)
 
     def list_pending(self) -> list[Promotion]:
         """Return the changes that were begun and neither finished nor undone."""
-        return [_promotion(row) for row in self._pool.rows(f"{_PROMOTION} where state = 'pending' order by id")]
+        return [_promotion(row) for row in self._pool.rows(f"{_PROMOTION} where state in ('pending', 'undoing') order by id")]
 
     def last_begun(self, path: str) -> Promotion | None:
         """Return the newest change of the skill at a path, whatever came of it, or None."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 from skillopt_mcp.records.tasks import Split
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool
 
 
@@ -33,7 +31,6 @@ class Retirements:
         """Take tasks of a skill out of use, and return which were in use; the names of these are free from then on."""
         with self._pool.write() as connection:
             retired = [each for each in task_ids if retire_task(connection, skill_id, each, reason)]
-            note_retired(connection, skill_id, retired)
         return retired
 
     def list_retired(self, skill_id: int) -> dict[int, Retirement]:
@@ -57,16 +54,6 @@ def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str
         [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
         connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
     return bool(cursor.rowcount)
-
-
-def note_retired(connection: Connection, skill_id: int, task_ids: Sequence[int]) -> None:
-    """Record that these tasks were retired within the caller's transaction, how many of each split beside it."""
-    if task_ids:
-        key = json.dumps(sorted(task_ids))
-        counts = connection.execute(
-            "select split, count(*) from task where id in (select value from json_each(?)) group by split", [key]
-        ).fetchall()
-        append(connection, "tasks_retired", key, skill=skill_id, n=len(task_ids), **dict(counts))
 
 
 _RETIRE = (

@@ -10,8 +10,8 @@ from skillopt_mcp.store.pool import Pool
 
 # The draws of a test begin with its name and the number of the pair.
 _OF_TEST = (
-    "select t.version_id, s.name, count(*), min(cast(substr(t.draw, length(?1) + 2) as integer)) from trial t"
-    " join reply r on r.call_id = t.call_id join served s on s.id = r.served where t.scope = ?1"
+    "select t.version_id, s.name, count(*), min(cast(substr(c.draw, length(?1) + 2) as integer)) from trial t"
+    " join call c on c.id = t.call_id join reply r on r.call_id = c.id join served s on s.id = r.served where t.scope = ?1"
     " group by t.version_id, s.name order by 4, 2"
 )
 _OF_SCOPE = (

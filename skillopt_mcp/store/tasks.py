@@ -12,7 +12,6 @@ from skillopt_mcp.records.judging import judge_json
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.splits import Placed, StoredTask, default_name, files_json, place
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import KIN
 
@@ -89,7 +88,6 @@ class Tasks:
                     if each.predecessor:
                         # Who knew the old one knows what this one asks.
                         connection.execute(_KNOWN_TOO, [task_id, each.predecessor])
-            note_added(connection, skill_id, sum(each.is_new for each in placed))
         return placed
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
@@ -152,13 +150,6 @@ def insert_task(connection: Connection, skill_id: int, task: NewTask, split: Spl
 def parse_files(files: str) -> tuple[TaskFile, ...]:
     """Return the files of a task from the json of its row."""
     return tuple(TaskFile(*file) for file in json.loads(files))
-
-
-def note_added(connection: Connection, skill_id: int, n: int) -> None:
-    """Record that the last `n` tasks of the store were added within the caller's transaction."""
-    if n:
-        [last] = connection.execute("select max(id) from task").fetchone()
-        append(connection, "tasks_added", last - n + 1, last, skill=skill_id, n=n)
 
 
 _N_IN_SPLITS = (
