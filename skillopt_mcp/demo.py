@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from pydantic import JsonValue
 
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.world import PLACEBOS, make_skill, make_tasks, right_answer
@@ -21,10 +22,12 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.records.judging import Score
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed, Result, SplitCounts, StepRow
 from skillopt_mcp.records.skills import MAIN_FILE
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.skill_folders import called
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
@@ -136,7 +139,7 @@ def run_demo(place: DemoPlace, notify: Notify = silent) -> Demonstrated:
         steps=outcome.steps,
         n_calls=outcome.n_calls + outcome.n_test_calls,
         diff=diff,
-        next_step=f"skillopt-mcp show {SKILL} --store {shlex.quote(str(place.store_path))}",
+        next_step=NextStep(action="inspect", arguments={"id": SKILL}),
     )
 
 
@@ -175,10 +178,11 @@ def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
     world = foreign_world(workspace, workspace.store.tasks.list_tasks(skill_id))
     if world is None:
         return found
-    step = (
-        f"Name a real target, for instance --target {REAL}: '{world}' is a simulation that solves the tasks of its "
-        "own world alone, and none of this skill's, so what it found says nothing about the skill."
-    )
+    arguments: dict[str, JsonValue] = {
+        "skill": called(workspace.store, workspace.store.skills.get_skill(skill_id)),
+        "target": REAL,
+    }
+    step = NextStep(action="replay", arguments=arguments, why=f"'{world}' can solve only the tasks of its own world")
     return found.model_copy(update={"next_step": step})
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, get_args
+
+from pydantic import JsonValue
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.calls.asking import Outstanding
@@ -52,14 +52,13 @@ from skillopt_mcp.promotion_tests import (
     prospect,
     tasks_to_test,
 )
-from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import next_step
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.calls import Call, Question, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, rolled_back
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Confirmation, Mean
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Proposed, Replayed, Result, StepRow
 from skillopt_mcp.records.runs import DiscardedEdit, Run, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
@@ -69,7 +68,6 @@ from skillopt_mcp.skills import check_merged
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.decisions import Discarding, Standing
 from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.locations import store_path
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import told_twins
 from skillopt_mcp.tracing import span
@@ -78,10 +76,8 @@ from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open
 from skillopt_mcp.training.loop import MOST_REJECTED, train
 from skillopt_mcp.training.plan import Plan, Work, check_splits, measured
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.work_items import told_stale
 from skillopt_mcp.workspace import Workspace, shortened
 
-_COMMAND = re.compile(r"\bskillopt-mcp (?=[a-z])")
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
 NO_BETTER = "no candidate did better than the live version on the val tasks"
 T = TypeVar("T")
@@ -280,6 +276,7 @@ def replay(
             return Replayed.model_validate_json(run.result)
         if not allow_changed:
             check_unchanged(workspace, run, backends)
+        try_programs(store, tasks_of(workspace, run))
         caps = _kept_caps(workspace, run, backends)
         run = note_answering(workspace, run, backends)
         store.runs.set_status(run.id, "running")
@@ -477,7 +474,7 @@ def replayed(
         baseline_hard=start.hard if start else None,
         baseline_soft=start.soft if start else None,
         simulated=is_simulated(evidence_of(run_backends(workspace, run))),
-        next_step=_since(workspace, made) or _next_step(workspace, run, skill, made, confirmation),
+        next_step=_next_step(workspace, run, skill, made, confirmation),
     )
 
 
@@ -524,50 +521,27 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
     return mean if mean.n else None
 
 
-def _since(workspace: Workspace, made: Candidate | None) -> str:
-    """Return what to do with a candidate that was promoted before its run came to its end, "" where it was not."""
-    changes = workspace.store.promotions.list_promotions(made.skill_id) if made else []
-    if made is None or all(each.to_version != made.version_id for each in changes):
-        return ""
-    return next_step(workspace, made, Consent.PERSON)
-
-
 def _next_step(
     workspace: Workspace, run: Run, skill: Skill, made: Candidate | None, confirmation: Confirmation | None
-) -> str:
-    is_rejected = confirmation is not None and confirmation.verdict == "reject"
-    if made and not is_rejected and (moved := _moved(workspace, run, skill, made)):
-        test = "" if confirmation and confirmation.verdict == "accept" else f" and run: skillopt-mcp evaluate {made.id}"
-        return (
-            f"It cannot be promoted now: {moved}. Put that version back{test}; or take its edits over to what is live: "
-            f"skillopt-mcp evaluate {made.id} --rebase"
-        )
-    if made and confirmation is None and _is_accepted(workspace, made):
-        return f"Another test of its best version came to accept: skillopt-mcp promote {made.id}"
-    if made is None or confirmation is None:
-        return (
-            f"Nothing to promote. Look at the steps (skillopt-mcp show {run.id}), add tasks to '{skill.name}', or try "
-            "again."
-        )
-    if confirmation.verdict == "accept":
-        return f"skillopt-mcp promote {made.id}"
-    if confirmation.is_mixed:
-        return f"The models differ; name a dated one: skillopt-mcp evaluate {made.id} --target BACKEND:MODEL"
-    if confirmation.verdict == "undecided":
-        return f"The evidence does not decide yet; more pairs: skillopt-mcp evaluate {made.id}"
-    return "The best version of this run brings no useful gain; the live file stays."
-
-
-def _is_accepted(workspace: Workspace, made: Candidate) -> bool:
+) -> NextStep:
+    """Return what to do after a run with its best version, which may have been promoted before the run ended."""
+    if made is None:
+        return NextStep(action="inspect", arguments={"id": run.id}, why="nothing to promote")
+    changes = workspace.store.promotions.list_promotions(made.skill_id)
+    if any(change.to_version == made.version_id for change in changes):
+        return NextStep(action="inspect", arguments={"id": made.id}, why="the best version was promoted before")
+    verdict = confirmation.verdict if confirmation else ""
+    arguments: dict[str, JsonValue] = {"candidate_id": made.id}
+    if verdict != "reject" and (moved := _moved(workspace, run, skill, made)):
+        return NextStep(action="evaluate_candidate", arguments={**arguments, "rebase": True}, why=moved)
     decided = workspace.store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
-    return decided is not None and decided.verdict == "accept"
-
-
-def on_store(text: str, path: Path) -> str:
-    """Return a text whose commands name the store, unless it is the user's own: they are copied."""
-    if path == store_path(None, {}):
-        return text
-    return _COMMAND.sub(lambda _: f"skillopt-mcp --store {shlex.quote(str(path))} ", text)
+    if verdict == "accept" or (confirmation is None and decided and decided.verdict == "accept"):
+        return NextStep(action="promote_skill", arguments=arguments, why="accepted")
+    if verdict == "undecided":
+        why = "several models answered: name a dated one" if confirmation and confirmation.is_mixed else "undecided"
+        return NextStep(action="evaluate_candidate", arguments=arguments, why=why)
+    why = "its best version brings no useful gain" if verdict else "nothing to promote"
+    return NextStep(action="inspect", arguments={"id": run.id}, why=why)
 
 
 def step_row(step: StepRecord) -> StepRow:
@@ -656,8 +630,8 @@ def consolidate(workspace: Workspace, both: Documents, training: Training) -> Co
     if both.trained != "skill":
         with accompanied(workspace, skill, _kept(workspace, skill, trained)) as beside:
             remembered = _trained(beside, memory, skill, training)
-    steps = [outcome.next_step for outcome in (trained, remembered) if outcome]
-    return Consolidated(skill=trained, memory=remembered, next_step=" ".join(dict.fromkeys(steps)))
+    last = remembered or trained
+    return Consolidated(skill=trained, memory=remembered, next_step=last.next_step if last else None)
 
 
 def taken_up(workspace: Workspace, both: Documents, training: Training) -> Iterator[tuple[Workspace, Run]]:
@@ -702,7 +676,9 @@ def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Tra
     )  # fmt: skip
     if outcome.verdict != "undecided":
         return outcome
-    return outcome.model_copy(update={"next_step": f"{outcome.next_step} --beside {shlex.quote(beside.path)}"})
+    step: NextStep = outcome.next_step
+    step = step.model_copy(update={"arguments": {**step.arguments, "beside": beside.path}})
+    return outcome.model_copy(update={"next_step": step})
 
 
 def _new(workspace: Workspace, document: Skill, training: Training) -> Run:
@@ -795,7 +771,9 @@ def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Propos
     if live == candidate.version_id:
         return result
     if live != candidate.base_version:
-        return result.model_copy(update={"next_step": f"{told_stale(candidate)}."})
+        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
+        step = NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
+        return result.model_copy(update={"next_step": step})
     return with_past(workspace.store, result, candidate, step_of(candidate, candidate.findings))
 
 

@@ -468,11 +468,6 @@ def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[st
     }
 
 
-def told_stale(candidate: Candidate) -> str:
-    """Return what to do with a candidate whose base is no longer what is live."""
-    return f"{candidate.id} is stale, as the file has changed since: {told_again(candidate.id)}"
-
-
 def told_again(candidate_id: str) -> str:
     """Return how the edits of a candidate are made again on top of what is live now."""
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -75,7 +76,7 @@ class Installation(Command):
             status, files = done, apply_plan(again())
         return Installed(
             status=status, host=self.host, scope="project" if self.project else "user", files=files, tools=[],
-            notes=plan.notes, next_step="",
+            notes=plan.notes,
         )  # fmt: skip
 
     def show(self, result: Installed, terminal: Terminal) -> None:
@@ -84,6 +85,10 @@ class Installation(Command):
             terminal.say(f"{does}: {file.path}" + (f" (backup: {file.backup})" if file.backup else ""))
         if result.status == "unchanged":
             terminal.say("Nothing to change.")
+        if result.restart:
+            terminal.note(result.restart)
+        if result.backups:
+            terminal.note(f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *result.backups])}")
 
 
 def _program() -> str:

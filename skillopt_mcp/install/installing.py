@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp import __version__
 from skillopt_mcp.backends.registry import lacking
@@ -140,7 +140,10 @@ Status = Literal["installed", "uninstalled", "unchanged", "shown"]
 
 
 class Installed(Result):
-    """What was installed or uninstalled; `tools` are those of the server, started as the host will start it."""
+    """What was installed or uninstalled; `tools` are those of the server, started as the host will start it.
+
+    `restart`: what to do in the host now. `backups`: files that uninstall leaves.
+    """
 
     status: Status
     host: str
@@ -148,6 +151,8 @@ class Installed(Result):
     files: list[Changed]
     tools: list[str]
     notes: list[str]
+    restart: str = ""
+    backups: list[str] = Field(default_factory=list)
 
 
 def plan_install(request: Request, around: Surroundings) -> Plan:
@@ -235,12 +240,12 @@ def left_behind(request: Request, around: Surroundings) -> list[str]:
     return [str(backup) for path in (where.config, where.hooks) if path for backup in _backups(path)]
 
 
-def advice(request: Request, to_track: str) -> str:
-    """Return what a person does in the host now; `to_track` is how recording begins."""
+def describe_restart(request: Request) -> str:
+    """Return what a person does in the host now."""
     step = HOSTS[request.host].restart
     if HOSTS[request.host].program and (request.scope == "project" or (request.hooks and request.host == "codex")):
         step += " It asks once whether you trust what was installed."
-    return f"{step} {to_track if request.hooks else ''}".rstrip()
+    return step
 
 
 # One file

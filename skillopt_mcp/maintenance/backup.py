@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from skillopt_mcp.calls.owners import held_locks
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, SkillOptError, UnsafeStore
-from skillopt_mcp.maintenance.verify import WAY_ON, Tell, Verified, appear, hidden_beside, nobody, verify_store
+from skillopt_mcp.maintenance.verify import RESTORE, WAY_ON, Tell, Verified, appear, hidden_beside, nobody, verify_store
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.skill_folders import is_gone
@@ -113,17 +116,17 @@ def back_up(store_path: Path, file: Path, *, unsound: bool = False, tell: Tell =
     """
     target = Path(os.path.abspath(file))
     hidden = hidden_beside(target)
-    again = shlex.join(["skillopt-mcp", "backup", "--unsound", str(file)])
+    again = shlex.join(["skillopt-mcp", "store", "backup", "--unsound", str(file)])
     with _checked_copy(store_path, hidden, target, tell) as found:
         if found.problems and not unsound:
             raise _refused(store_path, found, f"{WAY_ON} A backup of it as it is, all the same: {again}")
         n_bytes = hidden.stat().st_size
         appear(hidden, target)
-    told = "It is NOT sound, and restored with --unsound alone" if found.problems else "It is sound"
-    put_back = shlex.join(["skillopt-mcp", "restore", *(["--unsound"] if found.problems else []), str(target)])
+    arguments: dict[str, JsonValue] = {"file": str(target), "unsound": bool(found.problems)}
+    put_back = NextStep(action="store restore", arguments=arguments, why=f"puts it back; {_soundness(found.problems)}")
     return BackedUp(
         store=str(store_path), file=str(target), n_bytes=n_bytes, n_events=found.n_events, head=found.head,
-        problems=found.problems, next_step=f"{told}. To put it back: {put_back}",
+        problems=found.problems, next_step=put_back,
     )  # fmt: skip
 
 
@@ -156,13 +159,11 @@ def restore_store(store_path: Path, file: Path, *, unsound: bool = False, tell: 
         kept = _dated(store_path)
         replace_store(store_path, copy, kept)
         is_kept = kept.exists()
-    told = f" What was there is kept as {kept}." if is_kept else ""
-    step = described.next_step or "Compare the live files with it: skillopt-mcp store verify"
     return Restored(
         **described.model_dump(exclude={"next_step"}),
         store=str(store_path),
         kept=str(kept) if is_kept else "",
-        next_step=f"It is in place.{told} {step}",
+        next_step=described.next_step or NextStep(action="store verify", why="compares the live files with it"),
     )
 
 
@@ -224,9 +225,13 @@ def _found(source: Path, copy: Path, tell: Tell) -> Verified:
     try:
         found = verify_store(copy, live=False, tell=tell)
     except UnsafeStore as error:
-        found = Verified(store="", problems=[str(error)], next_step=WAY_ON)
+        found = Verified(store="", problems=[str(error)], next_step=RESTORE)
     told = [problem.replace(str(copy), str(source)) for problem in found.problems]
     return found.model_copy(update={"store": str(source), "problems": told})
+
+
+def _soundness(problems: list[str]) -> str:
+    return "it is NOT sound" if problems else "it is sound"
 
 
 def _refused(source: Path, found: Verified, advice: str) -> Refused:
@@ -261,9 +266,7 @@ def _described(copy: Path, file: Path, found: Verified) -> Backup:
         n_events=found.n_events,
         problems=found.problems,
         last_event_at=last.told.at if last else "",
-        next_step="Where a missing folder is elsewhere on this machine: skillopt-mcp skills move OLD-PATH NEW-PATH"
-        if missing
-        else "",
+        next_step=NextStep(action="skills move", why="where a missing folder has moved") if missing else None,
     )
 
 

@@ -19,6 +19,7 @@ from skillopt_mcp.gates.recompute import ConfirmInputs, recomputed
 from skillopt_mcp.live_files import move_new
 from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.evidence import Pair, Served
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.skill_folders import read_skill
@@ -37,11 +38,8 @@ def nobody(_: str, _done: int, _total: int) -> None:
 
 
 SHOWN = 100
-WAY_ON = (
-    "Restore the last sound backup: skillopt-mcp store restore FILE (what is there now is kept beside it). "
-    "Where there is none, write what can be read of each skill to a file (skillopt-mcp export SKILL FILE), and "
-    "take that into a new store ('import FILE', with --store NEW)."
-)
+WAY_ON = "Restore the last sound backup: skillopt-mcp store restore FILE (what is there now is kept next to it)."
+RESTORE = NextStep(action="store restore", why="a sound backup; what is there now is kept next to it")
 TRIES = 5
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -136,8 +134,7 @@ def _told(check: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def _verified(path: Path, problems: list[str], notes: list[str]) -> Verified:
-    advice = WAY_ON if problems else "Nothing to do."
-    return Verified(store=str(path), problems=_shown(problems), notes=notes, next_step=advice)
+    return Verified(store=str(path), problems=_shown(problems), notes=notes, next_step=RESTORE if problems else None)
 
 
 def _shown(told: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ class Result(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
     # A NextStep, or a sentence where an operation has not been moved to one yet.
     next_step: Annotated[Any, BeforeValidator(_parse_step), WithJsonSchema(_STEP_SCHEMA)] = Field(
-        default="", description="What to do now"
+        default=None, description="What to do now"
     )
 
 

@@ -14,8 +14,10 @@ from skillopt_mcp.promotions.promoting import next_step, told_was_live
 from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
 from skillopt_mcp.records.evidence import Trajectory
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, EditOutcome, Result, SplitCounts
 from skillopt_mcp.records.skills import Origin, Skill, Version, short
+from skillopt_mcp.skill_folders import called
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Tombstone
 from skillopt_mcp.store.permissions import Permission
@@ -292,29 +294,17 @@ def _tested(row: CandidateRow, begun: set[str]) -> str:
     return row.verdict or ("under test" if row.id in begun else "not evaluated")
 
 
-def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> str:
-    """Return what to do with a version: what is to be done with its candidate, where it is one."""
+def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: Consent) -> NextStep | str | None:
+    """Return what to do with a version: what is to be done with its candidate, where it has one."""
     made = [each for each in workspace.store.candidates.list_candidates(skill.id) if each.version_id == version]
     of_live = [each for each in made if each.base_version == skill.live_version]
-    if version != skill.live_version and made:
-        return next_step(workspace, (of_live or made)[-1], consent)
     if version == skill.live_version:
-        return f"It is what is live: what comes next with the skill is told by inspect {skill.name}."
+        return NextStep(action="inspect", arguments={"id": called(workspace.store, skill)}, why="it is live")
+    if made:
+        return next_step(workspace, (of_live or made)[-1], consent)
     if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
         return told_was_live(workspace, skill, version)
-    return f"It was never live, and nothing is to be done with it: inspect {skill.name} tells what comes next."
-
-
-def step_of_attempt(trajectory: Trajectory, *, is_held_out: bool) -> str:
-    """Return what to do with a recorded attempt."""
-    if is_held_out:
-        return "Nothing: nothing is learned from an attempt at a held-out task."
-    if trajectory.hard is None:
-        return f"Say how it ended: record_trajectory with task {trajectory.id} and hard."
-    return (
-        "Nothing: proposals learn from it (propose_edits). If its score is wrong: record_trajectory with task "
-        f"{trajectory.id}, the right one and a reason for the correction."
-    )
+    return None
 
 
 def _row(workspace: Workspace, skill: Skill, candidate: Candidate, changes: Sequence[Promotion]) -> CandidateRow:

@@ -16,7 +16,6 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.results import Replayed, Result
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
-from skillopt_mcp.runs import on_store
 from skillopt_mcp.show.inspecting import describe_run, figures_of, n_tasks_of
 from skillopt_mcp.workspace import Workspace
 
@@ -77,7 +76,6 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
         n_steps=len(steps),
         n_files=len(contents) + len(best.files),
         n_written=len(written),
-        next_step=f"{folder / 'best_skill.md'} holds the best version; only promote changes the live skill.",
     )
 
 
@@ -109,10 +107,7 @@ def export_version(workspace: Workspace, name: str, version: str, folder: Path) 
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise BadInput(f"'{folder}' cannot be written ({error.strerror}): name another folder") from error
-    return ExportedVersion(
-        skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files),
-        next_step="These are copies: only promote and rollback change the live skill.",
-    )  # fmt: skip
+    return ExportedVersion(skill=skill.name, version=short(files.digest), folder=str(folder), n_files=len(files.files))
 
 
 def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: SkillFiles) -> Iterator[tuple[str, bytes]]:
@@ -121,9 +116,7 @@ def _contents(workspace: Workspace, run: Run, steps: list[StepRecord], best: Ski
     yield "history.json", _json([step.model_dump(mode="json") for step in steps])
     yield "report.md", f"```\n{describe_run(workspace, run.id)}\n```\n{_means(run)}".encode()
     if run.result:
-        result = json.loads(run.result)
-        told = {"next_step": on_store(result["next_step"], workspace.store_path), **figures_of(workspace, run)}
-        yield "summary.json", _json(result | told)
+        yield "summary.json", _json(json.loads(run.result) | figures_of(workspace, run))
     versions = {run.base_version}
     yield "skills/skill_v0000.md", _files(workspace, run, run.base_version).main
     for step in steps:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from pydantic import JsonValue
+
 from skillopt_mcp import limits
 from skillopt_mcp.calls.spending import describe_failures, describe_most
 from skillopt_mcp.costs import (
@@ -34,7 +36,7 @@ from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_red
 from skillopt_mcp.promotions.consent import Consent, told_declined, told_unused
 from skillopt_mcp.promotions.promoting import next_step
 from skillopt_mcp.records.budgets import FREE_STAGE, NO_CAPS
-from skillopt_mcp.records.candidates import Candidate, Decision
+from skillopt_mcp.records.candidates import Candidate, Decision, Promotion
 from skillopt_mcp.records.evidence import Pair, Trajectory
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Arm, Proposed, Replayed, SplitCounts, StepRow
@@ -53,7 +55,6 @@ from skillopt_mcp.show.details import (
     served_in_run,
     served_in_test,
     skill_detail,
-    step_of_attempt,
     step_of_version,
     told_candidates,
     told_names,
@@ -65,7 +66,7 @@ from skillopt_mcp.show.details import (
     within,
 )
 from skillopt_mcp.show.listing import skill_row
-from skillopt_mcp.skill_folders import id_meant, is_version, known, version_named
+from skillopt_mcp.skill_folders import called, id_meant, is_version, known, version_named
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Erasing, Tombstone
 from skillopt_mcp.store.ledger import LedgerRow
@@ -369,7 +370,6 @@ def _mean(arm: Arm) -> str:
 
 
 SHOWN = 20
-MANY_PAGES = 20
 VERSIONS_SHOWN = 8
 
 
@@ -381,13 +381,12 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     start, id = page_start(cursor), _meant(workspace, known(id))
     kind, text = described_id(workspace, id)
     end = page_end(text, start)
-    left = _told_left(kind, id, len(text) - end)
     page = Inspected(
         id=id,
         kind=kind,
         text=text[start:end],
-        cursor=str(end) if left else None,
-        next_step=left or _advice(workspace, kind, id, consent) or "",
+        cursor=str(end) if end < len(text) else None,
+        next_step=_more(id, end, len(text)) if end < len(text) else _advice(workspace, kind, id, consent),
     )
     detail = None if start else detailed(workspace, kind, id, SHOWN)
     if detail is None:
@@ -396,12 +395,10 @@ def inspect(workspace: Workspace, id: str, cursor: str | None = None, consent: C
     return page.model_copy(update={kind: within(with_hidden_shown(detail), room)})
 
 
-def _told_left(kind: str, id: str, n: int) -> str:
-    """Return how to read the characters that a page leaves over; empty where there are none."""
-    n_pages = math.ceil(n / limits.RESULT_CHARACTERS)
-    if n_pages <= MANY_PAGES or kind != "trajectory":
-        return f"{n:,} more characters: pass the cursor." if n else ""
-    return f"{n:,} more characters, {n_pages:,} pages or more: pass the cursor, or see all by: skillopt-mcp show {id}"
+def _more(id: str, end: int, length: int) -> NextStep:
+    n_pages = math.ceil((length - end) / limits.RESULT_CHARACTERS)
+    why = f"{length - end:,} more characters on {n_pages:,} pages"
+    return NextStep(action="inspect", arguments={"id": id, "cursor": str(end)}, why=why)
 
 
 def detailed(workspace: Workspace, kind: str, id: str, n: int | None = None) -> Detail | None:
@@ -437,19 +434,27 @@ def _advice(workspace: Workspace, kind: str, id: str, consent: Consent) -> NextS
     if kind == "version" and (named := version_named(id)):
         skill, version = _version_named(workspace, *named)
         return step_of_version(workspace, skill, version.id, consent)
-    if kind == "trajectory" and _tombstone(workspace, id):
-        return "Nothing: nothing is left of it to learn from."
     if kind == "trajectory":
-        skill_id, trajectory = _attempt(workspace, id)
-        held_out = workspace.store.tasks.is_held_out(skill_id, trajectory.prompt)
-        return step_of_attempt(trajectory, is_held_out=held_out)
+        return None if _tombstone(workspace, id) else _scoring(workspace, id)
     if kind == "work":
-        return f"Do what it says; whoever took it hands it in: submit_work with work_id {id} among its replies."
+        arguments: dict[str, JsonValue] = {"replies": [{"work_id": id}]}
+        return NextStep(action="submit_work", arguments=arguments, why="hand in the answer")
+    if kind == "test" and describe_own_leases(workspace, id):
+        return NextStep(action="submit_work", arguments={"job_id": id}, why="its work is not handed in yet")
     candidate = tested_candidate(workspace, id) if kind == "test" else None
-    hand_in = (
-        "Hand in first what is done of the work listed. " if candidate and describe_own_leases(workspace, id) else ""
-    )
-    return f"{hand_in}{next_step(workspace, candidate, consent)}" if candidate else ""
+    return next_step(workspace, candidate, consent) if candidate else None
+
+
+def _scoring(workspace: Workspace, id: str) -> NextStep | None:
+    """Return how to score an attempt, None where it has a score or none may be recorded."""
+    skill_id, trajectory = _attempt(workspace, id)
+    if trajectory.hard is not None or workspace.store.tasks.is_held_out(skill_id, trajectory.prompt):
+        return None
+    arguments: dict[str, JsonValue] = {
+        "skill": called(workspace.store, workspace.store.skills.get_skill(skill_id)),
+        "task": id,
+    }
+    return NextStep(action="record_trajectory", arguments=arguments, why="it has no score")
 
 
 def described_id(workspace: Workspace, id: str) -> tuple[str, str]:
@@ -587,16 +592,23 @@ def _permitted(permission: Permission | None) -> str:
     return f"given at the {' with '.join([permission.granted_by, *(flag for flag, has in given if has)])}"
 
 
+def _interrupted(last: Promotion) -> str:
+    version = short(last.to_version)
+    return f"a {last.kind} to version {version} was interrupted; it ends once the files can be read and written"
+
+
 def _skill(workspace: Workspace, name: str) -> str:
     skill = workspace.kept(name)
     store = workspace.store
     trouble = workspace.trouble(skill)
     counts = store.tasks.count_tasks(skill.id)
     permission = store.permissions.get(skill.id)
+    last = store.promotions.last_begun(skill.path)
     lines = [
         f"skill '{skill.name}' at {skill.path}",
         # What to do about it is told as what is next.
         *([trouble.partition(":")[0]] if trouble else []),
+        *([_interrupted(last)] if last and last.is_open else []),
         f"live version {short(skill.live_version)}{_unproven(workspace, skill.id, skill.live_version)}; see it with "
         f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",

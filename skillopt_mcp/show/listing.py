@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
@@ -148,9 +150,6 @@ def _is_running(workspace: Workspace, state: SkillState) -> bool:
     return lock is None
 
 
-_NEVER = "The live file never changed from this store."
-
-
 def history(workspace: Workspace, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
     tracked = workspace.kept(skill)
@@ -166,48 +165,30 @@ def history(workspace: Workspace, skill: str) -> History:
         )
         for each in workspace.store.promotions.list_promotions(tracked.id)
     ]
-    name = called(workspace.store, tracked)
-    undo = f"Undo the last change with: {_undo(name, rows[0])}" if rows else _NEVER
-    if rows and rows[0].previous_version == short(tracked.live_version):
-        undo = f"The files are as they were before the last change. {_once_more(name, rows[0])}"
-    elif rows and rows[0].version != short(tracked.live_version):
-        undo = (
-            f"Somebody has edited the files since: they are version {short(tracked.live_version)} now. Undo the edit "
-            f"alone with: skillopt-mcp rollback {name} {rows[0].version} --over-edit; and the last change, "
-            f"too, with: {_undo(name, rows[0])} --over-edit"
-        )
-    undo = workspace.trouble(tracked) or undo
-    last = workspace.store.promotions.last_begun(tracked.path)
-    if last and last.is_open:
-        undo = (
-            f"A {last.kind} to version {short(last.to_version)} was cut short: it is finished or undone once the files "
-            f"can be read and written. {undo}"
-        )
     retired = [_retired(each) for each in workspace.store.retirements.list_retired(tracked.id).values()]
     return History(
         skill=tracked.name, rows=rows, retired=retired[::-1],
         declined=declined_changes(workspace, tracked.id),
-        next_step=undo,
+        next_step=_undo(workspace, tracked, rows[0]) if rows else None,
     )  # fmt: skip
+
+
+def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
+    """Return what undoes the last change, or an edit that was made since."""
+    arguments: dict[str, JsonValue] = {"skill": called(workspace.store, skill)}
+    if last.version != short(skill.live_version):
+        arguments |= {"version": last.version, "over_edit": True}
+        return NextStep(action="rollback_skill", arguments=arguments, why="the files were edited since")
+    # Without a version, a rollback after a rollback would go further back.
+    if last.kind == "rollback":
+        arguments["version"] = last.previous_version
+    return NextStep(action="rollback_skill", arguments=arguments, why="undoes the last change")
 
 
 def _retired(retirement: Retirement) -> str:
     drawn = f", drawn by {retirement.n_looks} promotion tests before" if retirement.n_looks else ""
     reason = f": {retirement.reason}" if retirement.reason else ""
     return f"{retirement.at} task '{retirement.name}' ({retirement.split}{drawn}){reason}"
-
-
-def _undo(skill: str, last: HistoryRow) -> str:
-    # Only a rollback has to name the version: without one it would go further back.
-    version = f" {last.previous_version}" if last.kind == "rollback" else ""
-    return f"skillopt-mcp rollback {skill}{version}"
-
-
-def _once_more(skill: str, last: HistoryRow) -> str:
-    """Return how to have the last change again, which somebody undid by another way."""
-    if last.candidate_id and last.kind == "promote":
-        return f"To write it again: skillopt-mcp promote {last.candidate_id}"
-    return f"To have it again: skillopt-mcp rollback {skill} {last.version} --over-edit"
 
 
 def diff_versions(workspace: Workspace, skill: str, old: str | None = None, new: str | None = None) -> str:

@@ -230,11 +230,11 @@ def test_a_store_that_is_not_sound_can_be_kept_and_put_back_as_it_is(
     workspace.skill("ledger-clerk")
     run_sql(place.store_path, "update skill set name = 'x'")
     file = tmp_path / "a copy.db"
-    with pytest.raises(Refused, match=r"skillopt-mcp export SKILL FILE.*backup --unsound '.*a copy.db'"):
+    with pytest.raises(Refused, match=r"skillopt-mcp store restore FILE.*backup --unsound '.*a copy.db'"):
         back_up(place.store_path, file)
     made = back_up(place.store_path, file, unsound=True)
     assert made.problems == ["table skill: 1 is not what event 2 (skill_tracked) recorded"]
-    assert made.next_step.endswith(f"restore --unsound '{file}'")
+    assert made.next_step.arguments == {"file": str(file), "unsound": True}
     place.stack.close()
     with pytest.raises(Refused, match="restored with --unsound"):
         restore_store(place.store_path, file)

@@ -115,13 +115,13 @@ def test_a_run_makes_no_other_claim_than_its_candidates_test_was_begun_for(place
 
     assert (result.candidate_id, result.verdict, result.n_pairs) == (begun.candidate_id, None, 0)
     assert "was begun for another claim (better, on these 30 held-out tasks)" in result.reason
-    assert result.next_step.startswith("Nothing to promote.")
+    assert result.next_step.action == "inspect"
 
     made = str(begun.candidate_id)
     assert evaluate_candidate(workspace, made, rule=ConfirmRule(max_pairs=100)).verdict == "accept"
     again = replay(workspace, start_run(workspace, "ledger-clerk", other))
     assert again.verdict is None
-    assert f"Another test of its best version came to accept: skillopt-mcp promote {made}" in again.next_step
+    assert again.next_step.as_command() == f"skillopt-mcp promote {made}"
 
 
 def test_what_a_runs_test_can_show_is_told_of_the_tasks_that_it_may_draw(place: Place, workspace: Workspace) -> None:

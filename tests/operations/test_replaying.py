@@ -4,10 +4,12 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from workshop import SEED, SIMULATION, Place, use
@@ -15,8 +17,11 @@ from workshop import SEED, SIMULATION, Place, use
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused
+from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.judges import programs
+from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
@@ -27,6 +32,7 @@ from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import furthest, new_run, others_left, replay, start_run, told_others_left, unfinished_run
 from skillopt_mcp.show.inspecting import describe_run
 from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training.config import Config
@@ -75,8 +81,7 @@ def test_a_version_that_could_not_be_promoted_any_more_is_not_tested(place: Plac
     result = replay(workspace, run, editing(place, "step"))
     assert (result.verdict, result.n_pairs) == (None, 0)
     assert re.match("it was not tested, .*: the live file of 'ledger-clerk' is version [0-9a-f]{12} now", result.reason)
-    assert result.next_step.startswith("It cannot be promoted now: the live file of 'ledger-clerk' is version")
-    assert f"skillopt-mcp evaluate {result.candidate_id}" in result.next_step
+    assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
     assert workspace.store.decisions.count_tests(run.skill_id) == 0
     place.main.write_bytes(before)
     assert evaluate_candidate(workspace, str(result.candidate_id)).verdict == "accept"
@@ -88,14 +93,13 @@ def test_a_version_whose_folder_is_gone_is_not_tested(place: Place, workspace: W
     result = replay(workspace, run)
     assert (result.verdict, result.n_pairs) == (None, 0)
     assert "its folder is gone" in result.reason
-    assert "its folder is gone" in result.next_step
+    assert "its folder is gone" in result.next_step.why
 
 
 def test_a_run_whose_file_changed_during_its_test_does_not_say_promote(place: Place, workspace: Workspace) -> None:
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG), editing(place, GATE))
     assert result.verdict == "accept"
-    assert re.match(r"It cannot be promoted now: the live file of 'ledger-clerk' is version", result.next_step)
-    assert result.next_step.endswith(f"skillopt-mcp evaluate {result.candidate_id} --rebase")
+    assert result.next_step.as_command() == f"skillopt-mcp evaluate {result.candidate_id} --rebase"
 
 
 def test_the_end_of_a_run_knows_what_became_of_its_candidate_meanwhile(place: Place, workspace: Workspace) -> None:
@@ -104,13 +108,13 @@ def test_the_end_of_a_run_knows_what_became_of_its_candidate_meanwhile(place: Pl
 
     def ended_again() -> str:
         change_run(place, "update run set result = null, status = 'stopped'")
-        return replay(workspace, workspace.store.runs.get_run(run.id)).next_step
+        return replay(workspace, workspace.store.runs.get_run(run.id)).next_step.as_command()
 
     assert ended_again() == f"skillopt-mcp promote {candidate}"
     assert promote_skill(workspace, str(candidate), Consent.PERSON_SIMULATED).status == "promoted"
-    assert ended_again().startswith("Nothing: it is what is live.")
+    assert ended_again() == f"skillopt-mcp show {candidate}"
     rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    assert ended_again().startswith("It was live, and a person rolled it back.")
+    assert ended_again() == f"skillopt-mcp show {candidate}"
 
 
 def change_run(place: Place, sql: str) -> None:
@@ -383,7 +387,7 @@ def test_a_run_whose_optimizer_never_makes_a_candidate_says_so_and_names_itself(
     run = start_run(workspace, "ledger-clerk", CONFIG.model_copy(update={"slow_update": False, "meta_skill": False}))
     result = replay(workspace, run)
     assert re.match(why, result.reason)
-    assert f"skillopt-mcp show {run.id}" in result.next_step
+    assert result.next_step.as_command() == f"skillopt-mcp show {run.id}"
 
 
 def test_a_mean_over_no_attempts_is_no_number(place: Place, workspace: Workspace) -> None:
@@ -426,3 +430,27 @@ def test_other_unfinished_runs_are_named_with_the_rule(workspace: Workspace) -> 
     for run in runs[:2]:
         workspace.store.runs.set_status(run.id, "finished", "{}")
     assert told_others_left(others_left(workspace, runs[2])) == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is one of Unix")
+def test_a_resumed_run_finds_out_that_a_judge_program_cannot_start_before_it_asks(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = place.open()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        shell, program = Path(folder) / "sh", Path(folder) / "check"
+        Path(folder).chmod(0o755)
+        shell.symlink_to("/bin/sh")
+        program.write_text(f"#!{shell}\nexit 0\n")
+        program.chmod(0o755)
+        workspace.store.commands.register(register_command("check", [str(program)]))
+        tasks = [NewTask(f"What is {n}?", parse_judge({"kind": "command", "name": "check"})) for n in range(12)]
+        workspace.store.tasks.add_tasks(workspace.skill(str(place.skill)).id, tasks, EQUAL_SHARES)
+        target = Scripted(lambda _: "an answer")
+        use(workspace, target, "target", "optimizer")
+        run = start_run(workspace, "ledger-clerk", CONFIG)
+        shell.unlink()
+        monkeypatch.setattr(programs, "_TRIED", set())  # it is resumed by another process
+        with pytest.raises(BackendError, match="check"):
+            replay(workspace, run)
+    assert target.n_calls == 0

@@ -1,14 +1,17 @@
+"""Simulations: one that solves other tasks than those of the skill is replaced by a real target."""
+
 from __future__ import annotations
 
 import pytest
 from workshop import SEED, SIMULATION, Place
 
 from skillopt_mcp.demo import advised
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
-FOUND = Result(next_step="Go on.")
+FOUND = Result(next_step=NextStep(action="demo"))
 MINE = {"prompt": "What is 2 + 2?", "judge": {"kind": "numeric", "expected": 4}}
 
 
@@ -26,5 +29,5 @@ def test_a_simulation_of_other_tasks_is_told_to_give_way_to_a_real_target(place:
         if target != SIMULATION:
             place.add_tasks(other)
         step = advised(other, skill.id, FOUND).next_step
-    assert step.startswith("Name a real target, for instance --target claude-code:haiku: 'simulated:")
-    assert "none of this skill's" in step
+    assert step.arguments["target"] == "claude-code:haiku"
+    assert "simulated:" in step.why

@@ -7,8 +7,6 @@ from workshop import LESSONS, Place
 
 from skillopt_mcp.next_step import as_commands
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.show.details import step_of_attempt
 from skillopt_mcp.workspace import Workspace
 
 
@@ -28,14 +26,6 @@ from skillopt_mcp.workspace import Workspace
 )
 def test_what_an_agent_alone_can_do_a_person_is_told_to_ask_it_for(told: str, said: str) -> None:
     assert as_commands(told) == said
-
-
-@pytest.mark.parametrize("hard", [None, True])
-def test_a_score_is_given_by_the_agent_that_is_asked_for_it(hard: bool | None) -> None:
-    attempt = Trajectory("trajectory:7", "Due?", "5", (), hard, None, "", "session")
-    said = as_commands(step_of_attempt(attempt, is_held_out=False))
-    assert "sk your agent to " in said
-    assert said.endswith("(record_trajectory with task trajectory:7).")
 
 
 def test_an_accepted_candidate_that_the_guard_holds_goes_to_a_person(place: Place, workspace: Workspace) -> None:

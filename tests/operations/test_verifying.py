@@ -84,7 +84,7 @@ def test_damage_that_sqlite_finds_is_told_and_looked_into_no_further(place: Plac
     found = verify_store(place.store_path)
     assert found.problems
     assert all(problem.startswith("SQLite: ") for problem in found.problems)
-    assert "Restore the last sound backup" in found.next_step
+    assert found.next_step.action == "store restore"
     assert found.notes == ["the rows were not looked at: the file itself is damaged"]
 
 

@@ -11,8 +11,8 @@ from skillopt_mcp.cli.installation import Installation
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import SkillOptError
 from skillopt_mcp.install.hosts import surroundings
-from skillopt_mcp.install.installing import Installed, advice, check_backends, check_server, plan_install
-from skillopt_mcp.skills import to_track
+from skillopt_mcp.install.installing import Installed, check_backends, check_server, describe_restart, plan_install
+from skillopt_mcp.skills import first_to_track
 
 
 @command("install", example="install claude-code --hooks --skill")
@@ -34,11 +34,10 @@ class Install(Installation):
         tools = check_server(request, around)
         terminal.note(f"The server starts and lists {len(tools)} tools.")
         result = self.carry_out(terminal, plan, lambda: plan_install(request, around), done="installed")
-        step = advice(request, self._to_track(terminal)) if result.status == "installed" else ""
-        return result.model_copy(update={"tools": tools, "next_step": step})
-
-    def _to_track(self, terminal: Terminal) -> str:
-        """Return how recording begins; empty where the store cannot be opened."""
-        with suppress(SkillOptError), terminal.workspace() as workspace:
-            return to_track(workspace)
-        return ""
+        if result.status != "installed":
+            return result.model_copy(update={"tools": tools})
+        step = None
+        if self.hooks:
+            with suppress(SkillOptError), terminal.workspace() as workspace:
+                step = first_to_track(workspace)
+        return result.model_copy(update={"tools": tools, "restart": describe_restart(request), "next_step": step})

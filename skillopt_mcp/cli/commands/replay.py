@@ -401,12 +401,10 @@ def _roles(run: Run) -> tuple[Role, ...]:
 
 def _for_simulation(result: Replayed, label: str) -> Replayed:
     """Return a result whose next step, where it is a promotion, accepts evidence of a simulation."""
-    step: NextStep | str = result.next_step
-    if label and isinstance(step, NextStep) and step.action == "promote_skill":
+    step: NextStep | None = result.next_step
+    if label and step and step.action == "promote_skill":
         more = step.model_copy(update={"arguments": {**step.arguments, "simulated": True}})
         return result.model_copy(update={"next_step": more})
-    if label and isinstance(step, str) and step.startswith("skillopt-mcp promote "):
-        return result.model_copy(update={"next_step": f"{step} --simulated"})
     return result
 
 

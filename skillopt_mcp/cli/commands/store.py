@@ -11,7 +11,7 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
 from skillopt_mcp.documents.text import counted
-from skillopt_mcp.maintenance.backup import BackedUp, Backup, back_up, restore_store, review_backup
+from skillopt_mcp.maintenance.backup import BackedUp, Backup, Restored, back_up, restore_store, review_backup
 from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
 from skillopt_mcp.maintenance.verify import Verified, verify_store
 from skillopt_mcp.trajectories import Wanted, attempts_meant
@@ -72,7 +72,7 @@ class Restore(Command):
     unsound: Annotated[bool, Flag("put it in place though the check finds faults in it")] = False
     yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
 
-    def run(self, terminal: Terminal) -> Backup:
+    def run(self, terminal: Terminal) -> Restored:
         """Show what the backup holds, ask a person, and put it in place."""
         terminal.require_person("store restore")
         file = Path(self.file).expanduser()
@@ -84,9 +84,11 @@ class Restore(Command):
         with working(terminal) as progress:
             return restore_store(terminal.store_path, file, unsound=self.unsound, tell=progress)
 
-    def show(self, result: Backup, terminal: Terminal) -> None:
+    def show(self, result: Restored, terminal: Terminal) -> None:
         if self.yes:
             self._describe(result, terminal)
+        kept = f" What was there is kept as {result.kept}." if result.kept else ""
+        terminal.note(f"It is in place.{kept}")
 
     def _describe(self, backup: Backup, terminal: Terminal) -> None:
         is_sound = "is NOT sound" if backup.problems else "is sound"

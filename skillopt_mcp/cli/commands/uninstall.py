@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from skillopt_mcp.cli.command import command
 from skillopt_mcp.cli.installation import Installation
 from skillopt_mcp.cli.terminal import Terminal
@@ -21,5 +19,4 @@ class Uninstall(Installation):
         plan = plan_uninstall(request, around)
         result = self.carry_out(terminal, plan, lambda: plan_uninstall(request, around), done="uninstalled")
         backups = left_behind(request, around) if result.status == "uninstalled" else []
-        step = f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *backups])}" if backups else ""
-        return result.model_copy(update={"next_step": step})
+        return result.model_copy(update={"backups": backups})
