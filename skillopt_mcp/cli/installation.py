@@ -15,7 +15,7 @@ from skillopt_mcp.cli.command import PROGRAM, Arg, Command, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.install.installing import Changed, Installed, Plan, Request, Status, apply_plan
-from skillopt_mcp.store.locations import ENVIRONMENT
+from skillopt_mcp.store.files import ENVIRONMENT
 
 # Hosts do not hand these to a server, and both say where the store lies.
 _PLACES_OF_THE_STORE = (ENVIRONMENT, "XDG_DATA_HOME")

@@ -20,8 +20,8 @@ from skillopt_mcp.records.skills import Origin, Skill, Version, short
 from skillopt_mcp.skill_folders import called
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Tombstone
+from skillopt_mcp.store.ledger import ServedBy, Servings
 from skillopt_mcp.store.permissions import Permission
-from skillopt_mcp.store.serving import ServedBy, Servings
 from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.work_items import host_tests
 from skillopt_mcp.workspace import Workspace, shortened
@@ -517,7 +517,7 @@ _MOST_SHOWN = 8
 
 def served_in_test(workspace: Workspace, row: ConfirmationRow) -> list[ServedRow]:
     """Return by which names the attempts at either version were served, and what was asked of other roles."""
-    room = workspace.store.room(Servings)
+    room = workspace.store.table(Servings)
     versions = {"base": "live", "candidate": "candidate"}
     arms = [each._replace(whose=versions[each.whose]) for each in room.list_of_test(row)]
     arms.sort(key=lambda each: each.whose, reverse=True)
@@ -526,7 +526,7 @@ def served_in_test(workspace: Workspace, row: ConfirmationRow) -> list[ServedRow
 
 def served_in_run(workspace: Workspace, run_id: str) -> list[ServedRow]:
     """Return by which names the calls of a run were served, of each role."""
-    return _rows(workspace.store.room(Servings).list_of_scope(run_id))
+    return _rows(workspace.store.table(Servings).list_of_scope(run_id))
 
 
 def told_names(rows: Sequence[ServedRow]) -> list[str]:

@@ -533,7 +533,7 @@ def _trajectory(workspace: Workspace, id: str) -> str:
 def _tombstone(workspace: Workspace, id: str) -> Tombstone | None:
     """Return what is left of an attempt that was erased, None where the id names no such one."""
     number = _number(id)
-    return None if number is None else workspace.store.room(Erasing).get_tombstone(number)
+    return None if number is None else workspace.store.table(Erasing).get_tombstone(number)
 
 
 def _attempt(workspace: Workspace, id: str) -> tuple[int, Trajectory]:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Value
 
 _PAGE = 500

@@ -137,7 +137,9 @@ class Skills:
                 other = _skill(row)
                 held = _counted(connection.execute(_RECORDED, [other.id]).fetchall())
                 connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
-            connection.execute("update skill set name = ?, path = ?, is_hidden = 0 where id = ?", [name, path, skill.id])
+            connection.execute(
+                "update skill set name = ?, path = ?, is_hidden = 0 where id = ?", [name, path, skill.id]
+            )
             if row is not None:
                 values = [skill.name, skill.path, other.id]
                 connection.execute("update skill set name = ?, path = ? where id = ?", values)
@@ -177,8 +179,7 @@ class Skills:
     def list_having(self, version_id: str) -> list[Skill]:
         """Return the listed skills that have a version whose id begins so."""
         rows = self._pool.rows(
-            f"{_SKILL} where id in (select skill_id from version where id >= ? and id < ?)"
-            f" and {_LISTED} order by id",
+            f"{_SKILL} where id in (select skill_id from version where id >= ? and id < ?) and {_LISTED} order by id",
             [version_id, version_id + "g"],
         )
         return [_skill(row) for row in rows]

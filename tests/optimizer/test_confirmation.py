@@ -83,7 +83,7 @@ class MemoryDecisions:
         """Return that nothing was begun anew."""
         return {}
 
-    def room(self, make: object) -> MemoryDecisions:
+    def table(self, make: object) -> MemoryDecisions:
         """Return itself: all is in one place."""
         return self
 
