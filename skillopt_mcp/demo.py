@@ -27,7 +27,7 @@ from skillopt_mcp.records.results import Replayed, Result, SplitCounts, StepRow
 from skillopt_mcp.records.skills import MAIN_FILE
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.skill_folders import called
+from skillopt_mcp.skill_folders import handle
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, silent
@@ -179,7 +179,7 @@ def advised(workspace: Workspace, skill_id: int, found: Found) -> Found:
     if world is None:
         return found
     arguments: dict[str, JsonValue] = {
-        "skill": called(workspace.store, workspace.store.skills.get_skill(skill_id)),
+        "skill": handle(workspace.store, workspace.store.skills.get_skill(skill_id)),
         "target": REAL,
     }
     step = NextStep(action="replay", arguments=arguments, why=f"'{world}' can solve only the tasks of its own world")

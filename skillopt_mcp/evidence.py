@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from skillopt_mcp.backends.base import Backend
@@ -11,11 +11,10 @@ from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.backends.wrappers import Judges
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.judges.judging import leaves, missing_programs
-from skillopt_mcp.judges.kinds.command import Command, unregistered
+from skillopt_mcp.judges.kinds.command import Command
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.judges.programs import NO_COMMANDS, CommandRunner
 from skillopt_mcp.records.calls import Role
-from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.store.opening import Store
 
@@ -55,17 +54,6 @@ def try_programs(store: Store, tasks: Iterable[Task]) -> None:
         # A thread of its own: the caller's may have an event loop already.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, CommandRunner(store.commands.named(names)).try_all()).result()
-
-
-def without_command(store: Store | None, judges: Sequence[Judge]) -> dict[int, str]:
-    """Return what is wrong with each judge (by its place) that names a program which is not registered.
-
-    It decides what is rejected when tasks are added, and what a check reports; without a store none is registered.
-    """
-    wanted = {name for judge in judges for name in missing_programs(judge, ())}
-    known = store.commands.named(wanted).keys() if store and wanted else set[str]()
-    missing = {n: missing_programs(judge, known) for n, judge in enumerate(judges)}
-    return {n: unregistered(names[0]) for n, names in missing.items() if names}
 
 
 def judge_named(backends: Mapping[Role, Backend]) -> str:

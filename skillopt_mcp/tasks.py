@@ -32,8 +32,8 @@ from skillopt_mcp.environments.rows import (
 from skillopt_mcp.errors import BackendError, BadInput, NotFound
 from skillopt_mcp.evidence import judges_for
 from skillopt_mcp.judges.checking import asked_in_train, check_tasks
-from skillopt_mcp.judges.judging import judge_all, leaves, parse_judge
-from skillopt_mcp.judges.kinds.command import Command
+from skillopt_mcp.judges.judging import judge_all, leaves, missing_programs, parse_judge
+from skillopt_mcp.judges.kinds.command import Command, unregistered
 from skillopt_mcp.judges.kinds.reported import ByEnvironment, ByHost
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.judges.kinds.tool_called import ToolCalled
@@ -72,39 +72,55 @@ _SHAPE = "{prompt, judge: {kind, ...}, id?, split?, tags?, files?}"
 
 
 @dataclass(slots=True)
-class Rows:
-    """Rows on their way in: the usable tasks, each with its position, and why the others are not.
-
-    The tasks are in the order in which they join the splits, by their `shares`.
-    """
+class TaskPlan:
+    """Rows by position: the usable tasks, in the order in which they join the splits, and why the others are not."""
 
     n_rows: int
-    tasks: list[tuple[int, NewTask]]
+    tasks: dict[int, NewTask]
+    rejected: dict[int, str]
     shares: Mapping[Split, float] = field(default_factory=lambda: EQUAL_SHARES)
-    rejected: dict[int, str] = field(default_factory=dict)
 
-    def reject(self, faults: Mapping[int, str]) -> None:
-        """Take tasks out, by position, with the reason."""
-        self.rejected |= faults
-        self.tasks = [(position, task) for position, task in self.tasks if position not in faults]
+    def settle(self, placed: Sequence[Placed]) -> dict[int, Placed]:
+        """Reject what could not be placed; return where the others went."""
+        by_position = dict(zip(self.tasks, placed, strict=True))
+        self.rejected |= {position: each.fault for position, each in by_position.items() if each.fault}
+        for position in self.rejected:
+            self.tasks.pop(position, None)
+        return {position: by_position[position] for position in self.tasks}
 
 
-def parse_rows(given: Sequence[object], plan: SplitPlan | None = None) -> Rows:
-    """Return the well-formed rows as tasks. Raises BadInput for none, and for too many."""
-    if not given:
+def parse_rows(
+    rows: Sequence[object], store: Store | None, secrets: KnownSecrets, splits: SplitPlan | None = None
+) -> TaskPlan:
+    """Return the well-formed rows, and why the others are not. Raises BadInput for no row, and for too many."""
+    if not rows:
         raise BadInput(f"no task was given: a task is {_SHAPE}")
-    if len(given) > limits.TASKS_PER_CALL:
-        raise BadInput(f"{len(given):,} tasks at once, at most {limits.TASKS_PER_CALL:,}: add them in parts")
-    rows = Rows(len(given), [])
-    for position, value in enumerate(given):
+    if len(rows) > limits.TASKS_PER_CALL:
+        raise BadInput(f"{len(rows):,} tasks at once, at most {limits.TASKS_PER_CALL:,}: add them in parts")
+    registered = {each.name for each in store.commands.list_commands()} if store else set[str]()
+    plan = TaskPlan(len(rows), {}, {})
+    for position, value in enumerate(rows):
         try:
-            rows.tasks.append((position, parse_row(value)))
+            plan.tasks[position] = _usable(
+                value if isinstance(value, NewTask) else parse_row(value), registered, secrets
+            )
         except BadInput as error:
-            rows.rejected[position] = str(error)
-    if plan is not None and plan.mode == "ratio":
-        rows.shares = plan.shares
-        rows.tasks = [rows.tasks[at] for at in shuffled([task.digest for _, task in rows.tasks], plan.seed)]
-    return rows
+            plan.rejected[position] = redact(str(error), secrets)
+    if splits is not None and splits.mode == "ratio":
+        plan.shares, tasks = splits.shares, list(plan.tasks.items())
+        plan.tasks = dict(tasks[at] for at in shuffled([task.digest for _, task in tasks], splits.seed))
+    return plan
+
+
+def _usable(task: NewTask, registered: Collection[str], secrets: KnownSecrets) -> NewTask:
+    """Return the task. Raises BadInput where it contains a secret, or its judge program is not registered."""
+    files = (text for file in task.files for text in (file.path, file.content))
+    text = "\n".join((task.prompt, task.name or "", *task.tags, *files, judge_json(task.judge)))
+    if found := find_secrets(text.encode("utf-8", "replace"), secrets):
+        raise BadInput(f"contains a secret ({found[0].kind}): use a made-up value")
+    if lacking := missing_programs(task.judge, registered):
+        raise BadInput(unregistered(lacking[0]))
+    return task
 
 
 def parse_row(value: object) -> NewTask:
@@ -175,32 +191,6 @@ def _of_folder(row: object, split: Split, n: int) -> object:
     return {**row, "split": split}
 
 
-def screen(rows: Rows, store: Store | None, secrets: KnownSecrets) -> None:
-    """Reject the tasks that hold a secret, or whose judge program is not registered."""
-    faults = {position: redact(why, secrets) for position, why in rows.rejected.items()}
-    programs = {position: _programs(task.judge) for position, task in rows.tasks}
-    wanted = set[str]().union(*programs.values())
-    missing = wanted - (store.commands.named(sorted(wanted)).keys() if store else set())
-    for position, task in rows.tasks:
-        if found := find_secrets(_written(task), secrets):
-            faults[position] = f"contains a secret ({found[0].kind}): use a made-up value"
-        elif lacking := sorted(programs[position] & missing):
-            register = f"skillopt-mcp tasks judges add {lacking[0]} -- PROGRAM"
-            faults[position] = f'judge program "{lacking[0]}" is not registered: {register}'
-    rows.reject(faults)
-
-
-def _programs(judge: Judge) -> set[str]:
-    return {leaf.name for leaf in leaves(judge) if isinstance(leaf, Command)}
-
-
-def _written(task: NewTask) -> bytes:
-    files = (text for file in task.files for text in (file.path, file.content))
-    return "\n".join((task.prompt, task.name or "", *task.tags, *files, judge_json(task.judge))).encode(
-        "utf-8", "replace"
-    )
-
-
 # Adding
 
 
@@ -213,67 +203,56 @@ def add_tasks(
     """
     if (tasks is None) == (file is None):
         raise BadInput(f"give either tasks or file: a list of {_SHAPE}, or its path")
-    given = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
-    return _add(workspace, skill, parse_rows(given))
+    rows = read_rows(Path(os.path.expanduser(file))) if file is not None else list(tasks or ())
+    return _add(workspace, skill, rows)
 
 
-def add_data_set(workspace: Workspace, skill: str, path: Path, plan: SplitPlan) -> TasksAdded:
+def add_data_set(workspace: Workspace, skill: str, path: Path, splits: SplitPlan) -> TasksAdded:
     """Add the rows of a data set, tasks or questions, to the splits that the plan gives them.
 
     Raises BadInput when the file or folder cannot be read; then nothing is added.
     """
-    return _add(workspace, skill, parse_rows(read_data_set(path, plan), plan))
+    return _add(workspace, skill, read_data_set(path, splits), splits)
 
 
-def _add(workspace: Workspace, skill: str, rows: Rows) -> TasksAdded:
-    added, tracked = _store(workspace, skill, rows), workspace.skill(skill)
-    in_use = workspace.store.tasks.list_in_use(tracked.id)
-    digests = {task.digest for _, task in rows.tasks}
-    given = {task.name for task in in_use if task.digest in digests}
-    if len(given) > MAX_CHECKED:
-        notes = [Note(code="unchecked", numbers={"n": len(given)})]
+def _add(workspace: Workspace, skill: str, rows: Sequence[object], splits: SplitPlan | None = None) -> TasksAdded:
+    plan = parse_rows(rows, workspace.store if workspace.is_made else None, workspace.known, splits)
+    added = _insert(workspace, skill, plan)
+    in_use = workspace.store.tasks.list_in_use(workspace.skill(skill).id)
+    digests = {task.digest for task in plan.tasks.values()}
+    names = {task.name for task in in_use if task.digest in digests}
+    if len(names) > MAX_CHECKED:
+        notes = [Note(code="unchecked", numbers={"n": len(names)})]
     else:
-        notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, given))
-        notes += _as_notes(("unknown environment", name) for name, _ in _unknown_environments(in_use, given))
+        notes = _as_notes((finding.problem, finding.task) for finding in check_tasks(in_use, names))
+        notes += _as_notes(("unknown environment", name) for name, _ in _unknown_environments(in_use, names))
     return added.model_copy(update={"notes": notes})
 
 
-def _store(workspace: Workspace, skill: str, rows: Rows) -> TasksAdded:
-    """Store the tasks that can be added, in one transaction; all others are rejected in `rows` then."""
+def _insert(workspace: Workspace, skill: str, plan: TaskPlan) -> TasksAdded:
+    """Store the tasks that can be added, in one transaction; the others are rejected."""
     tracked, store = workspace.skill(skill), workspace.store
-    screen(rows, store, workspace.known)
-    placed = store.tasks.add_tasks(tracked.id, [task for _, task in rows.tasks], rows.shares)
+    tasks = list(plan.tasks.values())
+    placed = plan.settle(store.tasks.add_tasks(tracked.id, tasks, plan.shares))
     # Who adds tasks knows them: what this session answers later is exposed evidence.
-    store.exposures.expose(tracked.id, [task.digest for _, task in rows.tasks], workspace.session)
-    rows.reject(_faults(rows, placed))
+    store.exposures.expose(tracked.id, [task.digest for task in tasks], workspace.session)
     counts = store.tasks.count_tasks(tracked.id)
+    state = SkillState(
+        skill=handle(store, tracked), n_train=counts["train"], n_val=counts["val"], n_test=counts["test"],
+        n_scored=store.trajectories.count_new_scored(tracked.id, ENOUGH_SCORED),
+    )  # fmt: skip
     return TasksAdded(
         skill=tracked.name,
-        added=sum(each.is_new for each in placed),
-        duplicates=sum(each.is_duplicate for each in placed),
+        added=sum(each.is_new for each in placed.values()),
+        duplicates=sum(each.is_duplicate for each in placed.values()),
         rejected=[
             Rejected(index=position, reason=shortened(why, REASON_BYTES))
-            for position, why in sorted(rows.rejected.items())[: limits.REJECTED_SHOWN]
+            for position, why in sorted(plan.rejected.items())[: limits.REJECTED_SHOWN]
         ],
-        n_rejected=len(rows.rejected),
+        n_rejected=len(plan.rejected),
         splits=SplitCounts(**counts),
-        next_step=_next_step(store, tracked, counts),
+        next_step=advise(state),
     )
-
-
-def _faults(rows: Rows, placed: Sequence[Placed]) -> dict[int, str]:
-    return {position: each.fault for (position, _), each in zip(rows.tasks, placed, strict=True) if each.fault}
-
-
-def _next_step(store: Store, skill: Skill, counts: Mapping[Split, int]) -> NextStep:
-    state = SkillState(
-        skill=handle(store, skill),
-        n_train=counts["train"],
-        n_val=counts["val"],
-        n_test=counts["test"],
-        n_scored=store.trajectories.count_new_scored(skill.id, ENOUGH_SCORED),
-    )
-    return advise(state)
 
 
 def _as_notes(found: Iterable[tuple[str, str]]) -> list[Note]:
@@ -313,18 +292,17 @@ def add_environment(workspace: Workspace, skill: str, environment: Environment) 
     for task in left:
         # One that is there already stays in its split, whatever the environment says.
         first.setdefault(task.digest, replace(task, split=in_use.get(task.digest, task.split)))
-    rows = Rows(len(first), list(enumerate(first.values())))
-    screen(rows, store, workspace.known)
+    new = list(first.values())
+    plan = parse_rows(new, store, workspace.known)
     stored = [_stored(task, is_removed=task.id in removed_ids) for task in store.tasks.list_tasks(skill_id)]
-    rejected = rows.rejected | _faults(rows, place([task for _, task in rows.tasks], stored, EQUAL_SHARES))
-    if rejected:
-        at = min(rejected)
+    plan.settle(place(plan.tasks.values(), stored, EQUAL_SHARES))
+    if plan.rejected:
+        at = min(plan.rejected)
         raise BadInput(
-            f"{len(rejected)} of {len(first)} tasks of the environment '{environment.name}' cannot be used, the first "
-            f"is '{list(first.values())[at].name}': {rejected[at]}. Train in another store (--store), or remove the "
-            "old tasks"
+            f"{len(plan.rejected)} of {len(new)} tasks of the environment '{environment.name}' cannot be used, the "
+            f"first is '{new[at].name}': {plan.rejected[at]}. Train in another store (--store), or remove the old tasks"
         )
-    added = _store(workspace, skill, rows)
+    added = _insert(workspace, skill, plan)
     facts = {name: getattr(added, name) for name in TasksAdded.model_fields}
     return FromEnvironment(
         **facts | {"duplicates": len(left) - added.added},
@@ -341,52 +319,56 @@ def _stored(task: Task, *, is_removed: bool) -> StoredTask:
 # Checking
 
 
+class TaskProblem(BaseModel):
+    """What makes a task useless or misleading; `task` is its number in the file, or its id where it is stored."""
+
+    task: str
+    id: str = ""
+    reason: str
+
+
 class Checked(BaseModel):
-    """What a check found: `problems` make a task useless or misleading, `notes` are worth knowing."""
+    """What a check found: `problems` to settle, `notes` worth knowing."""
 
     model_config = ConfigDict(frozen=True)
     n_tasks: int
-    problems: list[str]
+    problems: list[TaskProblem]
     notes: list[Note]
 
 
-def check_file(workspace: Workspace, skill: str, path: Path, plan: SplitPlan | None = None) -> Checked:
-    """Return what adding would reject of a file, or of a data set by its plan, and what `check_stored` would say then.
+def check_file(workspace: Workspace, skill: str, path: Path, splits: SplitPlan | None = None) -> Checked:
+    """Return what adding would reject of a file, or of a data set by its plan, and what `check_stored` would find then.
 
     Nothing is stored: neither a store nor a tracked skill is made. Raises BadInput, NotFound, BadSkill.
     """
-    rows = parse_rows(read_data_set(path, plan), plan)
+    rows = read_data_set(path, splits)
     store = workspace.store if workspace.store_path.exists() else None
+    plan = parse_rows(rows, store, workspace.known, splits)
     tasks, removed = _tasks_of(workspace, store, skill)
-    screen(rows, store, workspace.known)
+    ids = {position: task.name or "" for position, task in plan.tasks.items()}
     stored = [_stored(task, is_removed=task.id in removed) for task in tasks]
-    placed = place([task for _, task in rows.tasks], stored, rows.shares)
-    faults = _faults(rows, placed)
+    placed = plan.settle(place(plan.tasks.values(), stored, plan.shares))
     in_use = [task for task in tasks if task.id not in removed]
     names = {task.digest: task.name for task in in_use}
     positions: dict[str, int] = {}
-    for (position, task), each in zip(rows.tasks, placed, strict=True):
-        if each.is_new:
-            name = default_name(task)
-            in_use.append(
-                Task(-1 - position, 0, name, task.prompt, task.judge, each.split, task.digest, files=task.files)
-            )
+    for position, task in plan.tasks.items():
+        if placed[position].is_new:
+            name, split = default_name(task), placed[position].split
+            in_use.append(Task(-1 - position, 0, name, task.prompt, task.judge, split, task.digest, files=task.files))
             names[task.digest] = name
-        if not each.fault:
-            positions.setdefault(names[task.digest], position)
-    ids = {position: f" '{task.name}'" for position, task in rows.tasks if task.name}
-    rows.reject(faults)
-    found = [(position, why) for position, why in rows.rejected.items()]
+        positions.setdefault(names[task.digest], position)
+    found = list(plan.rejected.items())
     problems, alike = _problems(store, in_use, positions)
-    found += [(positions.get(name, rows.n_rows), why) for name, why in problems]
-    n_there = sum(each.is_duplicate for each in placed)
+    found += [(positions.get(name, plan.n_rows), why) for name, why in problems]
+    if n_there := sum(each.is_duplicate for each in placed.values()):
+        alike.insert(0, Note(code="duplicates", numbers={"n": n_there}))
     return Checked(
-        n_tasks=rows.n_rows,
+        n_tasks=plan.n_rows,
         problems=[
-            f"task {position + 1}{ids.get(position, '')}: {why}" if position < rows.n_rows else why
+            TaskProblem(task=f"{position + 1}" if position < plan.n_rows else "", id=ids.get(position, ""), reason=why)
             for position, why in sorted(found)
         ],
-        notes=[*([Note(code="duplicates", numbers={"n": n_there})] if n_there else []), *alike, *_few(in_use)],
+        notes=[*alike, *_few(in_use)],
     )
 
 
@@ -394,7 +376,7 @@ def check_stored(workspace: Workspace, skill: str) -> Checked:
     """Return what is wrong with the stored tasks of a skill. Raises NotFound, BadSkill."""
     tasks = workspace.store.tasks.list_in_use(workspace.recorded(skill).id)
     problems, alike = _problems(workspace.store, tasks, {task.name for task in tasks})
-    shown = [f"task '{name}': {why}" if name else why for name, why in problems]
+    shown = [TaskProblem(task=name, id=name, reason=why) for name, why in problems]
     return Checked(n_tasks=len(tasks), problems=shown, notes=[*alike, *_few(tasks)])
 
 
@@ -521,7 +503,9 @@ def near_train_tasks(
     return Note(code="near_train_tasks", numbers={"n": n, "of": len(held_out)}) if n else None
 
 
-def told_twins(store: Store, skill_id: int, held_out: Sequence[Task], others: Iterable[Task] | None = None) -> str:
+def describe_near_train(
+    store: Store, skill_id: int, held_out: Sequence[Task], others: Iterable[Task] | None = None
+) -> str:
     """Return `near_train_tasks` as a sentence; "" for none."""
     note = near_train_tasks(store, skill_id, held_out, others)
     if note is None:
@@ -567,21 +551,11 @@ def cannot_pass(trial: CheckReply) -> str:
     return f"on an empty answer it {ending}: if it does so on every answer, it passes none of them" if ending else ""
 
 
-def find_command(workspace: Workspace, name: str) -> RegisteredCommand | None:
-    """Return the program that is registered under a name, or None."""
-    return workspace.store.commands.named([name]).get(name)
-
-
 def n_judged_by(workspace: Workspace, name: str) -> int:
     """Return how many tasks, of all skills, name a program as their judge."""
     store = workspace.store
     tasks = (task for skill in store.skills.list_skills() for task in store.tasks.list_tasks(skill.id))
-    return sum(name in _programs(task.judge) for task in tasks)
-
-
-def add_command(workspace: Workspace, command: RegisteredCommand) -> bool:
-    """Register a program; return whether it took the place of another one of its name."""
-    return workspace.store.commands.register(command)
+    return sum(name in missing_programs(task.judge, ()) for task in tasks)
 
 
 def remove_command(workspace: Workspace, name: str) -> None:

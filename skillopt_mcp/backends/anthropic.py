@@ -159,7 +159,7 @@ class AnthropicBackend:
     """Answers calls by one model. Of a batch with a long skill the first call goes ahead and writes the cache."""
 
     deferred = False
-    n_slots = 16
+    concurrency = 16
 
     def __init__(self, options: AnthropicOptions, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
@@ -325,7 +325,7 @@ class AnthropicBatch:
     most_bytes = MOST_BYTES
 
     def __init__(self, backend: AnthropicBackend) -> None:
-        self.name, self.fingerprint, self.n_slots = backend.name, backend.fingerprint, backend.n_slots
+        self.name, self.fingerprint, self.concurrency = backend.name, backend.fingerprint, backend.concurrency
         price = backend.price
         self.discount = price.batch if price else 1.0
         self._price = price.by_batch() if price else None

@@ -8,6 +8,7 @@ from typing import Protocol, get_args, runtime_checkable
 
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError
+from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.records.calls import Call, Fault, Reply, Usage
 
 # More than any call can use, and few enough that the sum over all calls can be stored.
@@ -41,8 +42,7 @@ RETRYABLE: frozenset[Fault] = frozenset({"rate_limit", "overloaded", "timeout", 
 FATAL: frozenset[Fault] = frozenset({"auth", "model_not_found", "unsupported"})
 
 CHECK = "check"
-SLOTS = 8
-MAX_SLOTS = 1000
+CONCURRENCY = 8
 # Longer than any run, and short enough to be a date.
 _MOST_SECONDS = 1e9
 
@@ -126,20 +126,20 @@ def environment_name(backend: Backend) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def slots_of(backend: Backend) -> int:
-    """Return how many calls the backend is sent at once where nobody says otherwise: its `n_slots`, if it has any.
+def concurrency_of(backend: Backend) -> int:
+    """Return how many calls the backend is sent at once where nobody says otherwise: its `concurrency`, if it has any.
 
     Raises BackendError when that is no such number.
     """
-    n_slots: object = getattr(backend, "n_slots", None)
-    if n_slots is None:
-        return SLOTS
-    if not isinstance(n_slots, int) or not 1 <= n_slots <= MAX_SLOTS:
+    concurrency: object = getattr(backend, "concurrency", None)
+    if concurrency is None:
+        return CONCURRENCY
+    if not isinstance(concurrency, int) or not 1 <= concurrency <= MAX_CONCURRENCY:
         raise BackendError(
-            f"the n_slots of the backend {quoted(backend.name)} is {quoted(repr(n_slots))}: give the number of calls "
-            f"that it takes at once, from 1 to {MAX_SLOTS}, or leave it out"
+            f"concurrency of the backend {quoted(backend.name)} must be 1-{MAX_CONCURRENCY}, got "
+            f"{quoted(repr(concurrency))}"
         )
-    return n_slots
+    return concurrency
 
 
 @runtime_checkable

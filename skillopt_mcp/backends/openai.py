@@ -318,7 +318,7 @@ class OpenAIBackend:
     """Answers calls by one model; what a server turned out not to understand is not said to it again."""
 
     deferred = False
-    n_slots = 16
+    concurrency = 16
 
     def __init__(self, options: OpenAIOptions, endpoint: Endpoint, price: Price | None) -> None:
         self.name = options.spelled()
@@ -512,7 +512,7 @@ class OpenAIBatch:
     most_bytes = MOST_BYTES
 
     def __init__(self, backend: OpenAIBackend) -> None:
-        self.name, self.fingerprint, self.n_slots = backend.name, backend.fingerprint, backend.n_slots
+        self.name, self.fingerprint, self.concurrency = backend.name, backend.fingerprint, backend.concurrency
         price = backend.price
         self.discount = price.batch if price else 1.0
         self._asked = OpenAIBackend(backend.options, backend.endpoint, price.by_batch() if price else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_mcp.backends.base import Backend, slots_of, worst_case
+from skillopt_mcp.backends.base import Backend, concurrency_of, worst_case
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.backends.user_backend import checked
 from skillopt_mcp.documents.text import quoted
@@ -23,7 +23,7 @@ class Plugged:
         self.name = f"{PREFIX}{model}"
         # The options may be what tells two apart; a simulation is known by what a fingerprint begins with.
         self.fingerprint = f"{backend.fingerprint}@{self.name}"
-        self.n_slots = slots_of(backend)
+        self.concurrency = concurrency_of(backend)
         self._backend = backend
 
     async def complete(self, call: Call) -> Reply:

@@ -6,14 +6,18 @@ Names are read from the text of the files, so that to list them imports no vendo
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.errors import BackendError, Unset
+
+if TYPE_CHECKING:
+    from skillopt_mcp.redaction.redacting import KnownSecrets
 
 BESIDE = " beside "
 _DEFINITION = re.compile(r'^@backend\(\s*"([a-z][a-z0-9-]*)"', re.MULTILINE)
@@ -112,8 +116,20 @@ def without_options(name: str) -> str:
     return f"{spec.partition(',')[0] if has_options else spec}{beside}{companion}"
 
 
+def check_no_secret(spec: str, known: KnownSecrets | None = None, called: str = "a backend") -> None:
+    """Raise BackendError when the spec of a backend contains a secret: specs are stored and shown."""
+    # Imported when used: it takes a tenth of a second.
+    from skillopt_mcp.redaction.redacting import find_secrets, known_secrets  # noqa: PLC0415
+
+    if find_secrets(spec.encode("utf-8", "replace"), known or known_secrets(os.environ)):
+        raise BackendError(
+            f"the spec of {called} contains a secret: write BACKEND:MODEL alone, keys are read from the environment"
+        )
+
+
 def open_backend(spec: str) -> Backend:
     """Return the backend of a spec, "name:model". Raises BackendError when there is none, or it cannot be used."""
+    check_no_secret(spec)
     name, model = backend_name(spec)
     return kind_of(name).open(model)
 

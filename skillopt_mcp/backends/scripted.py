@@ -61,7 +61,7 @@ class Scripted:
     """
 
     deferred = False
-    n_slots = 8
+    concurrency = 8
 
     def __init__(self, replies: Replies, latency_ms: float = 0.0, name: str = "scripted") -> None:
         self.name = name

@@ -431,7 +431,7 @@ class Simulated:
     """Answers calls as the world has it; equal calls are answered equally, different draws independently."""
 
     deferred = False
-    n_slots = 40
+    concurrency = 40
 
     def __init__(self, settings: Settings) -> None:
         self.name = settings.spelled(complete=False)

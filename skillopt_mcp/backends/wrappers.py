@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from skillopt_mcp.backends.base import CHECK, Backend, BackendFault, environment_name, shown, slots_of, worst_case
+from skillopt_mcp.backends.base import CHECK, Backend, BackendFault, concurrency_of, environment_name, shown, worst_case
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.backends.registry import BESIDE, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
@@ -33,7 +33,7 @@ class WithCompanion:
         self.fingerprint = f"{backend.fingerprint}{BESIDE}{beside.digest}"
         self.deferred = backend.deferred
         self.batching = batching(backend)
-        self.n_slots = slots_of(backend)
+        self.concurrency = concurrency_of(backend)
         self.environment_name = environment_name(backend)
         self._backend = backend
         self._beside = beside
@@ -76,7 +76,7 @@ class Redacting:
         self.fingerprint = backend.fingerprint
         self.deferred = backend.deferred
         self.batching = batching(backend)
-        self.n_slots = slots_of(backend)
+        self.concurrency = concurrency_of(backend)
         self.environment_name = environment_name(backend)
         self._backend = backend
         self._redactor = redactor
@@ -158,7 +158,7 @@ class Judges:
         self.deferred = model is not None and model.deferred
         self.batching = batching(model)
         self._model, self._commands = model, commands
-        self.n_slots = slots_of(model or commands)
+        self.concurrency = concurrency_of(model or commands)
         self.name = model.name if model else commands.name
         self.model_name = model.name if model else ""
         self.fingerprint = f"{model.fingerprint if model else 'none'}+{commands.fingerprint}"

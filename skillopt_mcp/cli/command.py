@@ -30,6 +30,7 @@ from skillopt_mcp import __version__
 
 if TYPE_CHECKING:
     from skillopt_mcp.cli.terminal import Terminal
+    from skillopt_mcp.records.budgets import Caps
 
 PROGRAM = "skillopt-mcp"
 TARGET, OPTIMIZER = "claude-code:haiku", "claude-code:sonnet"
@@ -58,9 +59,9 @@ class Flag:
 
 
 class Command:
-    """Base of all commands. `run` works and returns the result, `show` prints it; neither knows about --json.
+    """Base of all commands: `run` returns the result, `show` prints it; neither knows about --json.
 
-    `takes_line`: what follows `--` is the field `line`. `needs_store`: never makes a store that is named.
+    `takes_line`: what follows `--` is the field `line`. `needs_store`: a store that is named must be there.
     """
 
     name: ClassVar[str] = ""
@@ -171,25 +172,24 @@ def _find(words: Sequence[str]) -> tuple[type[Command], list[str]]:
                 if (found := COMMANDS.get(name)) and (found.name == name or not rest or rest[0].startswith("-")):
                     return found, rest
     names = described(actions=True)
-    group = words[0] if any(name.startswith(f"{words[0]} ") for name in names) else ""
-    if group and (len(words) == 1 or words[1].startswith("-")):
-        return _Group.of(group, names), list(words[1:])
-    tried = " ".join(words[:2]) if group else words[0]
+    actions = {name: text for name, text in names.items() if name.startswith(f"{words[0]} ")}
+    if actions and (len(words) == 1 or words[1].startswith("-")):
+        _describe_group(words[0], actions, words[1:])
+    tried = " ".join(words[:2]) if actions else words[0]
     raise WrongUsage(f"unknown command {tried!r}{_nearest(tried, [*names, *described()])} ({PROGRAM} --help)")
 
 
-class _Group(Command):
-    """What `skillopt-mcp tasks --help` shows."""
-
-    @classmethod
-    def of(cls, name: str, names: Mapping[str, str]) -> type[Command]:
-        """Return a command that can only be described: its actions are those of the group."""
-        actions = {each: text for each, text in names.items() if each.startswith(f"{name} ")}
-        lines = [f"  {each:<20}{text}" for each, text in actions.items()]
-        described = {"__doc__": f"{name.capitalize()}: needs an action.", "epilog": "\n".join(["actions:", *lines])}
-        verbs = dict.fromkeys(each.split()[1] for each in actions)
-        needs = f"{name} needs an action: {', '.join(verbs)}"
-        return type("_Group", (cls,), {**described, "name": name, "needs": needs})
+def _describe_group(group: str, actions: Mapping[str, str], rest: Sequence[str]) -> NoReturn:
+    """Print the help of a group, or raise WrongUsage where an action is missing."""
+    if {"-h", "--help"} & set(rest):
+        lines = [f"  {name:<20}{text}" for name, text in actions.items()]
+        _Parser(
+            prog=f"{PROGRAM} {group}", usage="%(prog)s ACTION ...", epilog="\n".join(["actions:", *lines]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        ).print_help()  # fmt: skip
+        raise SystemExit(0)
+    verbs = dict.fromkeys(name.split()[1] for name in actions)
+    raise WrongUsage(f"{group} needs an action: {', '.join(verbs)}")
 
 
 def _nearest(word: str, names: Sequence[str]) -> str:
@@ -221,28 +221,40 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str]) -> Parsed:
     """Return the command that was asked for. Raises SystemExit for --help and --version, WrongUsage."""
-    top = _top(arguments)
-    before = vars(top.parse_args(arguments))
-    words = [str(before.pop("command")), *before.pop("arguments")]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    store, as_json, words = _take_common(arguments[:end])
+    if not words or words[0].startswith("-"):
+        words = [str(vars(_top_parser(is_help=not words or words[0] != "--version").parse_args(words))["command"])]
     cls, rest = _find(words)
     values: dict[str, Any] = {}
-    if cls.takes_line and "--" in rest:
-        at = rest.index("--")
-        rest, values["line"] = rest[:at], tuple(rest[at + 1 :])
+    if cls.takes_line:
+        values["line"] = tuple(arguments[end + 1 :])
+    else:
+        rest += arguments[end:]
     parser = _parser(cls)
     known, unknown = parser.parse_known_args(rest)
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
         parser.error(f"unknown argument {unknown[0]!r}{_nearest(unknown[0], options)}")
-    if needs := getattr(cls, "needs", ""):
-        raise WrongUsage(needs)
-    values |= before | vars(known)
-    store, as_json = values.pop("store", None), values.pop("json", False)
-    return Parsed(cls(**values), store, as_json)
+    return Parsed(cls(**values, **vars(known)), store, as_json)
 
 
-def _top(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    is_help = not arguments or {"-h", "--help"} & set(arguments[:1])
+def _take_common(arguments: Sequence[str]) -> tuple[str | None, bool, list[str]]:
+    """Return the store and whether JSON is wanted, which may be given anywhere, and all other words."""
+    store, words, rest = None, list[str](), iter(arguments)
+    for word in rest:
+        if word == "--store":
+            store = next(rest, None)
+            if store is None or store.startswith("-"):
+                raise WrongUsage("--store needs a PATH")
+        elif word.startswith("--store="):
+            store = word.removeprefix("--store=")
+        elif word != "--json":
+            words.append(word)
+    return store, "--json" in arguments, words
+
+
+def _top_parser(*, is_help: bool) -> argparse.ArgumentParser:
     names = described() if is_help else {}
     width = max(map(len, names), default=0) + 2
     parser = _Parser(
@@ -254,13 +266,12 @@ def _top(arguments: Sequence[str]) -> argparse.ArgumentParser:
              f"Options of a command:              {PROGRAM} COMMAND --help"]
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="%(prog)s [-h] [--version] [--store PATH] COMMAND ...",
+        usage="%(prog)s [-h] [--version] COMMAND [--store PATH] [--json] ...",
         allow_abbrev=False,
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     _add_common(parser)
     parser.add_argument("command", metavar="COMMAND", help="what to do, see below")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
@@ -316,6 +327,7 @@ def _add(place: argparse._ActionsContainer, name: str, hint: Any, mark: Arg | Fl
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
+    """Declare what `parse` has taken out already, for the help."""
     parser.add_argument(
         "--store", metavar="PATH", default=argparse.SUPPRESS,
         help="the store's file (else $SKILLOPT_STORE, else the one in your data folder that 'doctor' names)",
@@ -323,3 +335,27 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object and nothing else"
     )
+
+
+# Flags of several commands; light, for `serve` has them, too
+
+_CAPS = "hard caps, over all processes and resumes"
+
+
+@dataclass(kw_only=True)
+class Capped(Command):
+    """Commands with hard caps, and the backends that answer."""
+
+    target: Annotated[str | None, Flag(f"does the tasks, for instance {TARGET}", "BACKEND:MODEL")] = None
+    judge: Annotated[str | None, Flag("judges by rubrics, where tasks have such", "BACKEND:MODEL")] = None
+    max_calls: Annotated[int | None, Flag("calls sent to a model, repeated ones too", group=_CAPS)] = None
+    max_tokens: Annotated[int | None, Flag("tokens in and out", group=_CAPS)] = None
+    max_usd: Annotated[float | None, Flag("US dollars; only for models of known price", group=_CAPS)] = None
+    max_minutes: Annotated[float | None, Flag("minutes of work", group=_CAPS)] = None
+
+    @property
+    def caps(self) -> Caps:
+        """Return the caps that were given."""
+        from skillopt_mcp.records.budgets import Caps  # noqa: PLC0415 (a hook, at which a host waits, needs no pydantic)
+
+        return Caps(self.max_calls, self.max_tokens, self.max_usd, self.max_minutes)

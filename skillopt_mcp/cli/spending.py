@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from skillopt_mcp.cli.command import TARGET, Flag, WrongUsage
-from skillopt_mcp.cli.flags import Capped
+from skillopt_mcp.cli.command import TARGET, Capped, Flag, WrongUsage
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, CapReached

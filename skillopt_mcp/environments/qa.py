@@ -47,6 +47,8 @@ def open_qa(folder: str) -> QuestionAnswering:
     """Return the environment over a folder of splits. Raises BadInput when none is named."""
     if not folder:
         raise BadInput("the environment 'qa' needs a folder: write 'qa:FOLDER', one that holds train, val and test")
+    if not Path(folder).expanduser().is_dir():
+        raise BadInput(f"the environment 'qa' needs a folder that exists, got '{folder}'")
     return QuestionAnswering(Path(os.path.expanduser(folder)))
 
 

@@ -9,15 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.settings.reading import Given, Layer, SplitPlan, split_plan
 from skillopt_mcp.settings.skillopt_names import BACKENDS
 from skillopt_mcp.training.config import Config
 
-MAX_SLOTS = 1_000
 _OF_CONFIG = ("limit", "lr_control_mode")
 _ROLES = ("target", "optimizer")
-# Backends of SkillOpt that are at an address of their own, by a word of their names -> the key of that address.
-_VENDORS = {"minimax": "minimax_base_url", "qwen": "qwen_chat_base_url", "compatible": "openai_compatible_base_url"}
+# SkillOpt's backends that have an address and a key of their own: a word of their names -> how their settings begin.
+_VENDORS = {"minimax": "minimax", "qwen": "qwen_chat", "compatible": "openai_compatible"}
 LIMITS = ("limit_train", "limit_val", "limit_test")
 # SkillOpt without a budget lets every edit through; a patch has a limit all the same.
 _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata if hasattr(field, "le"))
@@ -142,12 +142,12 @@ def _address(values: dict[str, Given], role: str, word: str) -> str:
     def find(name: str) -> str | None:
         return _text(values, f"{role}_{name}") or _text(values, name)
 
-    key = next((key for vendor, key in _VENDORS.items() if vendor in word), None)
-    if key:
-        url = find(key)
+    vendor = next((settings for name, settings in _VENDORS.items() if name in word), None)
+    if vendor:
+        url = find(f"{vendor}_base_url")
         if url is None:
-            raise BadInput(f"{role} backend {quoted(word)} has no address: set model.{key}")
-        return f",base_url={url}"
+            raise BadInput(f"{role} backend {quoted(word)} has no address: set model.{vendor}_base_url")
+        return f",base_url={url},key_env={vendor.upper()}_API_KEY"
     endpoint, shared = find("azure_openai_endpoint"), _text(values, "model_backend") or ""
     if not endpoint and "azure" not in f"{word} {shared.lower()}":
         return ""
@@ -181,8 +181,8 @@ def _concurrency(values: dict[str, Given]) -> int | None:
     given = values.get("concurrency")
     if given is None or given.value is None:
         return None
-    if isinstance(given.value, bool) or not isinstance(given.value, int) or not 1 <= given.value <= MAX_SLOTS:
-        raise BadInput(f"{quoted(given.said)} must be 1 to {MAX_SLOTS:,}, not {quoted(str(given.value))}")
+    if isinstance(given.value, bool) or not isinstance(given.value, int) or not 1 <= given.value <= MAX_CONCURRENCY:
+        raise BadInput(f"{quoted(given.said)} must be 1-{MAX_CONCURRENCY}, got {quoted(str(given.value))}")
     return given.value
 
 

@@ -19,8 +19,8 @@ from skillopt_mcp.records.next_step import NextStep, SkillState
 from skillopt_mcp.records.results import History, HistoryRow, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
 from skillopt_mcp.skill_folders import (
-    called,
     find_skill_folders,
+    handle,
     is_as_shipped,
     is_nowhere,
     read_skill,
@@ -174,8 +174,10 @@ def history(workspace: Workspace, skill: str) -> History:
 
 
 def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
-    """Return what undoes the last change, or an edit that was made since."""
-    arguments: dict[str, JsonValue] = {"skill": called(workspace.store, skill)}
+    """Return what undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
+    if workspace.trouble(skill):
+        return skill_row(workspace, skill).next_step
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}
     if last.version != short(skill.live_version):
         arguments |= {"version": last.version, "over_edit": True}
         return NextStep(action="rollback_skill", arguments=arguments, why="the files were edited since")

@@ -16,7 +16,7 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.tasks import add_command, add_tasks
+from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are those of Unix")
@@ -64,7 +64,7 @@ def target(place: Place) -> str:
 
 def register(place: Place, name: str, *line: str | None) -> None:
     with Workspace(place.store_path) as workspace:
-        add_command(workspace, register_command(name, [part or "" for part in line]))
+        workspace.store.commands.register(register_command(name, [part or "" for part in line]))
 
 
 def candidate_of(place: Place, tasks: Path | None = None) -> str:
@@ -112,7 +112,7 @@ def test_a_task_that_names_an_unregistered_command_is_rejected_with_the_way_to_r
     for action in ("add", "check"):
         done = cli("tasks", action, place.skill_path, tasks, store=place.store_path)
         assert done.returncode == 1
-        assert 'judge program "unit-tests" is not registered: skillopt-mcp --store ' in done.stderr
+        assert f'error: tasks 1-{N_TASKS}: judge program "unit-tests" is not registered: ' in done.stderr
         assert "tasks judges add unit-tests -- PROGRAM" in done.stderr
     assert stored(place, "select count(*) from task") == [(0,)]
 
@@ -129,8 +129,8 @@ def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_sai
         assert add_tasks(workspace, str(place.skill_path), rows).added == len(names)
     found = json.loads(cli("tasks", "check", place.skill_path, "--json", store=place.store_path).stdout)
     assert found["problems"] == [
-        "task 'anything': an empty answer passes: the program expects too little",
-        "task 'parrot': the prompt itself passes as an answer",
+        {"task": "anything", "id": "anything", "reason": "an empty answer passes: the program expects too little"},
+        {"task": "parrot", "id": "parrot", "reason": "the prompt itself passes as an answer"},
     ]
 
 

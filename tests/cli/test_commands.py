@@ -50,6 +50,7 @@ WRONG = [
     (["replay", "S", "--max-cal", "3"], "did you mean '--max-calls'?"),
     (["--bogus", "skills"], "--bogus"),
     (["tasks"], "tasks needs an action: "),
+    (["skills", "--store"], "--store needs a PATH"),
     (["replay"], "SKILL"),
     (["skills", "x"], "'skills x'"),
     (["check"], "PATH"),
@@ -103,6 +104,11 @@ def test_a_dropped_file_is_a_command(tmp_path: Path) -> None:
     assert json.loads(run("greet", "Ada", "--json")) == {"greeting": "Hello Ada!"}
 
 
+def test_replay_names_an_environment_that_cannot_be_used_before_missing_backends(cli: Cli) -> None:
+    for env, why in (("qa:gone", "needs a folder that exists"), ("gone", "unknown environment")):
+        assert why in cli("replay", "sk", "--env", env).stderr
+
+
 def test_replay_names_all_backends_that_are_missing(cli: Cli, make_place) -> None:
     place: Place = make_place()
     done = cli("replay", place.skill_path, store=place.store_path)
@@ -110,9 +116,9 @@ def test_replay_names_all_backends_that_are_missing(cli: Cli, make_place) -> Non
     assert all(word in done.stderr for word in ("--target", "--optimizer", "claude-code:haiku", "no key"))
 
 
-@pytest.mark.parametrize("arguments", [["--store", "x", "show", "S"], ["show", "S", "--store", "x"]])
-def test_the_store_may_be_named_before_or_after_the_command(arguments: list[str]) -> None:
-    assert parse(arguments).store == "x"
+@pytest.mark.parametrize("arguments", ["--store x tasks list S", "tasks --store x list S", "tasks list --store=x S"])
+def test_the_store_may_be_named_anywhere(arguments: str) -> None:
+    assert (parse(arguments.split()).store, parse(arguments.split()).command.name) == ("x", "tasks list")
 
 
 def test_what_follows_two_dashes_belongs_to_another_program(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from skillopt_mcp.judges.programs import register_command
 from skillopt_mcp.records.results import SplitCounts
 from skillopt_mcp.records.tasks import SPLITS
 from skillopt_mcp.settings.reading import split_plan
-from skillopt_mcp.tasks import add_command, add_data_set, add_tasks, check_file, check_stored, remove_tasks
+from skillopt_mcp.tasks import add_data_set, add_tasks, check_file, check_stored, remove_tasks
 from skillopt_mcp.workspace import Workspace
 
 JUDGE = {"kind": "exact", "expected": "7"}
@@ -111,8 +111,7 @@ def test_a_bad_row_is_rejected_and_a_check_says_so_before(place: Place, has_stor
     assert (added.added, [each.index for each in added.rejected]) == (3, list(range(len(bad))))
     for (_, reason), rejected, problem in zip(bad, added.rejected, checked.problems, strict=True):
         assert reason in rejected.reason
-        assert problem.startswith(f"task {rejected.index + 1}")
-        assert reason in problem
+        assert (problem.task, problem.reason) == (str(rejected.index + 1), rejected.reason)
 
 
 def test_what_weakens_tasks_is_noted_when_they_are_added_and_found_by_a_check(place: Place, empty: Workspace) -> None:
@@ -133,10 +132,8 @@ def test_what_weakens_tasks_is_noted_when_they_are_added_and_found_by_a_check(pl
     assert added.added == 6
     assert {code: ids for code, ids in coded(added.notes).items() if code in weak} == weak
     stored = check_stored(empty, str(place.skill))
-    assert sorted(each.split(": ")[1] for each in before.problems) == sorted(
-        each.split(": ")[1] for each in stored.problems
-    )
-    assert all(any(f"'{name}'" in each for each in stored.problems) for (name, *_) in weak.values())
+    assert {(each.id, each.reason) for each in before.problems} == {(each.id, each.reason) for each in stored.problems}
+    assert {name for name, *_ in weak.values()} <= {each.task for each in stored.problems}
     again = check_file(empty, str(place.skill), write(place, rows))
     assert coded(again.notes) == {"duplicates": [], **coded(stored.notes)}
     assert again.problems == before.problems
@@ -152,7 +149,7 @@ def test_nearly_the_same_prompt_with_another_answer_is_a_note(place: Place, empt
     assert (found.problems, coded(found.notes)["alike"]) == ([], ["april"])
     assert coded(add_tasks(empty, str(place.skill), rows).notes) == {"alike": ["april"]}
     found = check_file(empty, str(place.skill), write(place, [row(f"{LONG}, please.", id="again", split="val")]))
-    assert [each.split(",")[0] for each in found.problems] == ["task 1 'again': nearly the same prompt as 'march'"]
+    assert [(each.task, each.id) for each in found.problems] == [("1", "again")]
 
 
 def test_thousands_of_rows_are_left_to_the_check_and_found_again_in_no_time(place: Place, empty: Workspace) -> None:
@@ -164,9 +161,9 @@ def test_thousands_of_rows_are_left_to_the_check_and_found_again_in_no_time(plac
 
 def test_registered_programs_are_run_by_a_check(place: Place, empty: Workspace) -> None:
     path = write(place, [row("Any?", judge={"kind": "command", "name": "anything"})])
-    assert "is not registered" in check_file(empty, str(place.skill), path).problems[0]
-    add_command(empty, register_command("anything", [shutil.which("true") or "true"]))
-    assert "an empty answer passes" in check_file(empty, str(place.skill), path).problems[0]
+    assert "is not registered" in check_file(empty, str(place.skill), path).problems[0].reason
+    empty.store.commands.register(register_command("anything", [shutil.which("true") or "true"]))
+    assert "an empty answer passes" in check_file(empty, str(place.skill), path).problems[0].reason
 
 
 def test_a_check_tracks_nothing_and_makes_no_store(place: Place, empty: Workspace) -> None:

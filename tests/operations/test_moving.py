@@ -15,7 +15,7 @@ from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.results import SkillRow
-from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.runs import list_runs
 from skillopt_mcp.show.export import export_version
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import diff_versions, history, list_skills
@@ -67,7 +67,7 @@ def test_what_the_store_holds_is_read_without_the_folder(place: Place, workspace
     for name in ("ledger-clerk", str(place.skill), str(place.main)):
         assert [row.version for row in history(workspace, name).rows] == [live[:12]]
         assert text in inspect(workspace, f"{name}@{live}").text
-    assert "its folder is gone" in history(workspace, "ledger-clerk").next_step
+    assert history(workspace, "ledger-clerk").next_step.action == "skills move"
     assert "its folder is gone" in inspect(workspace, "ledger-clerk").text
     assert diff_versions(workspace, "ledger-clerk", first, live).startswith("--- a/ledger-clerk/SKILL.md")
     assert list_runs(workspace, "ledger-clerk").runs == []

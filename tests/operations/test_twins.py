@@ -80,10 +80,11 @@ def test_a_verdict_that_rests_on_what_train_tasks_ask_says_so_wherever_it_is_tol
     assert verify_store(place.store_path).problems == []
 
 
-def test_a_host_is_told_before_it_takes_work_and_nothing_of_the_tasks(place: Place, worded: Workspace) -> None:
+def test_a_host_reads_how_many_before_it_takes_work_and_nothing_of_the_tasks(place: Place, worded: Workspace) -> None:
     candidate = place.propose(worded, BY_HEART)
     offered = evaluate_candidate(server(place, Clock(), place.folder / "work"), candidate, 1.0)
     assert offered.status == "work"
+    assert Note(code="near_train_tasks", numbers={"n": 8, "of": 12}) in offered.notes
     assert not [name for name in FACTS if name in offered.model_dump_json()]
 
 

@@ -76,9 +76,9 @@ class Bench:
         """Return the plan of the run."""
         return plan_of(self.base, self.tasks, config, sessions, skill_id=self.skill.id)
 
-    def ask(self, backend: Backend, scope: str = RUN, n_slots: int = 4) -> Asker:
+    def ask(self, backend: Backend, scope: str = RUN, concurrency: int = 4) -> Asker:
         """Return an asker with `backend` in both roles."""
-        return Asker(self.store, {"target": backend, "optimizer": backend}, scope, n_slots=n_slots)
+        return Asker(self.store, {"target": backend, "optimizer": backend}, scope, concurrency=concurrency)
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Return all rows of a select."""

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_mcp.errors import BadInput
+from skillopt_mcp.backends.openai import open_openai
+from skillopt_mcp.backends.registry import open_backend
+from skillopt_mcp.errors import BadInput, Unset
 from skillopt_mcp.settings.files import load_settings
 
 PUBLISHED = Path(__file__).parent / "skillopt_configs"
@@ -37,7 +39,7 @@ def test_there_are_eight_published_files() -> None:
         (["backend=azure_openai"], "openai:gpt-5.5,azure=on"),
         (
             ["model.target_backend=minimax_chat", "model.target_minimax_base_url=https://a.example/v1"],
-            "openai:gpt-5.5,base_url=https://a.example/v1",
+            "openai:gpt-5.5,base_url=https://a.example/v1,key_env=MINIMAX_API_KEY",
         ),
         (["model.backend=azure_openai", "model.target_backend=codex_exec"], "codex:gpt-5.5"),
         (["model.target_backend=openai_chat"], "openai:gpt-5.5"),
@@ -45,6 +47,17 @@ def test_there_are_eight_published_files() -> None:
 )  # fmt: skip
 def test_a_role_is_asked_where_the_settings_say(pairs: list[str], spec: str) -> None:
     assert load_settings(None, [MODELS[0], *pairs], {}).target == spec
+
+
+@pytest.mark.parametrize("backend", ["minimax_chat", "qwen_chat", "openai_compatible"])
+def test_another_vendor_never_gets_the_key_of_openai(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = backend.removesuffix("_chat").replace("qwen", "qwen_chat")
+    settings = load_settings(None, [*MODELS, f"backend={backend}", f"model.{key}_base_url=https://a.example/v1"], {})
+    monkeypatch.setenv("OPENAI_API_KEY", "of-openai")
+    with pytest.raises(Unset, match=f"needs a key: set {key.upper()}_API_KEY"):
+        open_backend(str(settings.target))
+    monkeypatch.setenv(f"{key.upper()}_API_KEY", "of-the-vendor")
+    assert open_openai(str(settings.target).partition(":")[2]).endpoint.secret.value == "of-the-vendor"
 
 
 @pytest.mark.parametrize("backend", ["minimax_chat", "qwen_chat", "qwen", "openai_compatible"])

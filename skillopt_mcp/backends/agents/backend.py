@@ -97,7 +97,7 @@ def _retry_after_s(text: str) -> float | None:
     return float(found[1]) / (1000 if found[2] == "ms" else 1) if found else None
 
 
-N_SLOTS = 4
+CONCURRENCY = 4
 _VERSION_S = 30
 _SAID_CHARACTERS = 250
 
@@ -137,10 +137,10 @@ class Host(Protocol):
 
 
 class AgentBackend:
-    """Answers calls by the command line of a host. Such calls are heavy: `n_slots` of them at once are enough."""
+    """Answers calls by the command line of a host. Such calls are heavy: `concurrency` of them at once are enough."""
 
     deferred = False
-    n_slots: int | None = N_SLOTS
+    concurrency: int | None = CONCURRENCY
 
     def __init__(self, host: Host, name: str, fingerprint: str) -> None:
         self._host = host

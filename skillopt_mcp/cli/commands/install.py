@@ -2,17 +2,116 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
-from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Flag, command
-from skillopt_mcp.cli.installation import Installation
+from skillopt_mcp.cli.command import OPTIMIZER, PROGRAM, TARGET, Arg, Command, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.errors import SkillOptError
+from skillopt_mcp.errors import BadInput, SkillOptError
 from skillopt_mcp.install.hosts import surroundings
-from skillopt_mcp.install.installing import Installed, check_backends, check_server, describe_restart, plan_install
+from skillopt_mcp.install.installing import (
+    Changed,
+    Installed,
+    Plan,
+    Request,
+    Status,
+    apply_plan,
+    check_backends,
+    check_server,
+    describe_restart,
+    plan_install,
+)
 from skillopt_mcp.skills import first_to_track
+from skillopt_mcp.store.files import ENVIRONMENT
+
+# Hosts do not hand these to a server, and both say where the store lies.
+_PLACES_OF_THE_STORE = (ENVIRONMENT, "XDG_DATA_HOME")
+_HOSTS = "claude-code | claude-desktop | codex | cursor | vscode"
+
+
+@dataclass(kw_only=True)
+class Installation(Command):
+    """Commands that change a host's files."""
+
+    host: Annotated[Literal["claude-code", "claude-desktop", "codex", "cursor", "vscode"], Arg(_HOSTS)]
+    user: Annotated[bool, Flag("for all your projects (the default)")] = False
+    project: Annotated[bool, Flag("for the project in the current folder")] = False
+    hooks: Annotated[bool, Flag("also the hooks that record sessions")] = False
+    skill: Annotated[bool, Flag("also the skill that teaches the loop, and in Claude Code its permissions")] = False
+    dry_run: Annotated[bool, Flag("show the change, and change nothing")] = False
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def __post_init__(self) -> None:
+        if self.user and self.project:
+            raise WrongUsage("--user and --project exclude each other")
+
+    def request(self, terminal: Terminal, backends: tuple[str, ...] = ()) -> Request:
+        """Return what was asked for. Raises BadInput when the program itself cannot be found."""
+        named = terminal.store or any(os.environ.get(name) for name in _PLACES_OF_THE_STORE)
+        store = str(terminal.store_path) if named else None
+        return Request(
+            host=self.host,
+            scope="project" if self.project else "user",
+            command=_program(),
+            arguments=("serve", *(("--store", store) if store else ()), *backends),
+            store=store,
+            hooks=self.hooks,
+            skill=self.skill,
+        )
+
+    def carry_out(self, terminal: Terminal, plan: Plan, again: Callable[[], Plan], *, done: Status) -> Installed:
+        """Show the changes and, if the person agrees, write them. Raises Declined.
+
+        They are planned `again` before they are written: a host that runs meanwhile writes to its own files.
+        """
+        shipped = [change for change in plan.changes if change.shipped and not self.dry_run]
+        for change in plan.changes:
+            if change not in shipped:
+                terminal.diff(change.diff)
+                terminal.say()
+        for change in shipped:
+            does = "removed" if change.after is None else "written"
+            terminal.say(f"To be {does}: {change.path} ({len(change.after or change.before or b''):,} bytes)")
+        if shipped:
+            terminal.note("--dry-run shows them in full.")
+        for note in plan.notes:
+            terminal.note(note)
+        status: Status = "shown" if plan.changes else "unchanged"
+        files = [Changed(path=str(each.path), diff=each.diff, removed=each.after is None) for each in plan.changes]
+        if plan.changes and not self.dry_run:
+            terminal.ask(f"Write this for {self.host}?", yes=self.yes)
+            status, files = done, apply_plan(again())
+        return Installed(
+            status=status, host=self.host, scope="project" if self.project else "user", files=files, tools=[],
+            notes=plan.notes,
+        )  # fmt: skip
+
+    def show(self, result: Installed, terminal: Terminal) -> None:
+        for file in result.files if result.status in ("installed", "uninstalled") else ():
+            does = "Removed" if file.removed else "Written"
+            terminal.say(f"{does}: {file.path}" + (f" (backup: {file.backup})" if file.backup else ""))
+        if result.status == "unchanged":
+            terminal.say("Nothing to change.")
+        if result.restart:
+            terminal.note(result.restart)
+        if result.backups:
+            terminal.note(f"Backups stay. Once all is well, remove them: {shlex.join(['rm', *result.backups])}")
+
+
+def _program() -> str:
+    """Return this program by its absolute path: hosts started from a desktop search no PATH."""
+    found = shutil.which(PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(PROGRAM)
+    if found is None:
+        raise BadInput(f"the program '{PROGRAM}' is neither next to '{sys.executable}' nor on the PATH: install it")
+    return os.path.abspath(found)
 
 
 @command("install", example="install claude-code --hooks --skill")

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from skillopt_mcp.cli.changing import Changing
-from skillopt_mcp.cli.command import Arg, Flag, command
+from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent, Ready
 from skillopt_mcp.promotions.promoting import Review, check_promotion, promote_skill, review_candidate
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import short
+
+
+@dataclass(kw_only=True)
+class Changing(Command):
+    """Commands that write the live file."""
+
+    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+
+    def consent(self, terminal: Terminal) -> Consent:
+        """Return who agrees: a person who is asked, or one who agreed beforehand."""
+        return Consent.COMMAND if self.yes and not terminal.is_interactive else Consent.PERSON
+
+    def show(self, result: Promoted, terminal: Terminal) -> None:
+        if self.exit_code(result):
+            terminal.note(f"error: {result.status}: {result.reason}.")
+            return
+        done = "Promoted" if result.status == "promoted" else "Rolled back"
+        terminal.say(f"{done}: {result.skill_path} is now version {result.version} (was {result.previous_version}).")
+
+    def as_json(self, result: Promoted) -> Mapping[str, object]:
+        error = {"error": f"{result.status}: {result.reason}"} if self.exit_code(result) else {}
+        return result.model_dump(mode="json") | error
+
+    def exit_code(self, result: Promoted) -> int:
+        return 0 if result.status in ("promoted", "rolled_back") else 1
 
 
 @command("promote", example="promote c-0123456789ab", needs_store=True)
@@ -55,7 +81,8 @@ class Promote(Changing):
         terminal.say(f"Candidate {self.candidate} of {review.skill}: {versions}")
         if review.why:
             terminal.say(f"Why: {review.why}")
-        terminal.say(f"Changes: {review.changes}. Undo: skillopt-mcp rollback {review.called}")
+        undo = NextStep(action="rollback_skill", arguments={"skill": review.handle})
+        terminal.say(f"Changes: {review.changes}. Undo: {undo.as_command(terminal.store)}")
         terminal.say()
         terminal.diff(review.diff)
         terminal.say()

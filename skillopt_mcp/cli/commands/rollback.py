@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from skillopt_mcp.cli.changing import Changing
 from skillopt_mcp.cli.command import Arg, Flag, command
+from skillopt_mcp.cli.commands.promote import Changing
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent

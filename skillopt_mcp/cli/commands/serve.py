@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from skillopt_mcp.backends.registry import backend_name
-from skillopt_mcp.cli.command import TARGET, Flag, WrongUsage, command
-from skillopt_mcp.cli.flags import Optimizing
+from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Capped, Flag, WrongUsage, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.server.lifecycle import LEASE_MINUTES, Setup
@@ -17,9 +16,10 @@ _HTTP = "streamable HTTP (instead of stdin and stdout; a bearer token is needed)
 
 
 @command("serve", example=f"serve --target {TARGET}")
-class Serve(Optimizing):
+class Serve(Capped):
     """Serve MCP over stdin and stdout, for an agent's host."""
 
+    optimizer: Annotated[str | None, Flag(f"writes the edits, for instance {OPTIMIZER}", "BACKEND:MODEL")] = None
     require_approval: Annotated[bool, Flag("every change of a live file needs a person, also what is permitted")] = (
         False
     )

@@ -15,7 +15,7 @@ from skillopt_mcp.records.candidates import AgreedOn
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import SkillRow
 from skillopt_mcp.show.listing import all_skills
-from skillopt_mcp.skill_folders import called, root_for
+from skillopt_mcp.skill_folders import handle, root_for
 from skillopt_mcp.skills import Forgotten, Moved, forget_skill, move_skill
 from skillopt_mcp.store.trajectories import MOST_COUNTED
 
@@ -114,12 +114,12 @@ class Permit(Command):
             )  # fmt: skip
             on: AgreedOn = "command" if self.yes and not terminal.is_interactive else "terminal"
             permit(workspace, self.skill, simulated=self.simulated, host_run=self.host_run, given_on=on)
-            self._called = called(workspace.store, skill)
+            self._handle = shlex.quote(handle(workspace.store, skill))
         return {"skill": skill.name, "permitted": True, "simulated": self.simulated, "host_run": self.host_run}
 
     def show(self, result: dict[str, Any], terminal: Terminal) -> None:
         terminal.say(f"An agent may promote, without asking, {self._covers}. Take it back with:")
-        terminal.command(f"skillopt-mcp skills revoke {self._called}")
+        terminal.command(f"skillopt-mcp skills revoke {self._handle}")
 
 
 @command("skills revoke", example="skills revoke my-skill")
@@ -179,8 +179,7 @@ def _with_command(row: SkillRow) -> SkillRow:
 
 
 def _next(row: SkillRow, terminal: Terminal) -> str:
-    step: NextStep | str | None = row.next_step
-    return terminal.advice(step).removeprefix("Next: ") if step else ""
+    return row.next_step.as_line(terminal.store).removeprefix("Next: ")
 
 
 def _cells(rows: Sequence[SkillRow], terminal: Terminal) -> list[tuple[str, ...]]:

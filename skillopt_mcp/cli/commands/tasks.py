@@ -6,6 +6,9 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -117,14 +120,19 @@ class ExportTasks(Command):
             terminal.raw(_lines(result["tasks"]))
 
 
+@dataclass(kw_only=True)
 class _Rows(Command):
-    """What add and check share: a file, and how its rows come into splits."""
+    """What add and check share: a skill, a file, and how its rows come into splits."""
 
     epilog = _ROWS
-    file: str | None
-    split_mode: Literal["ratio", "split_dir"] | None
-    ratio: str | None
-    seed: int | None
+    skill: Annotated[str, Arg(_SKILL)]
+    file: Annotated[str | None, Arg("JSON list, JSON lines or CSV of tasks")]
+    split_mode: Annotated[
+        Literal["ratio", "split_dir"] | None,
+        Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
+    ] = None
+    ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
+    seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
 
     def plan(self) -> SplitPlan | None:
         """Return how the rows of the file come into splits; None where nothing was said. Raises WrongUsage."""
@@ -147,14 +155,7 @@ class _Rows(Command):
 class AddTasks(_Rows):
     """Add tasks, or questions with answers, from a file."""
 
-    skill: Annotated[str, Arg(_SKILL)]
     file: Annotated[str, Arg("JSON list, JSON lines or CSV of tasks; - reads standard input")]
-    split_mode: Annotated[
-        Literal["ratio", "split_dir"] | None,
-        Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
-    ] = None
-    ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
-    seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
 
     def run(self, terminal: Terminal) -> TasksAdded:
         """Return what was stored."""
@@ -168,8 +169,10 @@ class AddTasks(_Rows):
 
     def show(self, result: TasksAdded, terminal: Terminal) -> None:
         terminal.say(f"{result.added} added, {result.duplicates} duplicates; {_describe_splits(result)}.")
-        for each in result.rejected:
-            terminal.note(f"error: task {each.index + 1} was rejected: {each.reason}")
+        for line in _by_reason((f"{each.index + 1}", each.reason) for each in result.rejected):
+            terminal.note(f"error: {line}")
+        if more := result.n_rejected - len(result.rejected):
+            terminal.note(f"error: {counted(more, 'more task')} were rejected")
         for note in result.notes:
             terminal.note(f"note: {describe_note(note)}")
 
@@ -181,14 +184,7 @@ class AddTasks(_Rows):
 class CheckTasks(_Rows):
     """Check stored tasks, or a file before it is added."""
 
-    skill: Annotated[str, Arg(_SKILL)]
     file: Annotated[str | None, Arg("a file of tasks (default: the stored tasks)")] = None
-    split_mode: Annotated[
-        Literal["ratio", "split_dir"] | None,
-        Flag("ratio: draw the splits by --ratio; split_dir: FILE is a folder of train, val and test"),
-    ] = None
-    ratio: Annotated[str | None, Flag("shares of train, val and test, with --split-mode ratio (2:1:7)", "A:B:C")] = None
-    seed: Annotated[int | None, Flag("seed of that draw (42)")] = None
 
     def run(self, terminal: Terminal) -> Checked:
         """Return what is wrong with them."""
@@ -202,8 +198,8 @@ class CheckTasks(_Rows):
             return check_stored(workspace, self.skill)
 
     def show(self, result: Checked, terminal: Terminal) -> None:
-        for problem in result.problems:
-            terminal.note(f"error: {problem}")
+        for line in _by_reason((each.task, each.reason) for each in result.problems):
+            terminal.note(f"error: {line}")
         for note in result.notes:
             terminal.note(f"note: {describe_note(note)}")
         terminal.say(f"{counted(result.n_tasks, 'task')}, {counted(len(result.problems), 'problem')}.")
@@ -241,6 +237,23 @@ class RemoveTasks(Command):
     def show(self, result: Removed, terminal: Terminal) -> None:
         before = f", {len(result.already)} were before" if result.already else ""
         terminal.say(f"{counted(len(result.removed), 'task')} removed{before}; {_describe_splits(result)}.")
+
+
+def _by_reason(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield one line for each reason, with the tasks that have it; numbers of rows in a file as ranges."""
+    tasks_of: dict[str, list[str]] = {}
+    for task, reason in problems:
+        tasks_of.setdefault(reason, []).append(task)
+    for reason, tasks in tasks_of.items():
+        shown = ", ".join(_ranges(tasks))
+        yield f"task{'s' if len(tasks) > 1 else ''} {shown}: {reason}" if shown else reason
+
+
+def _ranges(tasks: Sequence[str]) -> Iterator[str]:
+    """Yield ids as they are, and runs of numbers as "first-last"."""
+    for _, run in groupby(enumerate(tasks), lambda each: int(each[1]) - each[0] if each[1].isdecimal() else each[1]):
+        names = [name for _, name in run]
+        yield names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
 
 
 def _describe_splits(result: TasksAdded | Removed) -> str:

@@ -20,7 +20,7 @@ from skillopt_mcp.judges.programs import (
     unprivileged_user,
 )
 from skillopt_mcp.records.commands import Limits, RegisteredCommand
-from skillopt_mcp.tasks import add_command, cannot_pass, find_command, n_judged_by, remove_command, try_command
+from skillopt_mcp.tasks import cannot_pass, n_judged_by, remove_command, try_command
 
 _MB = 1 << 20
 _CONFINED = {
@@ -71,7 +71,8 @@ class AddJudge(Command):
         """Show the program, ask a person, run it once on an empty answer, and register it."""
         made = self._registered()
         with terminal.workspace() as workspace:
-            before, n_tasks = find_command(workspace, made.name), n_judged_by(workspace, made.name)
+            before = workspace.store.commands.named([made.name]).get(made.name)
+            n_tasks = n_judged_by(workspace, made.name)
             _describe(made, terminal)
             if before:
                 terminal.say(f"It replaces the program of {counted(n_tasks, 'task')}:")
@@ -82,7 +83,7 @@ class AddJudge(Command):
                 declined="Nothing was run or registered.",
             )  # fmt: skip
             ended = try_command(made)
-            replaced = add_command(workspace, made)
+            replaced = workspace.store.commands.register(made)
         never = cannot_pass(ended)
         for warning in filter(None, (never, told_barred(made.argv))):
             terminal.note(f"warning: {warning}")
@@ -126,7 +127,7 @@ class RemoveJudge(Command):
         """Ask a person where tasks name it, and forget it."""
         name = self.name_of_judge
         with terminal.workspace() as workspace:
-            n_tasks = n_judged_by(workspace, name) if find_command(workspace, name) else 0
+            n_tasks = n_judged_by(workspace, name) if workspace.store.commands.named([name]) else 0
             if n_tasks:
                 terminal.say(f"{counted(n_tasks, 'task')} cannot be judged without '{name}'.")
                 terminal.ask("Forget it?", yes=self.yes, declined="Nothing was removed.")

@@ -78,4 +78,4 @@ def check_call(name: str, attempt: Attempt) -> Call:
 
 def unregistered(name: str) -> str:
     """Return that a program is not registered, and what to do."""
-    return f'judge program "{name}" is not registered: skillopt-mcp tasks judges add {name} -- PROGRAM ARGS'
+    return f'judge program "{name}" is not registered: skillopt-mcp tasks judges add {name} -- PROGRAM'
