@@ -53,12 +53,12 @@ def make_schedule(n_calls: int, seed: int = 1) -> list[list[Act]]:
     return schedule
 
 
-def ideal_s(schedule: Sequence[Sequence[Act]], n_slots: int) -> float:
+def ideal_s(schedule: Sequence[Sequence[Act]], concurrency: int) -> float:
     """Return the wall seconds of a schedule when nothing but the server takes time."""
     fresh = deque(range(len(schedule)))
     again: list[tuple[float, int]] = []
     n_done = dict.fromkeys(fresh, 0)
-    slots = [0.0] * n_slots
+    slots = [0.0] * concurrency
     end = 0.0
     while fresh or again:
         now = heapq.heappop(slots)
@@ -78,7 +78,7 @@ def ideal_s(schedule: Sequence[Sequence[Act]], n_slots: int) -> float:
     return end
 
 
-def run(server: Server, folder: Path, n_calls: int, n_slots: int) -> tuple[dict[int, int | None], bool]:
+def run(server: Server, folder: Path, n_calls: int, concurrency: int) -> tuple[dict[int, int | None], bool]:
     """Return the score of each call (None: missing), and whether the refused key stopped the run, as it should."""
     store, skill = folder / "skillopt.db", folder / "skills" / "numbers"
     skill.mkdir(parents=True)
@@ -93,7 +93,7 @@ def run(server: Server, folder: Path, n_calls: int, n_slots: int) -> tuple[dict[
         tasks.append({"prompt": f"call {n}", "judge": {"kind": "exact", "expected": "?"}, "split": split})
     add_tasks(store, skill, tasks)
     target = f"openai:m,api=chat,timeout={TIMEOUT_S},base_url={server.url}"
-    backends = ["--target", target, "--optimizer", f"scripted:{folder / 'script.json'}", CONCURRENCY, str(n_slots)]
+    backends = ["--target", target, "--optimizer", f"scripted:{folder / 'script.json'}", CONCURRENCY, str(concurrency)]
     settings = ["--epochs", "1", "--batch", str(n_calls), "--max-pairs", "1"]
     was_refused = _replay(store, skill, [*backends, *settings])
     if was_refused:
@@ -115,11 +115,11 @@ def _replay(store: Path, skill: Path, options: list[str]) -> bool:
     return done.returncode == 1
 
 
-def measure(n_calls: int, n_slots: int) -> dict[str, object]:
+def measure(n_calls: int, concurrency: int) -> dict[str, object]:
     """Return the figures of one run."""
     schedule = make_schedule(n_calls)
     with serving(Plan(schedule, refuse_after=n_calls * 6 // 10)) as server, tempfile.TemporaryDirectory() as folder:
-        scores, was_refused = run(server, Path(folder).resolve(), n_calls, n_slots)
+        scores, was_refused = run(server, Path(folder).resolve(), n_calls, concurrency)
         seen = server.seen()
     is_answered = [acts[-1].kind == "ok" for acts in schedule]
     return {
@@ -127,7 +127,7 @@ def measure(n_calls: int, n_slots: int) -> dict[str, object]:
         "lost": sum(is_answer and scores.get(n) != 1 for n, is_answer in enumerate(is_answered)),
         "paid_twice": sum(times - 1 for call, times in seen.answered.items() if call in range(n_calls)),
         "scored_faults": sum(not is_answer and scores.get(n) is not None for n, is_answer in enumerate(is_answered)),
-        "wall_vs_ideal": round(seen.busy_s / ideal_s(schedule, n_slots), 2),
+        "wall_vs_ideal": round(seen.busy_s / ideal_s(schedule, concurrency), 2),
         "wall_s": round(seen.busy_s, 1),
         "missing": sum(scores.get(n) is None for n in range(n_calls)),
         "stopped_at_refused_key": was_refused,

@@ -19,12 +19,12 @@ from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import Field
 
+from skillopt_mcp.answering import describe_changed
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.user_backend import checked_backend
-from skillopt_mcp.costs import Accounted, UsedRow, account, told_under_way
-from skillopt_mcp.dispatch import told_changed
+from skillopt_mcp.costs import Accounted, UsedRow, account, describe_in_flight
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.environments.rows import read_rows
@@ -47,9 +47,9 @@ from skillopt_mcp.runs import begin, best_candidate, check_able, furthest, last_
 from skillopt_mcp.settings.reading import read_mapping
 from skillopt_mcp.settings.settling import settled_config
 from skillopt_mcp.show.export import check_folder, export_run
-from skillopt_mcp.show.inspecting import n_tasks_of
 from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.show.run_report import n_tasks_of
+from skillopt_mcp.store.files import store_path
 from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress
@@ -174,7 +174,7 @@ def train(
             if not found:
                 begin(workspace, new)
                 if changed := left_changed(workspace, new):
-                    _warn(f"{told_changed(*changed)}; to continue that run: train(..., allow_changed=True)")
+                    _warn(f"{describe_changed(*changed)}; to continue that run: train(..., allow_changed=True)")
             try:
                 result = replay(
                     workspace, run, lambda progress: notify(replace(progress, run_id=run.id)), _stopper(stop),
@@ -183,7 +183,8 @@ def train(
             except (KeyboardInterrupt, Stopped) as error:
                 if isinstance(error, Stopped):
                     error.run_id = run.id
-                if open_calls := told_under_way(workspace.store, run.id):
+                tests = [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
+                if open_calls := describe_in_flight(workspace.store, [run.id, *tests]):
                     error.add_note(open_calls)
                 raise
             finally:
@@ -356,7 +357,7 @@ def _workspace(
     path = store_path(os.fspath(store) if store is not None else None, os.environ)
     with Workspace(
         path, target=roles["target"], optimizer=roles["optimizer"], judge=roles["judge"], caps=caps,
-        n_slots=concurrency,
+        concurrency=concurrency,
     ) as workspace:  # fmt: skip
         workspace.on_reply = _stopper(stop)
         yield workspace
@@ -464,7 +465,7 @@ def _outcome(workspace: Workspace, skill: Skill, run: Run, result: Replayed) -> 
     return Trained(
         **result.model_dump(exclude={"next_step"}),
         next_step=result.next_step,
-        usage=RunUsage(**used.told.model_dump(), stages=used.table),
+        usage=RunUsage(**used.summary.model_dump(), stages=used.table),
         config=Config.of_run(run.config),
         n_tasks=n_tasks_of(workspace, run),
         reused=run.result is not None,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.backends.base import Backend, environment_name, worst_case
-from skillopt_mcp.backends.registry import BESIDE, backend_name, is_spec
+from skillopt_mcp.backends.registry import backend_name, is_spec
 from skillopt_mcp.calls.asking import HOST
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
@@ -99,15 +97,15 @@ class Account:
     @property
     def of_tests(self) -> LedgerRow:
         """Return the sum of what its tests used."""
-        return together([row for _, rows in self.tests for row in rows])
+        return add_up([row for _, rows in self.tests for row in rows])
 
     @property
-    def told(self) -> Accounted:
+    def summary(self) -> Accounted:
         """Return what became of what the run sent itself."""
         tests = self.of_tests
         tokens, usd = tests.tokens_in + tests.tokens_out, tests.usd_known
         own = Spent(0, max(0, self.charged.tokens - tokens), max(0.0, self.charged.usd - usd), self.charged.seconds)
-        return accounted(together(self.own), own, self.n_untaken)
+        return accounted(add_up(self.own), own, self.n_untaken)
 
     @property
     def table(self) -> list[UsedRow]:
@@ -128,8 +126,9 @@ class Used(Accounted):
     usd: float | None
 
     def __str__(self) -> str:
-        told = f"{counted(self.n_calls, 'call')}{told_aside(self)}, {counted(self.tokens, 'token')}, {told_price(self)}"
-        return "; ".join(filter(None, (told, told_repeats(self))))
+        calls = f"{counted(self.n_calls, 'call')}{describe_failed(self)}"
+        sums = f"{calls}, {counted(self.tokens, 'token')}, {describe_price(self)}"
+        return "; ".join(filter(None, (sums, describe_repeats(self))))
 
 
 def account(store: Store, run_id: str) -> Account:
@@ -141,8 +140,8 @@ def account(store: Store, run_id: str) -> Account:
 
 
 def used_by(store: Store, name: str) -> Used:
-    """Return what a promotion test or calibration has used so far, whoever asked for it."""
-    row = together(store.ledger.list_rows(name))
+    """Return what a promotion test or calibration has used so far, over all that asked for it."""
+    row = add_up(store.ledger.list_rows(name))
     n_untaken = store.ledger.count_untaken(name, HOST) if row.n_open else 0
     return Used(
         **accounted(row, store.budgets.get_spent(name), n_untaken).model_dump(),
@@ -154,19 +153,17 @@ def used_by(store: Store, name: str) -> Used:
 
 
 def used_of_candidate(store: Store, candidate_id: str) -> Used:
-    """Return what the promotion tests of a candidate have used so far."""
-    return in_all([used_by(store, name) for name in _tests_of(store, candidate_id)])
-
-
-def in_all(each: Sequence[Used]) -> Used:
-    """Return the sum of what several have used; a price is known where all of them are."""
+    """Return the sum of what the promotion tests of a candidate have used so far; a price is known where all are."""
+    candidate = store.candidates.get_candidate(candidate_id)
+    tests = [row.id for row in store.decisions.list_tests(candidate.skill_id) if row.version_id == candidate.version_id]
+    each = [used_by(store, test_id) for test_id in tests]
     sums: dict[str, object] = {"contest": ""}
     for name in Used.model_fields.keys() - sums.keys():
         sums[name] = _summed([getattr(used, name) for used in each], name)
     return Used.model_validate(sums)
 
 
-def together(rows: Sequence[LedgerRow]) -> LedgerRow:
+def add_up(rows: Sequence[LedgerRow]) -> LedgerRow:
     """Return the sum of ledger rows but those of checks by commands, which ask no model and are no calls.
 
     Its price is unknown where one of theirs is.
@@ -214,99 +211,67 @@ def accounted(asked: LedgerRow, charged: Spent, n_untaken: int = 0) -> Accounted
     )
 
 
-def told_sends(told: Accounted) -> str:
-    """Return what became of what was sent, in words."""
-    lost = told.n_unanswered - told.n_with_host
-    unanswered = f", {told.n_with_host:,} with a host" if told.n_with_host else ""
-    unanswered += f", {lost:,} without an answer (they may be paid for)" if lost else ""
-    failed = f", {told.n_failed:,} failed" if told.n_failed else ""
-    return f"{told.n_sent:,} sent: {told.n_answered:,} answered{failed}{unanswered}"
+def describe_sends(used: Accounted) -> str:
+    """Return what became of what was sent."""
+    lost = used.n_unanswered - used.n_with_host
+    parts = [
+        (used.n_answered, "answered"),
+        (used.n_failed, "failed"),
+        (used.n_with_host, "with a host"),
+        (lost, "without an answer (they may be paid for)"),
+    ]
+    shown = ", ".join(f"{n:,} {what}" for n, what in parts if n or what == "answered")
+    return f"{used.n_sent:,} sent: {shown}"
 
 
-def told_aside(told: Accounted) -> str:
-    """Return in brackets what of the calls came to nothing: sends without an answer, and replies of no use."""
-    again = f"{counted(told.n_again, 'call')} asked again for replies that could not be used" if told.n_again else ""
-    aside = [told_sends(told) if told.n_unanswered or told.n_failed else "", again]
-    return f" ({'; '.join(filter(None, aside))})" if any(aside) else ""
+def describe_failed(used: Accounted) -> str:
+    """Return in brackets how many sends and replies came to nothing; "" for none."""
+    again = f"{counted(used.n_again, 'call')} retried after unusable replies" if used.n_again else ""
+    parts = [describe_sends(used) if used.n_unanswered or used.n_failed else "", again]
+    return f" ({'; '.join(filter(None, parts))})" if any(parts) else ""
 
 
-def told_repeats(told: Accounted | LedgerRow) -> str:
-    """Return what is not in the sums, in words: what a host was given again, and what was lost with a process."""
-    parts = [f"{counted(told.n_host_again, 'work item')} handed out again"] if told.n_host_again else []
-    if n := told.n_repeated - told.n_host_again:
-        usd = "an unknown price" if told.usd_repeated is None else f"${told.usd_repeated:.2f}"
+def describe_repeats(used: Accounted) -> str:
+    """Return what is not in the sums: what a host was given again, and what was lost with a process."""
+    parts = [f"{counted(used.n_host_again, 'work item')} handed out again"] if used.n_host_again else []
+    if n := used.n_repeated - used.n_host_again:
+        usd = "an unknown price" if used.usd_repeated is None else f"${used.usd_repeated:.2f}"
         parts.append(
             f"up to {counted(n, 'call')} lost with a process and sent again; not in these sums: about "
-            f"{counted(told.tokens_repeated, 'token')}, {usd}"
+            f"{counted(used.tokens_repeated, 'token')}, {usd}"
         )
     return "; ".join(parts)
 
 
-class Priced(Protocol):
-    """What has a price, which may not be known in all."""
-
-    @property
-    def usd_known(self) -> float:
-        """Return what is known of it."""
-        ...
-
-    @property
-    def n_unpriced(self) -> int:
-        """Return how many sends are of unknown price."""
-        ...
-
-
-def told_price(row: Priced, at_most: float | None = None) -> str:
-    """Return what calls cost, in words: what is known, how many sends are of unknown price, and the most it may be."""
-    n_unbilled = getattr(row, "n_unbilled", 0)
-    n_unpriced = row.n_unpriced - n_unbilled
-    most = getattr(row, "usd_at_most", 0.0) if at_most is None else at_most
-    if not row.usd_known and n_unbilled and not n_unpriced:
+def describe_price(used: Accounted) -> str:
+    """Return what calls cost: what is known, how many sends are of unknown price, and the most that it may be."""
+    n_unpriced = used.n_unpriced - used.n_unbilled
+    if not used.usd_known and used.n_unbilled and not n_unpriced:
         return "no price was billed (a host's own agents)"
-    if not row.usd_known and n_unpriced and n_unpriced >= _n_ended(row):
+    if not used.usd_known and n_unpriced >= max(1, used.n_answered):
         return "price unknown"
     unpriced = f" + {counted(n_unpriced, 'send')} of unknown price" if n_unpriced else ""
-    upper = f", at most ${most:.2f}" if most - row.usd_known >= _HALF_A_CENT else ""
-    return f"${row.usd_known:.2f}{unpriced}{upper}"
+    most = f", at most ${used.usd_at_most:.2f}" if used.usd_at_most - used.usd_known >= _HALF_A_CENT else ""
+    return f"${used.usd_known:.2f}{unpriced}{most}"
 
 
-def _n_ended(row: Priced) -> int:
-    calls: int = getattr(row, "n_calls", 0) or getattr(row, "n_answered", 0)
-    return calls
-
-
-def told_cell(row: Priced) -> str:
+def price_cell(row: Accounted | LedgerRow) -> str:
     """Return what calls cost as the cell of a table: what is known, "+?" where there is more, "?" where nothing is."""
     if not row.n_unpriced:
         return f"{row.usd_known:.2f}"
-    return "?" if row.n_unpriced >= _n_ended(row) and not row.usd_known else f"{row.usd_known:.2f}+?"
+    return f"{row.usd_known:.2f}+?" if row.usd_known else "?"
 
 
-def told_under_way(store: Store, run_id: str) -> str:
-    """Return what the interruption of a run may have paid for in vain, in words; empty where nothing was under way."""
-    return flying_in(store, [run_id, *(test for test, _ in store.runs.list_finishes(run_id))])
-
-
-def flying_in(store: Store, scopes: Sequence[str]) -> str:
-    """Return what the interruption of runs or tests may have paid for in vain, in words; empty for nothing."""
-    n = together([row for scope in scopes for row in store.ledger.list_rows(scope)]).n_under_way
+def describe_in_flight(store: Store, scopes: Sequence[str]) -> str:
+    """Return what the interruption of runs or tests may have paid for in vain; "" for nothing."""
+    n = add_up([row for scope in scopes for row in store.ledger.list_rows(scope)]).n_under_way
     calls = "1 call was" if n == 1 else f"{n:,} calls were"
-    return f"up to {calls} under way: they are sent again when it goes on, and may be paid for twice" if n else ""
-
-
-def flying_for(store: Store, candidate_id: str) -> str:
-    """Return what the interruption of a candidate's promotion tests may have paid for in vain, in words."""
-    return flying_in(store, _tests_of(store, candidate_id))
-
-
-def _tests_of(store: Store, candidate_id: str) -> list[str]:
-    candidate = store.candidates.get_candidate(candidate_id)
-    return [row.id for row in store.decisions.list_tests(candidate.skill_id) if row.version_id == candidate.version_id]
+    return f"up to {calls} in flight: they are sent again on resume, and may be paid for twice" if n else ""
 
 
 def _used_row(row: LedgerRow, test_id: str) -> UsedRow:
-    told = {name: value for name, value in asdict(row).items() if name in UsedRow.model_fields}
-    return UsedRow(**told, test=test_id, seconds=row.latency_ms / 1000)
+    fields = {name: value for name, value in asdict(row).items() if name in UsedRow.model_fields}
+    return UsedRow(**fields, test=test_id, seconds=row.latency_ms / 1000)
 
 
 _TASK = Task(0, 0, "any", "any", Exact(expected="any"), "train", "any")
@@ -319,72 +284,44 @@ _SAMPLES: dict[Role, Call] = {
 
 # What a store can count to.
 _MOST = 1 << 63
-_AT = re.compile(r",base_url=\w+://([^/,]+)")
-_NO_CAP = "no cap on tokens or money can hold: "
-_ADVICE = {
-    "claude-code": "write max_usd=N in its spec for a cap on money, or cap the calls (--max-calls)",
-    "scripted": "cap the calls (--max-calls)",
-    "codex": "cap the calls (--max-calls) or the minutes (--max-minutes)",
-}
+_LIMITS = {"claude-code": "write max_usd=N in its spec for a cap on money, or", "scripted": "", "codex": ""}
 
 
-def _is_own(backend: Backend) -> bool:
-    """Return whether a backend is a program's or a package's own, which its spelling tells nothing."""
-    return not is_spec(backend.name) or backend_name(backend.name)[0] == "plugin"
-
-
-def _price(backend: Backend) -> str:
-    if _is_own(backend) or environment_name(backend):
-        return "have its 'worst_case' give the usd of its Usage, too, or use --max-tokens"
-    return (
-        "name it with price_in= and price_out= (dollars per million tokens) in its spec, or in SKILLOPT_PRICES"
-        f"{_entry(backend)}, or use --max-tokens"
-    )
-
-
-def _entry(backend: Backend) -> str:
-    """Return where a table of prices names the model of a backend over HTTP, whose host is in its spec."""
-    kind, _, spec = backend.name.partition(BESIDE)[0].partition(":")
-    at = _AT.search(spec)
-    host = at[1].lower() if at else f"api.{kind}.com"
-    return f' as "{spec.partition(",")[0]}" under ["{host}"]' if kind in ("openai", "anthropic") else ""
-
-
-def _advice(backend: Backend) -> str:
-    kind = backend.name.partition(":")[0]
+def _how_to_limit(backend: Backend) -> str:
+    """Return how the answers of a backend get a limit, or which cap holds without one."""
+    is_named = is_spec(backend.name) and backend_name(backend.name)[0] != "plugin"
     if environment_name(backend):
-        return f"{_NO_CAP}give the environment a method 'worst_case() -> Usage', or cap the calls (--max-calls)"
-    if _is_own(backend):
-        cap = "--max-calls" if is_spec(backend.name) else "calls=N"
-        return f"{_NO_CAP}give it a method 'worst_case(call) -> Usage', or cap the calls ({cap})"
-    return _NO_CAP + _ADVICE.get(kind, "write max_tokens=N in its spec, or cap the calls (--max-calls)")
+        way = "give the environment a method 'worst_case() -> Usage', or"
+    elif not is_named:
+        way = "give it a method 'worst_case(call) -> Usage', or"
+    else:
+        way = _LIMITS.get(backend.name.partition(":")[0], "write max_tokens=N in its spec, or")
+    return f"{way} cap the calls (--max-calls)".strip()
 
 
 def check_caps(caps: Caps, backends: Mapping[Role, Backend]) -> None:
     """Raise BadInput for a cap that cannot be used, or that cannot hold because a backend's calls have no limit."""
     for name, cap in (("calls", caps.calls), ("tokens", caps.tokens), ("usd", caps.usd), ("minutes", caps.minutes)):
         given: object = cap
-        if isinstance(given, bool) or not isinstance(given, int | float | None):
-            raise BadInput(f"--max-{name} {given!r} is of type {type(given).__name__}: give a number above 0")
-        if cap is not None and not cap > 0:
-            raise BadInput(f"--max-{name} {cap} lets nothing happen: use more than 0")
-        if isinstance(cap, float) and not cap.is_integer() and name in ("calls", "tokens"):
-            raise BadInput(f"--max-{name} {cap} is of type float: give a whole number")
-        if isinstance(cap, int) and cap >= _MOST:
-            raise BadInput(f"--max-{name} {cap} lets everything happen: leave it out")
+        kinds, what = ((int,), "whole number") if name in ("calls", "tokens") else ((int, float), "number")
+        is_number = isinstance(given, kinds) and not isinstance(given, bool)
+        if cap is not None and not (is_number and 0 < cap < _MOST):
+            raise BadInput(f"--max-{name} must be a {what} above 0, got {given!r}")
     if not caps.bound_each_call:
         return
     for role, backend in backends.items():
         usage = worst_case(backend, _SAMPLES[role])
         if usage is None:
-            raise BadInput(f"'{backend.name}' sets no limit to an answer, so {_advice(backend)}")
-        if caps.tokens is not None and usage.usd != 0.0 and not usage.tokens_in + usage.tokens_out:
             raise BadInput(
-                f"'{backend.name}' limits money and not tokens, so no cap on tokens can hold: cap the money (--max-usd)"
+                f"'{backend.name}' has no limit per answer, so caps on tokens or money cannot hold: "
+                f"{_how_to_limit(backend)}"
             )
+        if caps.tokens is not None and usage.usd != 0.0 and not usage.tokens_in + usage.tokens_out:
+            raise BadInput(f"'{backend.name}' limits money, not tokens: cap the money (--max-usd)")
         if caps.usd is not None and usage.usd is None:
             raise BadInput(
-                f"the price of '{backend.name}' is not known, so no cap on money can hold: {_price(backend)}"
+                f"the price of '{backend.name}' is unknown: set price_in= and price_out= (dollars per million tokens) "
+                "in its spec, add it to SKILLOPT_PRICES, or use --max-tokens"
             )
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from skillopt_mcp.backends.base import Backend, slots_of
+from skillopt_mcp.answering import answering, changed_since, run_backends, tasks_of
+from skillopt_mcp.backends.base import Backend, concurrency_of
 from skillopt_mcp.backends.batches import batching
-from skillopt_mcp.dispatch import answering, changed_since, pairs_of_new, pairs_of_open, run_backends, tasks_of
+from skillopt_mcp.dispatch import pairs_of_new, pairs_of_open
 from skillopt_mcp.evidence import n_votes, origins
 from skillopt_mcp.promotion_tests import chosen_tasks, promotion_tasks, target_tasks, tasks_to_test
 from skillopt_mcp.prompts.rendering import MAX_REASKS
@@ -45,7 +46,7 @@ class Forecast(BaseModel):
     unknown: tuple[Role, ...] = ()
 
 
-def forecast(workspace: Workspace, calls: Mapping[Role, int], n_slots: int | None = None) -> Forecast:
+def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int | None = None) -> Forecast:
     """Return what so many calls of each role take at most, with so many of them at once."""
     tokens, usd, seconds, unknown = 0.0, 0.0, 0.0, list[Role]()
     priced, by_batch = True, False
@@ -59,7 +60,7 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], n_slots: int | Non
             continue
         by_batch = by_batch or batching(backend) is not None
         tokens += n_calls * usual.tokens
-        seconds += n_calls * usual.latency_ms / 1000 / (n_slots or slots_of(backend))
+        seconds += n_calls * usual.latency_ms / 1000 / (concurrency or concurrency_of(backend))
         priced = priced and usual.usd is not None
         usd += n_calls * (usual.usd or 0.0)
     if unknown:

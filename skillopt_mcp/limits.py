@@ -20,6 +20,9 @@ SKILL_DEPTH = 8
 NAME_BYTES = 255
 """The longest name of a file or folder, in UTF-8 bytes: common disks take no longer one."""
 
+MAX_CONCURRENCY = 1_000
+"""The most calls that one backend is sent at once."""
+
 PATH_CHARACTERS = 200
 """The longest path that an edit may name."""
 

@@ -13,6 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -26,7 +27,6 @@ from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, BadSkill, StoreError
 from skillopt_mcp.evidence import judges_for
-from skillopt_mcp.host_session import MAX_CHARACTERS, SESSION, VARIABLE
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.results import Result
@@ -51,6 +51,10 @@ from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.work_folders import WorkFolders
 
 T = TypeVar("T")
+# Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
+SESSION: ContextVar[str] = ContextVar("session", default="")
+_SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+MAX_SESSION_CHARACTERS = 200
 
 
 class Job(Generic[T]):
@@ -178,7 +182,7 @@ class Workspace:
 
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
     skills are found; `caps` are those of every run and test that is advanced here; `clock` tells seconds since 1970.
-    `n_slots` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
+    `concurrency` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
     judges that have a batch API go by that, which is looked at so often. With `hands_out`, work for a host is handed
     out; where nobody hands it out, a host cannot be a backend.
     """
@@ -195,7 +199,7 @@ class Workspace:
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
         hands_out: bool = False,
-        n_slots: int | None = None,
+        concurrency: int | None = None,
         batch: Patience | None = None,
     ) -> None:
         self.store_path = store_path
@@ -207,7 +211,7 @@ class Workspace:
         # Who counts what comes in for contests and promotion tests: a person may watch.
         self.on_reply: Callable[[Call, Reply], None] | None = None
         self._hands_out = hands_out
-        self.n_slots, self.batch = n_slots, batch
+        self.concurrency, self.batch = concurrency, batch
         self.jobs = Jobs()
         self._specs: dict[Role, str | Backend | None] = {"target": target, "optimizer": optimizer, "judge": judge}
         self._backends: dict[Role, Backend] = {}
@@ -239,7 +243,7 @@ class Workspace:
             project=self._project,
             caps=self.caps,
             environ=self._environ,
-            n_slots=self.n_slots,
+            concurrency=self.concurrency,
             batch=self.batch,
         )
 
@@ -254,7 +258,7 @@ class Workspace:
     @property
     def session(self) -> str:
         """Return whose session asks: the host's own name for it, or this process where it has none."""
-        return SESSION.get() or self._environ.get(VARIABLE, "")[:MAX_CHARACTERS] or self._own_session
+        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:MAX_SESSION_CHARACTERS] or self._own_session
 
     @property
     def owner(self) -> Owner:

@@ -3,16 +3,27 @@
 Nothing is opened there, so no connection crosses a fork.
 """
 
+import atexit
 import ctypes
+import io
 import multiprocessing
+import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
 from skillopt_mcp.cli.command import module_path, modules
+from skillopt_mcp.cli.main import main
+from tests.disk import spare_the_disk
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 IMPORTED = [
@@ -23,6 +34,8 @@ IMPORTED = [
     "concurrent.futures.thread",
     "skillopt_mcp.cli.main",
     *map(module_path, modules()),
+    "skillopt_mcp.server.wire",
+    "skillopt_mcp.server.services",
     "tests.frozen",
 ]
 _CAPABILITIES = 0x20080522
@@ -132,6 +145,75 @@ def ended(process: ForkServerProcess, within_s: float) -> int:
     process.close()
     assert code is not None, f"not ended within {within_s} s"
     return code
+
+
+class Script:
+    """The console script in a forked process; `streams` are paths for stdin, stdout and stderr, if not `out`, `err`.
+
+    What Python reads when it starts (PYTHON..., LC_...) is not read again: a test about that needs the script itself.
+    The process waits for no disk, and begins with `prepare`, if any.
+    """
+
+    def __init__(
+        self, words: Sequence[str], folder: Path, environ: Mapping[str, str], streams: Sequence[str] = (), *,
+        stdin: str = "", prepare: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._files = TemporaryDirectory()
+        paths = [Path(self._files.name, name) for name in ("in", "out", "err")]
+        for path, content in zip(paths, (stdin, "", ""), strict=True):
+            path.write_text(content)
+        self._paths = paths
+        self.returncode: int | None = None
+        streams = streams or [str(path) for path in paths]
+        self._process = begun(as_script, list(words), folder, dict(environ), streams, prepare)
+        self.pid, self.sentinel = self._process.pid, self._process.sentinel
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, within_s: float = 120) -> int:
+        """Return the exit code, negative for a signal; once it is known the process is forgotten."""
+        if self.returncode is None:
+            self.returncode = ended(self._process, within_s)
+            self.out, self.err = (path.read_text() for path in self._paths[1:])
+            self._files.cleanup()
+        return self.returncode
+
+
+def as_script(
+    argv: list[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    streams: Sequence[str],
+    prepare: Callable[[], None] | None,
+) -> None:
+    """Do what the console script does, between the streams and the ending that Python gives a program."""
+    os.setsid()
+    for number, path in enumerate(streams):
+        opened = os.open(path, os.O_WRONLY if number else os.O_RDONLY)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            os.fdopen(number, mode, closefd=False), began.encoding, began.errors, "\n", number == 2 or os.isatty(number)
+        )
+        for number, mode, began in ((0, "rb", sys.__stdin__), (1, "wb", sys.__stdout__), (2, "wb", sys.__stderr__))
+    )
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv = argv
+    spare_the_disk(pytest.MonkeyPatch())
+    if prepare:
+        prepare()
+    try:
+        sys.exit(main())
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
 
 
 def start(children: Sequence[Child]) -> None:

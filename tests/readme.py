@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from skillopt_mcp.backends.registry import backend_table
 from skillopt_mcp.cli.command import described
 from skillopt_mcp.judges.judging import kinds
 from skillopt_mcp.server.app import listing
@@ -95,6 +96,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "claude_desktop": claude_desktop,
     "tools": tools,
     "judges": judges,
+    "backends": backend_table,
     "settings": settings,
     "commands": command_table,
     "schema": schema,

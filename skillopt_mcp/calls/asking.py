@@ -12,12 +12,13 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from skillopt_mcp.backends.base import MAX_SLOTS, Backend, is_deferred, shown
+from skillopt_mcp.backends.base import Backend, is_deferred, shown
 from skillopt_mcp.backends.batches import batching
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.rounds import Lane, OnPause, OnReply, Open, Round, Terms, open_lane
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.errors import BackendError, BadInput, Waiting
+from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.records.budgets import Cost
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.store.calls import Settlement
@@ -38,7 +39,7 @@ class Outstanding:
 class Asker:
     """The `Ask` of one scope (a run or a promotion test): use it as a context manager, call it with calls.
 
-    `n_slots` calls at once go to each backend, or as many as it takes by itself; `budget` is the scope's own unless
+    `concurrency` calls at once go to each backend, or as many as it takes by itself; `budget` is the scope's own unless
     another is given; `on_pause` is told when nothing can be asked for a while. What a deferred backend has not answered
     is in `left_open`, by the id of its row.
     """
@@ -49,15 +50,15 @@ class Asker:
         backends: Mapping[Role, Backend],
         scope: str,
         *,
-        n_slots: int | None = None,
+        concurrency: int | None = None,
         on_reply: OnReply | None = None,
         budget: Budget | None = None,
         on_pause: OnPause | None = None,
     ) -> None:
-        if n_slots is not None and not (isinstance(n_slots, int) and 1 <= n_slots <= MAX_SLOTS):
-            raise BadInput(f"{n_slots} slots cannot be used: name from 1 to {MAX_SLOTS}")
+        if concurrency is not None and not (isinstance(concurrency, int) and 1 <= concurrency <= MAX_CONCURRENCY):
+            raise BadInput(f"concurrency must be 1-{MAX_CONCURRENCY}, got {concurrency}")
         self.left_open: dict[int, Call] = {}
-        self._store, self._backends, self._n_slots = store, backends, n_slots
+        self._store, self._backends, self._concurrency = store, backends, concurrency
         self._lanes: dict[Role, Lane] = {}
         self._runner = asyncio.Runner()
         self._owner = Owner(store.locks_path)
@@ -131,7 +132,7 @@ class Asker:
                 f"no backend is set for the role '{role}': start with --{role} BACKEND:MODEL, "
                 "for instance 'claude-code:haiku'"
             )
-        return self._lanes.setdefault(role, open_lane(backend, self._n_slots))
+        return self._lanes.setdefault(role, open_lane(backend, self._concurrency))
 
 
 def run_or_wait(ask: Asker, store: Store, work: Callable[[], T]) -> T | Outstanding:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from skillopt_mcp import tracing
-from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, slots_of
+from skillopt_mcp.backends.base import FATAL, Backend, BackendFault, concurrency_of
 from skillopt_mcp.calls.owners import Owner
 from skillopt_mcp.calls.spending import MAX_PAUSE_S, ONE_CHANCE, Budget, Pause, too_long, usage_of, wait_before_next
 from skillopt_mcp.errors import Outage, TurnedDown
@@ -33,10 +33,10 @@ class Pace:
     rejection adds one; between, DCTCP's rule (Alizadeh et al., 2010) keeps single rejections from halving them.
     """
 
-    def __init__(self, n_slots: int) -> None:
-        self.n_slots = n_slots
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
         self.closed_until = 0.0
-        self._limit = float(n_slots)
+        self._limit = float(concurrency)
         self._n_seen = self._n_rejected = self._n_in_a_row = 0
 
     @property
@@ -62,7 +62,7 @@ class Pace:
         if self._n_seen >= self.limit:
             share = self._n_rejected / self._n_seen
             paced = self._limit * (1 - share / 2) + (1 - share)
-            self._limit = min(float(self.n_slots), max(1.0, paced))
+            self._limit = min(float(self.concurrency), max(1.0, paced))
             self._n_seen = self._n_rejected = 0
 
 
@@ -211,9 +211,9 @@ class Lane:
         return 0 if len(self.again) >= MOST_WAITING else len(self.fresh)
 
 
-def open_lane(backend: Backend, n_slots: int | None) -> Lane:
+def open_lane(backend: Backend, concurrency: int | None) -> Lane:
     """Return the lane of a backend, as wide as is said, or as the backend itself says."""
-    return Lane(backend, Pace(n_slots or slots_of(backend)))
+    return Lane(backend, Pace(concurrency or concurrency_of(backend)))
 
 
 POLL_S = 0.05

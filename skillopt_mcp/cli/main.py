@@ -41,18 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     """Return the exit code of one command, whose result or error is printed."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    as_json, store = "--json" in own, None
+    as_json = "--json" in own
     try:
         parsed = parse(arguments)
-        store = parsed.store
         with results_apart(whole=as_json):
             return _finish(parsed)
     except WrongUsage as error:
         return _failed(str(error), as_json=as_json, code=USAGE)
     except SkillOptError as error:
-        from skillopt_mcp.cli.sentences import on_store  # noqa: PLC0415
-
-        return _failed(on_store(str(error), store), as_json=as_json)
+        return _failed(str(error), as_json=as_json)
     except UnicodeEncodeError as error:
         if error.encoding.startswith("utf"):
             raise

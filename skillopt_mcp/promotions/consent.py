@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from pydantic import JsonValue
+
 from skillopt_mcp.candidates import told_repeated
 from skillopt_mcp.documents.code_lines import code_touched
 from skillopt_mcp.documents.diffs import changes, unified_diff
@@ -21,6 +23,7 @@ from skillopt_mcp.gates.serving import told_served
 from skillopt_mcp.guard.capabilities import findings, secrets_added
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
+from skillopt_mcp.next_step import rebasing
 from skillopt_mcp.promotion_tests import ON_TOP, evidence_so_far, is_simulated
 from skillopt_mcp.records.candidates import (
     AgreedBy,
@@ -31,16 +34,15 @@ from skillopt_mcp.records.candidates import (
     candidate_id,
     rolled_back,
 )
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
-from skillopt_mcp.skill_folders import called, known, root_for
+from skillopt_mcp.skill_folders import known, root_for
 from skillopt_mcp.skills import describe_endings
-from skillopt_mcp.store.approvals import UnusedApproval
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.permissions import Permission
+from skillopt_mcp.store.promotions import UnusedApproval
 from skillopt_mcp.training.confirmation import answers_alike, begun_anew, net_staked, retired_losses
-from skillopt_mcp.work_items import told_again
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
@@ -50,9 +52,10 @@ UNPROVEN = "unproven"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a live skill that is asked for, with what the guard found in it and the test that speaks for it."""
+    """A change of a live skill that is asked for: which (`handle` in commands), its candidate, and its evidence."""
 
     skill: Skill
+    handle: str
     kind: PromotionKind
     from_version: str
     to_version: str
@@ -81,19 +84,21 @@ class Change:
         evidence = self.test.id if self.test else ""
         return Approval(self.skill.id, self.kind, self.from_version, self.to_version, self.findings, evidence)
 
-    def command(self, store: Store) -> str:
-        """Return what a person types for it, behind the program's name."""
+    def step(self, why: str, **flags: bool) -> NextStep:
+        """Return how a person makes this change at a terminal."""
+        arguments: dict[str, JsonValue] = {name: True for name, is_set in flags.items() if is_set}
         if self.candidate:
-            return f"promote {self.candidate.id}"
-        return f"rollback {called(store, self.skill)} {short(self.to_version)}"
+            return NextStep.at_terminal("promote_skill", {"candidate_id": self.candidate.id, **arguments}, why)
+        of = {"skill": self.handle, "version": short(self.to_version)}
+        return NextStep.at_terminal("rollback_skill", {**of, **arguments}, why)
 
 
 def answer(
     workspace: Workspace,
     change: Change,
     status: Status,
-    reason: str,
-    next_step: str = "",
+    reason: str = "",
+    next_step: NextStep | None = None,
     before: SkillFiles | None = None,
 ) -> Promoted:
     """Return the answer to a change, with the diff as long as one answer can hold it."""
@@ -108,7 +113,7 @@ def answer(
         previous_version=short(change.from_version),
         diff=unified_diff(old, new, skill.name),
         reason=shortened(reason, REASON_BYTES),
-        next_step=shortened(next_step, REASON_BYTES),
+        next_step=next_step,
     )
     return fitted(result, "diff")
 
@@ -118,27 +123,16 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
     files, store = workspace.live(change.skill), workspace.store
     live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
     last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
-    happened = describe_endings(before, files) or "Somebody edited the file. Their edit is kept"
+    happened = describe_endings(before, files) or "it was edited since"
     if last and last.to_version == live:
-        happened = f"Candidate {last.candidate_id} was promoted since, and stays"
-        if last.kind == "rollback":
-            happened = f"The skill was rolled back to {short(live)} since, and stays there"
-    if change.candidate:
-        again = f"{told_again(change.candidate.id)}."
-    else:
-        over = " --over-edit" if last and last.to_version != live else ""
-        again = f"to go back all the same, a person types at a terminal: skillopt-mcp {change.command(store)}{over}"
-    promoted = change.candidate is not None and last is not None and last.to_version == change.to_version
-    told = f"{happened}: {again}"
-    if promoted:
-        told = "It was promoted meanwhile: it is what is live." if change.to_version == live else f"{ON_TOP}."
-    return answer(
-        workspace,
-        change,
-        "stale",
-        f"the live file is version {short(live)}, which is not the one this change was made for",
-        told,
-    )
+        happened = "it was rolled back since" if last.kind == "rollback" else f"{last.candidate_id} was promoted since"
+    why = f"the live file is version {short(live)}, not {short(change.from_version)}: {happened}"
+    if not change.candidate:
+        is_edited = last is not None and last.to_version != live
+        return answer(workspace, change, "stale", why, change.step("rolls back all the same", over_edit=is_edited))
+    if last and last.to_version == change.to_version:
+        return answer(workspace, change, "stale", why if live == change.to_version else f"{why}. {ON_TOP}")
+    return answer(workspace, change, "stale", why, rebasing(change.candidate.id))
 
 
 def guarded(workspace: Workspace, candidate: Candidate) -> Candidate:
@@ -304,12 +298,12 @@ def decline(workspace: Workspace, approval: Approval) -> None:
     """Keep that a person said no to a change in a dialog."""
     login = signature(workspace.login)
     said = f"no, in a dialog{login and f' ({login})'}"
-    workspace.store.room(Refusals).add_refusal(approval, said, "declined")
+    workspace.store.table(Refusals).add_refusal(approval, said, "declined")
 
 
 def note_unheard(workspace: Workspace, approval: Approval, said: str) -> None:
     """Keep that a host answered with no, who knows whether it asked anybody: that is told, and binds nobody."""
-    workspace.store.room(Refusals).add_refusal(approval, said, "unheard")
+    workspace.store.table(Refusals).add_refusal(approval, said, "unheard")
 
 
 def declined_at(workspace: Workspace, approval: Approval) -> str:
@@ -317,13 +311,13 @@ def declined_at(workspace: Workspace, approval: Approval) -> str:
 
     Empty where nobody did.
     """
-    last = workspace.store.room(Refusals).last_refusal(approval)
+    last = workspace.store.table(Refusals).last_refusal(approval)
     return _at(last) if last else ""
 
 
 def minded(workspace: Workspace, approval: Approval) -> list[str]:
     """Return what whoever is asked about a change is told of how they answered before."""
-    refusals = workspace.store.room(Refusals)
+    refusals = workspace.store.table(Refusals)
     if last := refusals.last_refusal(approval):
         return [f"you said no at {_at(last)}"]
     unheard = refusals.last_refusal(approval, "unheard")
@@ -338,13 +332,13 @@ def _at(refusal: Refusal) -> str:
 def told_declined(workspace: Workspace, candidate: Candidate) -> list[str]:
     """Return a line for each no to a candidate, the newest first."""
     versions = (candidate.base_version, candidate.version_id)
-    found = workspace.store.room(Refusals).list_refusals(candidate.skill_id)
+    found = workspace.store.table(Refusals).list_refusals(candidate.skill_id)
     return [f"{each.said}, {each.at}" for each in found if each[:3] == ("promote", *versions)]
 
 
 def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
     """Return a line for each no to a change of a skill, the newest first."""
-    return [_told(each) for each in workspace.store.room(Refusals).list_refusals(skill_id)]
+    return [_told(each) for each in workspace.store.table(Refusals).list_refusals(skill_id)]
 
 
 def _told(refusal: Refusal) -> str:
@@ -411,22 +405,22 @@ Standing = Ready | Lacking | Promoted
 def with_consent(workspace: Workspace, change: Change, consent: Consent) -> Standing:
     """Return whether the change may happen as far as people and folders go."""
     if workspace.root_of(change.skill) is None:
-        return answer(
-            workspace, change, "refused", f"'{change.skill.path}' lies in no skill folder that may be written",
-            f"A person can allow it: skillopt-mcp skills add-root '{root_for(change.skill.path)}'",
-        )  # fmt: skip
+        why = f"'{change.skill.path}' lies in no skill folder that may be written"
+        root = {"folder": root_for(change.skill.path)}
+        step = NextStep.at_terminal("skills add-root", root, "allows promotions there")
+        return answer(workspace, change, "refused", why, step)
     if fault := unreadable(workspace.store.skills.get_files(change.skill.id, change.to_version)):
         why = f"a folder cannot hold this version so that it is read back as it is: {fault}"
-        name = called(workspace.store, change.skill)
-        other = f"Name another version: skillopt-mcp show {name} lists them."
-        return answer(workspace, change, "refused", why, "Propose other edits." if change.candidate else other)
+        step = NextStep(action="inspect", arguments={"id": change.handle}, why="lists the other versions")
+        if change.candidate:
+            step = NextStep(action="propose_edits", arguments={"skill": change.handle}, why="propose other edits")
+        return answer(workspace, change, "refused", why, step)
     if consent.is_of_a_tool:
         return _by_a_tool(workspace, change, consent)
     if change.simulated and change.verdict != UNPROVEN and not consent.simulated:
-        return answer(
-            workspace, change, "refused", "the evidence is from a simulation and says nothing about a real model",
-            f"Evaluate with a real target, or insist: skillopt-mcp {change.command(workspace.store)} --simulated",
-        )  # fmt: skip
+        why = "the evidence is from a simulation and says nothing about a real model"
+        step = change.step("promotes it all the same", simulated=True)
+        return answer(workspace, change, "refused", why, step)
     return Ready(change, consent, signature(workspace.login))
 
 
@@ -437,7 +431,7 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
         return Ready(change, Consent.APPROVED, found[1], found[0])
     store, permits = workspace.store, consent.agreed_by == "permission"
     if change.findings:
-        look = f"A person has to look at it at a terminal: {_command(store, change)}"
+        look = change.step("a person has to look at it", simulated=change.simulated)
         return Lacking(change.approval, answer(workspace, change, "held", "; ".join(change.findings), look))
     permission = store.permissions.get(change.skill.id) if permits else None
     ungiven = _not_given(workspace, change, permission)
@@ -449,12 +443,18 @@ def _by_a_tool(workspace: Workspace, change: Change, consent: Consent) -> Standi
         why, permits = f"at {declined} the person was asked, and said no", False
     if not why:
         return Ready(change, consent, permission=permission)
-    flag = f"{' --simulated' if change.simulated else ''}{' --host-run' if host_own(workspace, change.test) else ''}"
+    ask = change.step("ask the person to run it", simulated=change.simulated and change.kind == "promote")
+    result = answer(workspace, change, "needs_approval", why, ask)
     # A permission that there is, or that would not do, is no way on.
-    is_way = permits and ungiven and not beyond
-    permit = f" (or once: skillopt-mcp skills permit {called(store, change.skill)}{flag})" if is_way else ""
-    ask = f"Ask the person to run: {_command(store, change)}{permit}"
-    return Lacking(change.approval, answer(workspace, change, "needs_approval", why, ask))
+    if permits and ungiven and not beyond:
+        flags = {"simulated": change.simulated, "host_run": bool(host_own(workspace, change.test))}
+        arguments: dict[str, JsonValue] = {
+            "skill": change.handle,
+            **{name: is_set for name, is_set in flags.items() if is_set},
+        }
+        permit = NextStep.at_terminal("skills permit", arguments, "lets tools make such changes")
+        result = result.model_copy(update={"permit": permit})
+    return Lacking(change.approval, result)
 
 
 def _not_given(workspace: Workspace, change: Change, permission: Permission | None) -> str:
@@ -481,8 +481,3 @@ def _beyond_any_permission(workspace: Workspace, change: Change) -> str:
         return f"{again}: a person should see it"
     weak = uncovered(workspace, change.test, simulated=change.simulated) if change.test else ""
     return weak or beyond_small_edit(*files)
-
-
-def _command(store: Store, change: Change) -> str:
-    flag = " --simulated" if change.simulated and change.candidate else ""
-    return f"skillopt-mcp {change.command(store)}{flag}"

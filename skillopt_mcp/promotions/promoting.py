@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 from unicodedata import east_asian_width
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from skillopt_mcp.calls.owners import lock_run
-from skillopt_mcp.candidates import mean_scores, means_of, repeated, told_repeated, told_rolled_back
+from skillopt_mcp.candidates import bring_back, mean_scores, means_of, repeated, told_repeated, was_live
 from skillopt_mcp.documents.diffs import changed_lines, unified_diff
 from skillopt_mcp.documents.lint import introduced
 from skillopt_mcp.documents.text import counted, escaped, quoted
@@ -21,7 +21,8 @@ from skillopt_mcp.evidence import is_host_run
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.judges.judging import is_form_alone
 from skillopt_mcp.live_files import check_replaceable, replace_files
-from skillopt_mcp.promotion_tests import ON_TOP, is_simulated
+from skillopt_mcp.next_step import promotion
+from skillopt_mcp.promotion_tests import is_simulated
 from skillopt_mcp.promotions.consent import (
     UNPROVEN,
     Change,
@@ -29,7 +30,6 @@ from skillopt_mcp.promotions.consent import (
     Lacking,
     Ready,
     Standing,
-    Status,
     answer,
     guarded,
     minded,
@@ -37,17 +37,26 @@ from skillopt_mcp.promotions.consent import (
     stale,
     with_consent,
 )
-from skillopt_mcp.records.candidates import Approval, Candidate, Decision, Promotion, edited_on_top, rolled_back
+from skillopt_mcp.records.candidates import (
+    Approval,
+    Candidate,
+    Decision,
+    Promotion,
+    candidate_id,
+    edited_on_top,
+    rolled_back,
+)
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
-from skillopt_mcp.skill_folders import called, files_folder, known, lock_name, settle, take_back, version_named
+from skillopt_mcp.skill_folders import files_folder, handle, known, lock_name, settle, take_back, version_named
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.confirmation import GATE, answers_alike, begun_anew, drawn_pairs
 from skillopt_mcp.workspace import Workspace, shortened
 
 VERSIONS_SHOWN = 8
-NO_GAIN = "It brings no useful gain: propose other edits."
+_LONGEST_BYTES = 600
 
 
 def promote_skill(workspace: Workspace, candidate_id: str, consent: Consent) -> Promoted:
@@ -79,31 +88,43 @@ def check_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -
     test = store.decisions.find_confirmation(decision.scope) if decision else None
     unproven = consent.unproven and decision is not None and decision.verdict == "undecided"
     verdict = UNPROVEN if unproven else decision.verdict if decision else "none"
-    change = Change(skill, "promote", candidate.base_version, candidate.version_id, candidate, verdict, test)
+    name = handle(store, skill)
+    change = Change(skill, name, "promote", candidate.base_version, candidate.version_id, candidate, verdict, test)
     if skill.live_version == candidate.version_id:
-        return answer(workspace, change, "refused", "the candidate is what is live already", told_live(store, skill))
+        return answer(workspace, change, "refused", "the candidate is what is live already")
     if skill.live_version != candidate.base_version:
         return stale(workspace, change)
     if test is None or decision is None:
         why = "it was not evaluated against the live version"
-        return answer(workspace, change, "refused", why, f"Call evaluate_candidate with candidate_id {candidate.id}.")
+        return answer(workspace, change, "refused", why, _evaluation(candidate.id, "not tested yet"))
     return _against(workspace, change, decision) or with_consent(workspace, change, consent)
 
 
 def _against(workspace: Workspace, change: Change, decision: Decision) -> Promoted | None:
     """Return what the evidence has against a promotion, None when it allows it."""
     if decision.verdict == "reject":
-        return answer(workspace, change, "refused", decision.reason, NO_GAIN)
+        return answer(workspace, change, "refused", decision.reason, _other_edits(change, "it brings no useful gain"))
     if change.verdict not in ("accept", UNPROVEN):
-        again = f"Call evaluate_candidate with candidate_id {change.candidate_id}."
-        return answer(workspace, change, "undecided", decision.reason, again)
+        more = _evaluation(candidate_id(change.skill.id, change.from_version, change.to_version), "undecided so far")
+        return answer(workspace, change, "undecided", decision.reason, more)
     tested = set(change.test.tasks if change.test else ())
     if is_form_alone([task for task in workspace.store.tasks.list_tasks(change.skill.id) if task.id in tested]):
-        return answer(
-            workspace, change, "refused", "its test judged the form of answers alone (length, heading)",
-            "Add held-out tasks with a judge of what is said, and propose other edits.",
-        )  # fmt: skip
+        why = "its test judged the form of answers alone (length, heading)"
+        tasks = NextStep(
+            action="add_tasks",
+            arguments={"skill": change.handle},
+            why="a judge of the content has to score held-out tasks",
+        )
+        return answer(workspace, change, "refused", why, tasks)
     return None
+
+
+def _evaluation(candidate_id: str, why: str) -> NextStep:
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate_id}, why=why)
+
+
+def _other_edits(change: Change, why: str) -> NextStep:
+    return NextStep(action="propose_edits", arguments={"skill": change.handle}, why=why)
 
 
 def check_rollback(
@@ -116,26 +137,19 @@ def check_rollback(
     """
     tracked = workspace.recorded(skill)
     target = rollback_target(workspace, tracked, version)
-    change = Change(tracked, "rollback", tracked.live_version, target)
+    name = handle(workspace.store, tracked)
+    change = Change(tracked, name, "rollback", tracked.live_version, target)
     if target == tracked.live_version:
-        return answer(workspace, change, "refused", f"version {short(target)} is live already", "Nothing: it is live.")
+        return answer(workspace, change, "refused", f"version {short(target)} is live already")
     edited, over_edit = is_edited(workspace, tracked), consent.over_edit and seen is not None
     # Where nothing was ever promoted, every version is somebody's work: a person alone goes back to one.
     all_theirs = consent.is_of_a_tool and not workspace.store.promotions.list_promotions(tracked.id)
     if all_theirs:
         why = "nothing was ever promoted here: every version is somebody's own work"
-        back = f"To go back all the same, a person types at a terminal: skillopt-mcp {change.command(workspace.store)}"
-        return answer(workspace, change, "stale", why, back)
+        return answer(workspace, change, "stale", why, change.step("rolls back all the same"))
     if (edited and not over_edit) or seen not in (None, tracked.live_version):
         return stale(workspace, change)
     return with_consent(workspace, change, consent)
-
-
-def told_live(store: Store, skill: Skill) -> str:
-    """Return that nothing is to be done with what is live, and how it is undone where it was promoted."""
-    was_promoted = any(each.to_version == skill.live_version for each in store.promotions.list_promotions(skill.id))
-    undo = f" To undo it: rollback_skill with skill {called(store, skill)}." if was_promoted else ""
-    return f"Nothing: it is what is live.{undo}"
 
 
 def is_edited(workspace: Workspace, skill: Skill) -> bool:
@@ -176,7 +190,7 @@ def _instead(store: Store, skill: Skill, version: str) -> str:
     """Return what to do with a version that was never live here."""
     if any(each.version_id == version for each in store.candidates.list_candidates(skill.id)):
         return "promote its candidate instead"
-    shown = f"{called(store, skill)}@{short(version)}"
+    shown = shlex.quote(f"{handle(store, skill)}@{short(version)}")
     return (
         "it is no candidate either. To have it back, take its files from "
         f"your version control, or write them out, look at them and put them in place: skillopt-mcp show {shown} --out "
@@ -250,67 +264,52 @@ def _begun(workspace: Workspace, change: Change, consent: Consent) -> Promotion 
 
 
 def _answer_done(workspace: Workspace, change: Change, before: SkillFiles) -> Promoted:
+    done = answer(workspace, change, "promoted" if change.candidate else "rolled_back", before=before)
     # Without a version a rollback leads from a promoted version to the one before: of a rollback, that is further back.
-    skill = called(workspace.store, change.skill)
-    undo = f"skill {skill}" + (f" and version {short(before.digest)}" if change.kind == "rollback" else "")
-    done: Status = "promoted" if change.kind == "promote" else "rolled_back"
-    return answer(workspace, change, done, "", f"It is live. To undo it: rollback_skill with {undo}.", before)
+    arguments = {"skill": change.handle, **({} if change.candidate else {"version": short(before.digest)})}
+    return done.model_copy(update={"undo": NextStep(action="rollback_skill", arguments=arguments, why="takes it back")})
 
 
-_LONGEST_BYTES = 600
-_PROMOTION = re.compile(r"(?:Call )?promote_skill (?:with candidate_id )?(c-[0-9a-f]{12})\.?(; mind that .*)?")
-
-
-def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
-    """Return what to do with a candidate now: test it, or promote it, if whoever asks can agree as `consent` says."""
+def next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> NextStep | None:
+    """Return what to do with a candidate now, by a caller who can agree as `consent` says; None: nothing."""
+    store = workspace.store
     try:
-        return shortened(_next_step(workspace, candidate, consent), _LONGEST_BYTES)
+        skill = workspace.again(store.skills.get_skill(candidate.skill_id))
     except BadSkill as error:
-        return shortened(str(error), _LONGEST_BYTES)
-
-
-def by_a_person(workspace: Workspace, step: str) -> str:
-    """Return a next step as a person at a terminal takes it: a promotion may ask more of them than of a tool."""
-    found = _PROMOTION.fullmatch(step)
-    if found is None:
-        return step
-    advice = next_step(workspace, workspace.store.candidates.get_candidate(found[1]), Consent.PERSON)
-    return step if "promote_skill" in advice else f"{advice}{found[2] or ''}"
-
-
-def told_was_live(workspace: Workspace, skill: Skill, version: str) -> str:
-    """Return what to do with a version that was live, and is no more."""
-    store = workspace.store
-    if edited_on_top(store.promotions.list_promotions(skill.id), version, skill.live_version):
-        return f"{ON_TOP}."
-    name, told = called(store, skill), "It was live, and is no more. To have it back"
-    if is_edited(workspace, skill):
-        command = f"skillopt-mcp rollback {name} {short(version)} --over-edit"
-        return f"{told} over what somebody has edited since, a person types at a terminal: {command}"
-    return f"{told}: rollback_skill with skill {name} and version {short(version)}."
-
-
-def _next_step(workspace: Workspace, candidate: Candidate, consent: Consent) -> str:
-    store = workspace.store
-    skill = workspace.again(workspace.store.skills.get_skill(candidate.skill_id))
+        path = store.skills.get_skill(candidate.skill_id).path
+        return NextStep(action="check", arguments={"folder": path}, why=shortened(str(error), _LONGEST_BYTES))
     if skill.live_version == candidate.version_id:
-        return told_live(store, skill)
-    if told := told_rolled_back(store, candidate):
-        return told
-    if any(each.to_version == candidate.version_id for each in store.promotions.list_promotions(skill.id)):
+        return None
+    if step := bring_back(store, candidate):
+        return step
+    if was_live(store, candidate):
         return told_was_live(workspace, skill, candidate.version_id)
     decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
     if decision and decision.verdict == "reject":
-        return NO_GAIN
+        why = f"{candidate.id} brings no useful gain"
+        return NextStep(action="propose_edits", arguments={"skill": handle(store, skill)}, why=why)
     if candidate.origin == "step":
-        run = f"run {candidate.run_id}: inspect the run" if candidate.run_id else "a run elsewhere: inspect the skill"
-        return f"It was one step of {run} to see what came of it."
+        arguments = {"id": candidate.run_id or handle(store, skill)}
+        return NextStep(action="inspect", arguments=arguments, why="it was one step of a run")
     standing = check_promotion(workspace, candidate.id, consent)
     if isinstance(standing, Ready):
-        return f"Call promote_skill with candidate_id {candidate.id}."
-    answer = standing.answer if isinstance(standing, Lacking) else standing
-    held = " The guard holds it: promoting it takes a person's look." if candidate.findings and not decision else ""
-    return f"{answer.next_step}{held}"
+        return promotion(candidate.id)
+    step = (standing.answer if isinstance(standing, Lacking) else standing).next_step
+    assert step is None or isinstance(step, NextStep)
+    if candidate.findings and not decision and step:
+        return step.model_copy(update={"why": f"{step.why}; the guard holds it: a person has to promote it"})
+    return step
+
+
+def told_was_live(workspace: Workspace, skill: Skill, version: str) -> NextStep | None:
+    """Return how to have a version again that was live; None where it still is, edited."""
+    if edited_on_top(workspace.store.promotions.list_promotions(skill.id), version, skill.live_version):
+        return None
+    arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill), "version": short(version)}
+    if is_edited(workspace, skill):
+        why = "it was live; this brings it back over the edit made since"
+        return NextStep.at_terminal("rollback_skill", {**arguments, "over_edit": True}, why)
+    return NextStep(action="rollback_skill", arguments=arguments, why="it was live; this brings it back")
 
 
 class Review(BaseModel):
@@ -321,13 +320,13 @@ class Review(BaseModel):
     `evidence` is what the verdict rests on: how many pairs, on how many tasks, and the mean scores. `broken` is what
     the Agent Skills specification has against the new version, and had not against the old one; `over_edit` tells that
     somebody has edited the files since the last change, which a rollback would undo; `repeats` that it brings again
-    what a person rolled back, and `alike` that its target answers alike each time; `called` is the skill in commands.
+    what a person rolled back, and `alike` that its target answers alike each time; `handle` is the skill in commands.
     """
 
     model_config = ConfigDict(frozen=True)
     skill: str
     skill_path: str
-    called: str
+    handle: str
     from_version: str
     to_version: str
     diff: str
@@ -356,7 +355,7 @@ def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
     return Review(
         skill=skill.name,
         skill_path=skill.path,
-        called=called(store, skill),
+        handle=handle(store, skill),
         from_version=candidate.base_version,
         to_version=candidate.version_id,
         diff=unified_diff(base, new, skill.name),
@@ -391,7 +390,7 @@ def review_rollback(workspace: Workspace, skill: str, version: str | None = None
     return Review(
         skill=tracked.name,
         skill_path=tracked.path,
-        called=called(store, tracked),
+        handle=handle(store, tracked),
         from_version=tracked.live_version,
         to_version=target,
         diff=unified_diff(live, old, tracked.name),
@@ -466,7 +465,7 @@ def question_of_rollback(workspace: Workspace, skill: str, version: str | None, 
     if not _may_be_asked(standing):
         return None
     review = review_rollback(workspace, skill, version)
-    look = f"diff {review.called} {short(review.from_version)} {short(review.to_version)}"
+    look = f"diff {shlex.quote(review.handle)} {short(review.from_version)} {short(review.to_version)}"
     return _question(workspace, standing.approval, review, look)
 
 

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.limits import MAX_CONCURRENCY
 from skillopt_mcp.settings.reading import Given, Layer, SplitPlan, split_plan
 from skillopt_mcp.settings.skillopt_names import BACKENDS
 from skillopt_mcp.training.config import Config
 
-MAX_SLOTS = 1_000
 _OF_CONFIG = ("limit", "lr_control_mode")
 _ROLES = ("target", "optimizer")
 # SkillOpt's backends that have an address and a key of their own: a word of their names -> how their settings begin.
@@ -181,8 +181,8 @@ def _concurrency(values: dict[str, Given]) -> int | None:
     given = values.get("concurrency")
     if given is None or given.value is None:
         return None
-    if isinstance(given.value, bool) or not isinstance(given.value, int) or not 1 <= given.value <= MAX_SLOTS:
-        raise BadInput(f"{quoted(given.said)} must be 1 to {MAX_SLOTS:,}, not {quoted(str(given.value))}")
+    if isinstance(given.value, bool) or not isinstance(given.value, int) or not 1 <= given.value <= MAX_CONCURRENCY:
+        raise BadInput(f"{quoted(given.said)} must be 1-{MAX_CONCURRENCY}, got {quoted(str(given.value))}")
     return given.value
 
 

@@ -36,8 +36,6 @@ _RISES = "budget_rises"
 # Python reads no longer ones from text, as a run keeps its seed.
 _DIGITS = 4_000
 _SHOWN = 100
-# What a run did that was begun before its setting was there.
-_BEFORE: dict[str, object] = {"slow_update": False, "meta_skill": False, "step_buffer": False}
 
 
 class Config(BaseModel):
@@ -116,8 +114,8 @@ class Config(BaseModel):
 
     @classmethod
     def of_run(cls, text: str) -> Config:
-        """Return the config of a run's row (json); a setting that came later is what the run did without it."""
-        return cls.model_validate(_BEFORE | json.loads(text))
+        """Return the config of a run's row (json)."""
+        return cls.model_validate(json.loads(text))
 
     @property
     def promotion_rule(self) -> ConfirmRule:

@@ -9,14 +9,13 @@ import json
 import os
 import pty
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGKILL
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +29,7 @@ from skillopt_mcp.records.judging import Judge
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import Split, Task
 from tests.acceptance.world import HARMFUL, KINDS, SKILL, TAUGHT, answer_work, greet, lesson, make_tasks
+from tests.processes import Script
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 TIMEOUT_S = 120
@@ -105,9 +105,10 @@ class Workbench:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     skill_name: str = "greeter"
+    prepare: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[Script] = []
         self.store_path = self.folder / "store" / "skillopt.db"
         self.project = self.folder / "project"
         self.skill_path = self.make_skill(self.skill_name)
@@ -156,12 +157,10 @@ class Workbench:
 
     def run(self, command: str, *arguments: object, stdin: str = "", **options: Any) -> Done:
         """Return how a command ends in the project."""
-        done = subprocess.run(
-            self.words(command, *arguments, **options),
-            cwd=self.project, env=self.environ, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S,
-            check=False,
-        )  # fmt: skip
-        return Done(done.returncode, done.stdout, done.stderr)
+        script = Script(
+            self.words(command, *arguments, **options), self.project, self.environ, stdin=stdin, prepare=self.prepare
+        )
+        return Done(script.wait(TIMEOUT_S), script.out, script.err)
 
     def facts(self, command: str, *arguments: object, exit_code: int = 0, **options: Any) -> Facts:
         """Return the JSON object of a command that ends with this exit code."""
@@ -169,45 +168,34 @@ class Workbench:
         assert done.exit_code == exit_code, done
         return done.facts
 
-    def start(self, command: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    def start(self, command: str, *arguments: object, **options: Any) -> Script:
         """Return a command that was just started, in a process group of its own."""
-        process = subprocess.Popen(
-            self.words(command, *arguments, **options),
-            cwd=self.project, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
-        self._started.append(process)
-        return process
+        script = Script(self.words(command, *arguments, **options), self.project, self.environ, prepare=self.prepare)
+        self._started.append(script)
+        return script
 
     def close(self) -> None:
         """End what was started and still runs."""
-        for process in self._started:
-            process.kill()
-            process.communicate()
+        for script in self._started:
+            if script.returncode is None:
+                script.kill()
+                script.wait()
 
-    def at_terminal(self, command: str, *arguments: object, answer: str = "y", **options: Any) -> Done:
-        """Return how a command ends at a terminal where a person answers its first question."""
+    def at_terminal(self, command: str, *arguments: object, answer: str = "y\n", **options: Any) -> Done:
+        """Return how a command ends at a terminal where a person types this at its first question."""
         ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            self.words(command, *arguments, **options),
-            cwd=self.project, env=self.environ | {"TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs,
-            start_new_session=True,
-        )  # fmt: skip
-        os.close(theirs)
+        words, environ = self.words(command, *arguments, **options), self.environ | {"TERM": "dumb"}
+        script = Script(words, self.project, environ, [os.ttyname(theirs)] * 3)
         screen, is_answered = b"", False
-        while select.select([ours], [], [], TIMEOUT_S)[0]:
-            try:
-                chunk = os.read(ours, 65536)
-            except OSError:
-                break
-            if not chunk:
-                break
-            screen += chunk
+        while ours in select.select([ours, script.sentinel], [], [], TIMEOUT_S)[0]:
+            screen += os.read(ours, 65536)
             if not is_answered and b"[y/N]" in screen:
                 is_answered = True
-                os.write(ours, answer.encode() + b"\n")
-        os.close(ours)
-        return Done(process.wait(TIMEOUT_S), screen.decode(), "")
+                os.write(ours, answer.encode())
+        code = script.wait(TIMEOUT_S)
+        for descriptor in (ours, theirs):
+            os.close(descriptor)
+        return Done(code, screen.decode(), "")
 
     def replay(self, *, exit_code: int = 0, **options: Any) -> Facts:
         """Return the outcome of a run on this skill; one backend may serve as target and as optimizer."""
@@ -310,7 +298,7 @@ class OwnInn(Inn):
 class CallableBackend:
     """A user's own function `answer(text, schema)` as a backend; `schema` is None for an attempt at a task."""
 
-    deferred, n_slots = False, 4
+    deferred, concurrency = False, 4
 
     def __init__(self, answer: Callable[[str, str | None], str], name: str = "own") -> None:
         self.name = self.fingerprint = name
@@ -340,27 +328,36 @@ class Server:
     """A server process and its client; `tool` calls, `kill` ends it as a crash would."""
 
     def __init__(self, bench: Workbench, portal: BlockingPortal, command: Sequence[str], agrees: bool | None) -> None:
-        self._bench, self._portal, self._agrees = bench, portal, agrees
-        self._pid_path = bench.folder / f"pid-{time.monotonic_ns()}"
-        # The shell writes down its process id, and becomes the server.
-        wrapped = ["-c", 'echo $$ > "$0"; exec "$@"', str(self._pid_path), *command]
-        self._parameters = StdioServerParameters(command="sh", args=wrapped, env=bench.environ, cwd=bench.project)
+        self._bench, self._portal, self._command, self._agrees = bench, portal, command, agrees
         self.questions: list[str] = []
         self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        async def asked(context: Any, params: Any) -> ElicitResult:
-            self.questions.append(params.message)
-            names = params.requested_schema["properties"] if self._agrees else {}
-            return ElicitResult(
-                action="accept" if self._agrees else "decline",
-                content=dict.fromkeys(names, True) if self._agrees else None,
-            )
+    async def asked(self, _context: Any, params: Any) -> ElicitResult:
+        """Answer a dialog."""
+        self.questions.append(params.message)
+        content = dict.fromkeys(params.requested_schema["properties"], True) if self._agrees else None
+        return ElicitResult(action="accept" if self._agrees else "decline", content=content)
 
-        client = Client(self._parameters, elicitation_callback=None if self._agrees is None else asked)
+    def __enter__(self) -> Self:
+        # The client's process passes its streams on to the server, which is forked.
+        folder = self._stack.enter_context(TemporaryDirectory())
+        pipes = [str(Path(folder, name)) for name in ("in", "out")]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        log = str(self._bench.folder / "server.log")
+        Path(log).touch()
+        self._script = Script(self._command, self._bench.project, self._bench.environ, [*pipes, log])
+        self._stack.callback(self._end)
+        client = Client(
+            StdioServerParameters(command="sh", args=["-c", 'cat <"$1" & exec cat >"$0"', *pipes]),
+            elicitation_callback=None if self._agrees is None else self.asked,
+        )
         self._client = self._stack.enter_context(self._portal.wrap_async_context_manager(client))
-        self.pid = int(self._pid_path.read_text())
         return self
+
+    def _end(self) -> None:
+        with suppress(AssertionError):
+            self._script.wait(5)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -377,7 +374,7 @@ class Server:
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""
-        os.kill(self.pid, SIGKILL)
+        self._script.kill()
 
     def is_gone(self) -> bool:
         """Return whether a call fails because the server has ended."""

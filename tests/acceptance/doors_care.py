@@ -5,25 +5,31 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import random
 import shutil
 import sqlite3
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from signal import SIGKILL
+from types import FrameType
 from typing import Any
 
+import pytest
 from anyio.from_thread import start_blocking_portal
-from mcp import Client
-from mcp_types import ElicitResult, ErrorData
+from mcp_types import ElicitResult
 
-from tests.acceptance.doors import COMMANDS, TIMEOUT_S, Facts, Server, ToolFailed, Workbench
+from skillopt_mcp.install import installing
+from tests.acceptance.doors import COMMANDS, Facts, Server, ToolFailed, Workbench
 from tests.acceptance.world import SKILL
+from tests.processes import Script
 
 COMMANDS |= {
     "tasks judges add": ("tasks", "judges", "add"),
@@ -163,7 +169,7 @@ class Desk(Workbench):
         """Yield a server whose client answers every dialog with this, and has no dialog where it is None."""
         command = self.words("serve", **options)
         with start_blocking_portal() as portal:
-            asking = Asking(self, portal, command, None)
+            asking = Asking(self, portal, command, answer and True)
             asking.answer = answer
             with asking:
                 yield asking
@@ -174,20 +180,13 @@ class Asking(Server):
 
     answer: ElicitResult | None
 
-    def __enter__(self) -> Asking:
-        async def asked(_context: object, params: Any) -> ElicitResult | ErrorData:
-            assert self.answer
-            self.questions.append(params.message)
-            given = self.answer.content or {}
-            names = params.requested_schema["properties"] if "any" in given else []
-            return ElicitResult(
-                action=self.answer.action, content=dict.fromkeys(names, given["any"]) if names else None
-            )
-
-        client = Client(self._parameters, elicitation_callback=asked if self.answer else None)  # type: ignore[arg-type]
-        self._client = self._stack.enter_context(self._portal.wrap_async_context_manager(client))
-        self.pid = int(self._pid_path.read_text())
-        return self
+    async def asked(self, _context: Any, params: Any) -> ElicitResult:
+        """Answer a dialog."""
+        assert self.answer
+        self.questions.append(params.message)
+        given = self.answer.content or {}
+        names = params.requested_schema["properties"] if "any" in given else []
+        return ElicitResult(action=self.answer.action, content=dict.fromkeys(names, given["any"]) if names else None)
 
 
 def status(server: Server, tool: str, **arguments: object) -> str:
@@ -196,6 +195,11 @@ def status(server: Server, tool: str, **arguments: object) -> str:
         return str(server.tool(tool, **arguments)["status"])
     except ToolFailed:
         return "error"
+
+
+def start_no_server() -> None:
+    """Let an installation take it that the server it would start has listed its tools."""
+    pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])
 
 
 def files_of(folder: Path) -> dict[str, tuple[bytes, bool]]:
@@ -210,66 +214,43 @@ def files_of(folder: Path) -> dict[str, tuple[bytes, bool]]:
 # A command that is killed, or disturbed, at one step after the other
 
 
-# Runs the console script's entry point in children forked from one process that has it loaded: `n` lines on stdin, exit
-# codes on stdout. A step is a call that changes a file or speaks to SQLite, from the first temporary file on.
-STEPS = r"""
-import os, signal, sys
-from importlib.metadata import entry_points
-
-what, live, edit, script, *arguments = sys.argv[1:]
-[entry] = entry_points(group="console_scripts", name="skillopt-mcp")
-main = entry.load()
-POSIX = {"write", "fsync", "rename", "replace", "unlink", "mkdir"}
+# A step is a call that changes a file or speaks to SQLite, from the first temporary file on.
+_POSIX = {"write", "fchmod", "rename", "replace", "unlink", "mkdir"}
 
 
-def attempt(deadly):
-    n, begun, started = 0, False, ".skillopt-"
+def disturb(what: str, deadly: int, live: Path, edit: Path, count: Path) -> None:
+    """At its n-th step, kill this process, or save an edit over a live file; write down how many steps there were."""
+    n, begun = 0, False
 
-    def audit(event, given):
+    def audit(event: str, given: Any) -> None:
         nonlocal begun
-        begun = begun or event == "open" and started in str(given[0]) and bool(given[2] & os.O_CREAT)
+        begun = begun or (event == "open" and ".skillopt-" in str(given[0]) and bool(given[2] & os.O_CREAT))
 
-    def profile(_frame, event, called):
+    def profile(frame: FrameType, event: str, called: Any) -> None:
         nonlocal n
         if not begun or event != "c_call":
             return
-        is_step = called.__name__ in POSIX and called.__module__ == "posix"
-        if is_step or called.__name__ == "execute" and "sqlite" in type(getattr(called, "__self__", None)).__module__:
+        is_step = called.__name__ in _POSIX and called.__module__ == "posix"
+        # Two files are exchanged by a call into the C library, which encodes their names first.
+        is_step = is_step or frame.f_code.co_name == "fsencode"
+        if is_step or (called.__name__ == "execute" and "sqlite" in type(getattr(called, "__self__", None)).__module__):
             n += 1
             if n == deadly:
                 if what == "kill":
-                    os.kill(os.getpid(), signal.SIGKILL)
+                    os.kill(os.getpid(), SIGKILL)
                 sys.setprofile(None)
-                with open(edit, "rb") as given, open(live + ".saved", "wb") as new:
-                    new.write(given.read())
-                os.rename(live + ".saved", live)
+                saved = live.with_suffix(".saved")
+                saved.write_bytes(edit.read_bytes())
+                saved.rename(live)
                 sys.setprofile(profile)
 
+    def end() -> None:
+        sys.setprofile(None)
+        count.write_text(str(n))
+
+    atexit.register(end)
     sys.addaudithook(audit)
-    sys.argv = [script, *arguments]
     sys.setprofile(profile)
-    try:
-        code = main()
-    except SystemExit as ended:
-        code = ended.code
-    sys.setprofile(None)
-    return code or 0, n
-
-
-for line in sys.stdin:
-    pipe, end = os.pipe()
-    if (pid := os.fork()) == 0:
-        quiet = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(quiet, number)
-        code, n = attempt(int(line))
-        os.write(end, str(n).encode())
-        os._exit(code)
-    os.close(end)
-    n = os.read(pipe, 20).decode() or line
-    os.close(pipe)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), n.strip(), flush=True)
-"""
 
 
 @contextmanager
@@ -278,25 +259,14 @@ def steps(desk: Desk, what: str, edit: Path, command: str, *arguments: object, *
 
     The function returns the exit code, and how many steps there were.
     """
-    words = [what, str(desk.skill_file), str(edit), *desk.words(command, *arguments, **options)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", STEPS, *words],
-        cwd=desk.project, env=desk.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    count, words = desk.folder / "n-steps", desk.words(command, *arguments, **options)
 
     def at(n: int) -> tuple[int, int]:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(f"{n}\n")
-        process.stdin.flush()
-        code, n_steps = process.stdout.readline().split()
-        return int(code), int(n_steps)
+        prepare = partial(disturb, what, n, desk.skill_file, edit, count)
+        code = Script(words, desk.project, desk.environ, prepare=prepare).wait()
+        return code, int(count.read_text()) if code >= 0 else n
 
-    with process:
-        yield at
-        assert process.stdin
-        process.stdin.close()
-        process.wait(TIMEOUT_S)
+    yield at
 
 
 # The store, as it lies on the disk
@@ -311,8 +281,8 @@ DAMAGES = {
     "a score is another": ["update pair set candidate = 0 where candidate = 1 and n = 2"],
     "a trial is gone": ["delete from trial where id = 4"],
     "a trial's score is another": ["update trial set hard = 1 - hard where id = 4"],
-    "an event is gone": ["delete from event where seq = 5"],
-    "the last event is another": ["update event set content = '{}' where seq = (select max(seq) from event)"],
+    "an event is gone": ["delete from event where seq = 2"],
+    "the last event is another": ["update event set key = 'x' where seq = (select max(seq) from event)"],
     "a skill's text is another": ["update blob set content = x'00' where sha256 = (select min(sha256) from blob)"],
     "a version's file is gone": ["delete from version_file where path = 'references/new.md'"],
     "a task is gone": ["delete from task where id = 2"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -16,7 +15,9 @@ import pytest
 
 from tests.acceptance.doors import Facts, Workbench
 from tests.acceptance.world import KINDS, TAUGHT, Fault, Request, Vendor, lesson, make_tasks
+from tests.processes import Script
 
+N_KILLS = 20 if os.environ.get("THOROUGH") else 5
 SIZES = {"train": 8, "val": 8, "test": 16}
 RUN: dict[str, Any] = {"epochs": 3, "batch": 4, "slow_samples": 4, "concurrency": 1}
 PLAIN: dict[str, Any] = {"epochs": 2, "batch": 4, "slow_update": False, "meta_skill": False}
@@ -65,17 +66,16 @@ def calm(tmp_path_factory: pytest.TempPathFactory, endpoint: Vendor) -> Calm:
     return undisturbed(tmp_path_factory.mktemp("calm"), endpoint, PLAIN)
 
 
-@pytest.mark.slow
-def test_a_run_that_is_killed_at_20_points_ends_like_one_that_is_not(bench: Workbench, vendor: Vendor) -> None:
+def test_a_run_that_is_killed_at_many_points_ends_like_one_that_is_not(bench: Workbench, vendor: Vendor) -> None:
     expected, sent = undisturbed(bench.folder / "calm", vendor, RUN)
     vendor.reset()
     bench.add_tasks(SIZES)
-    running: list[subprocess.Popen[str]] = []
-    points = [round((n + 1) * sent.total() / 22) for n in range(20)]
+    running: list[Script] = []
+    points = [round((n + 1) * sent.total() / (N_KILLS + 2)) for n in range(N_KILLS)]
 
     def act(n: int, _request: Request) -> Fault | None:
         # A kill costs one request, which the next process sends again.
-        if points and n - (20 - len(points)) >= points[0]:
+        if points and n - (N_KILLS - len(points)) >= points[0]:
             points.pop(0)
             running[-1].kill()
             return "reset"
@@ -85,19 +85,17 @@ def test_a_run_that_is_killed_at_20_points_ends_like_one_that_is_not(bench: Work
     options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, "yes": True, "json": True, **RUN}
     while points:
         running.append(bench.start("replay", bench.skill_path, **options))
-        running[-1].communicate()
-        assert running[-1].returncode == -signal.SIGKILL
+        assert running[-1].wait() == -signal.SIGKILL
         options = {"resume": True, "concurrency": 1, "yes": True, "json": True}
-    assert len(running) == 20
     done = bench.resume(concurrency=1)
     assert end(done) == end(expected)
-    assert_paid_once(bodies(vendor), sent, 20)
+    assert_paid_once(bodies(vendor), sent, N_KILLS)
 
 
 def test_an_interrupt_ends_with_130_and_asks_nothing_again(bench: Workbench, calm: Calm, vendor: Vendor) -> None:
     expected, sent = calm
     bench.add_tasks(SIZES)
-    running: list[subprocess.Popen[str]] = []
+    running: list[Script] = []
 
     def act(n: int, _request: Request) -> None:
         if n == 25:
@@ -106,8 +104,7 @@ def test_an_interrupt_ends_with_130_and_asks_nothing_again(bench: Workbench, cal
     vendor.act = act
     options: dict[str, Any] = {"target": vendor.spec, "optimizer": vendor.spec, "concurrency": 1, **PLAIN}
     running.append(bench.start("replay", bench.skill_path, yes=True, json=True, **options))
-    running[0].communicate()
-    assert running[0].returncode == 130
+    assert running[0].wait() == 130
     assert len(vendor.requests) <= 26
     assert end(bench.resume(concurrency=1)) == end(expected)
     assert_paid_once(bodies(vendor), sent, len(vendor.requests) - sent.total())
@@ -150,8 +147,7 @@ def test_two_processes_keep_one_cap(bench: Workbench, vendor: Vendor, cap: dict[
     second = bench.start("evaluate", candidate_id, json=True, **options, **cap)
     with suppress(threading.BrokenBarrierError):
         both.wait(1)
-    ends = [process.communicate() for process in (first, second)]
-    assert [process.returncode for process in (first, second)] == [1, 1], ends
+    assert [first.wait(), second.wait()] == [1, 1], (first.err, second.err)
     assert 0 < len(vendor.requests) <= most
     assert "max_calls" not in cap or len(vendor.requests) == most
     done = bench.facts("evaluate", candidate_id, max_calls=500, max_tokens=500_000, **options)
@@ -165,14 +161,13 @@ def test_two_processes_do_not_pay_for_one_run_twice(bench: Workbench, calm: Calm
     while len(vendor.requests) < 3:
         assert first.poll() is None
     second = bench.run("replay", bench.skill_path, resume=True, yes=True, json=True)
-    first.communicate()
     # The second one was refused, or helped.
-    assert {first.returncode, second.exit_code} <= {0, 1}
-    assert first.returncode == 0
+    assert (first.wait(), second.exit_code in (0, 1)) == (0, True)
     assert_paid_once(bodies(vendor), calm[1])
 
 
-RETRIED: dict[int, Fault] = {2: "http 500", 6: "reset", 10: "http 429", 30: "http 500", 40: "reset"}
+RETRIED: dict[int, Fault] = {2: "http 500", 3: "reset", 4: "http 429", 5: "http 500"}
+NEVER: tuple[Fault, ...] = ("http 400", "empty", "cut", "html", "garbage", "hang")
 
 
 def test_passing_faults_change_nothing_but_the_number_of_sends(bench: Workbench, calm: Calm, vendor: Vendor) -> None:
@@ -184,13 +179,13 @@ def test_passing_faults_change_nothing_but_the_number_of_sends(bench: Workbench,
     assert_paid_once(bodies(vendor), sent, len(RETRIED))
 
 
-@pytest.mark.parametrize("fault", ["http 400", "empty", "cut", "html", "garbage", "hang"])
-def test_no_fault_is_a_score(bench: Workbench, vendor: Vendor, fault: Fault) -> None:
-    """One val task is never answered: the others alone make the score, and nothing is learned from it."""
+def test_no_fault_is_a_score(bench: Workbench, vendor: Vendor) -> None:
+    """Some val tasks are never answered: the others alone make the score, and nothing is learned from them."""
     bench.skill_file.write_text(TAUGHT.replace("NAME", "greeter"))
-    vendor.act = lambda _n, request: fault if "(val 3)" in request.text else None
-    done = bench.train(SIZES, PLAIN, target=f"{vendor.spec},timeout=1", optimizer=vendor.spec)
-    assert (done["baseline"], done["n_missing"], done["n_failed"] >= 1) == (1.0, 1, True)
+    faults = {f"(val {n})": fault for n, fault in enumerate(NEVER)}
+    vendor.act = lambda _n, request: next((fault for task, fault in faults.items() if task in request.text), None)
+    done = bench.train(SIZES | {"val": 20}, PLAIN, target=f"{vendor.spec},timeout=1", optimizer=vendor.spec)
+    assert (done["baseline"], done["n_missing"], done["n_failed"] >= len(NEVER)) == (1.0, len(NEVER), True)
 
 
 @pytest.mark.parametrize("fault", ["http 401", "http 404"])

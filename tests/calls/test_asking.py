@@ -97,8 +97,8 @@ def test_another_backend_is_asked_anew_and_each_keeps_its_reply(store: Store) ->
     assert replies == ["one", "two", "one"]
 
 
-@pytest.mark.parametrize(("n_slots", "n_calls"), [(1, 5), (3, 20), (8, 50), (8, 3)])
-def test_no_more_than_the_slots_are_sent_and_not_yet_stored(store: Store, n_slots: int, n_calls: int) -> None:
+@pytest.mark.parametrize(("concurrency", "n_calls"), [(1, 5), (3, 20), (8, 50), (8, 3)])
+def test_no_more_than_the_slots_are_sent_and_not_yet_stored(store: Store, concurrency: int, n_calls: int) -> None:
     calls = rollouts(n_calls)
     keys = [call.key("scripted") for call in calls]
 
@@ -117,9 +117,9 @@ def test_no_more_than_the_slots_are_sent_and_not_yet_stored(store: Store, n_slot
             return reply
 
     backend = Watching(answer)
-    with Asker(store, {"target": backend}, "r-1", n_slots=n_slots) as ask:
+    with Asker(store, {"target": backend}, "r-1", concurrency=concurrency) as ask:
         ask(calls)
-    assert backend.most_running == backend.most_uncommitted == min(n_slots, n_calls)
+    assert backend.most_running == backend.most_uncommitted == min(concurrency, n_calls)
 
 
 def test_a_reply_is_told_of_once_it_is_stored(store: Store) -> None:

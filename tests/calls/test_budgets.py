@@ -42,21 +42,21 @@ def bounded(answer: Answer | None = None) -> Bounded:
     return Bounded(lambda _: Reply("42", usage=USED) if answer is None else answer)
 
 
-def ask_under(store: Store, backend: Scripted, caps: Caps, n: int = 20, n_slots: int = 4) -> list[Reply]:
-    with Asker(store, {"target": backend}, "r-1", n_slots=n_slots, budget=Budget("r-1", caps)) as ask:
+def ask_under(store: Store, backend: Scripted, caps: Caps, n: int = 20, concurrency: int = 4) -> list[Reply]:
+    with Asker(store, {"target": backend}, "r-1", concurrency=concurrency, budget=Budget("r-1", caps)) as ask:
         return ask(rollouts(n))
 
 
-@pytest.mark.parametrize("n_slots", [1, 4, 40])
-def test_no_more_calls_are_sent_than_the_cap_and_a_higher_one_goes_on(store: Store, n_slots: int) -> None:
+@pytest.mark.parametrize("concurrency", [1, 4, 40])
+def test_no_more_calls_are_sent_than_the_cap_and_a_higher_one_goes_on(store: Store, concurrency: int) -> None:
     backend = bounded()
     with pytest.raises(CapReached, match=r"the cap of 7 calls \(--max-calls\) is reached, with 7 calls, 700 tokens"):
-        ask_under(store, backend, Caps(calls=7), n_slots=n_slots)
+        ask_under(store, backend, Caps(calls=7), concurrency=concurrency)
     assert backend.n_calls == 7
     with pytest.raises(CapReached, match="is reached"):
-        ask_under(store, backend, Caps(calls=7), n_slots=n_slots)
+        ask_under(store, backend, Caps(calls=7), concurrency=concurrency)
     assert backend.n_calls == 7
-    assert texts(ask_under(store, backend, Caps(calls=20), n_slots=n_slots)) == ["42"] * 20
+    assert texts(ask_under(store, backend, Caps(calls=20), concurrency=concurrency)) == ["42"] * 20
     assert backend.n_calls == 20
     assert store.budgets.get_spent("r-1")[:3] == (20, 2000, 5.0)
 
@@ -141,7 +141,7 @@ def test_the_minutes_of_all_processes_that_worked_on_a_run_are_counted(store: St
 
     def ask_for(n: int, minutes: float) -> None:
         budget = Budget("r-1", Caps(minutes=minutes), clock=lambda: now)
-        with Asker(store, {"target": Scripted(answer)}, "r-1", n_slots=1, budget=budget) as ask:
+        with Asker(store, {"target": Scripted(answer)}, "r-1", concurrency=1, budget=budget) as ask:
             ask(rollouts(n))
 
     def answer(_: Call) -> str:

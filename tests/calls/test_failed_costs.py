@@ -54,7 +54,7 @@ def stopped(
     store: Store, backend: Backend, calls: Sequence[Call], why: type[Exception], caps: Caps | None = None
 ) -> None:
     budget = Budget("r-1", caps) if caps else None
-    with Asker(store, {"target": backend}, "r-1", n_slots=4, budget=budget) as ask, pytest.raises(why):
+    with Asker(store, {"target": backend}, "r-1", concurrency=4, budget=budget) as ask, pytest.raises(why):
         ask(calls)
 
 
@@ -154,6 +154,6 @@ def test_what_was_under_way_at_its_second_attempt_is_told_as_lost(store: Store) 
         return BackendFault("server", "500") if number(call) == 0 else "42"
 
     calls = rollouts(2)
-    with Asker(store, {"target": Hanging(answer)}, "r-1", n_slots=1) as ask, pytest.raises(ZeroDivisionError):
+    with Asker(store, {"target": Hanging(answer)}, "r-1", concurrency=1) as ask, pytest.raises(ZeroDivisionError):
         ask(calls)
     assert resumed(store, calls).n_repeated == 1

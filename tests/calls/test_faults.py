@@ -110,7 +110,7 @@ def test_a_fatal_fault_stops_at_once_and_what_came_in_is_kept(store: Store, faul
     calls = rollouts(40)
     backend = Scripted(answer, name="scripted:x")
     with (
-        Asker(store, {"target": backend}, "r-1", n_slots=4) as ask,
+        Asker(store, {"target": backend}, "r-1", concurrency=4) as ask,
         pytest.raises(BackendError, match="backend 'scripted:x': key refused"),
     ):
         ask(calls)
@@ -133,7 +133,7 @@ def test_a_bug_of_a_backend_surfaces_and_what_came_in_is_kept(store: Store) -> N
 
     backend = Buggy(lambda _: "42")
     calls = rollouts(12)
-    with Asker(store, {"target": backend}, "r-1", n_slots=4) as ask:
+    with Asker(store, {"target": backend}, "r-1", concurrency=4) as ask:
         with pytest.raises(ZeroDivisionError, match="a bug"):
             ask(calls)
         kept = store.calls.get_replies([call.key("scripted") for call in calls])
@@ -166,7 +166,7 @@ def test_the_faults_of_one_call_do_not_hold_up_the_others(store: Store) -> None:
         return BackendFault("rate_limit", "slow down", 0.1) if call.request.digest.endswith("0") else "42"
 
     with Asker(
-        store, {"target": Scripted(answer)}, "r-1", n_slots=2, on_reply=lambda call, _: order.append(prompt(call))
+        store, {"target": Scripted(answer)}, "r-1", concurrency=2, on_reply=lambda call, _: order.append(prompt(call))
     ) as ask:
         asking_started = time.perf_counter()
         replies = ask(rollouts(9))

@@ -41,7 +41,7 @@ def test_an_attempt_that_had_its_chance_is_missing_though_a_ctrl_c_came_next(
     fault: Fault, is_kept: bool, store: Store
 ) -> None:
     calls = rollouts(2)
-    with Asker(store, {"target": Interrupted(fault)}, "r-1", n_slots=2) as ask, pytest.raises(KeyboardInterrupt):
+    with Asker(store, {"target": Interrupted(fault)}, "r-1", concurrency=2) as ask, pytest.raises(KeyboardInterrupt):
         ask(calls)
     kept = store.calls.get_replies([call.key("interrupted") for call in calls])
     assert [reply.fault for reply in kept.values()] == ([fault] if is_kept else [])
@@ -81,12 +81,12 @@ def test_what_was_not_sent_because_whoever_heard_of_a_reply_ended_it_is_neither_
             raise Stopped("enough of it")
 
     calls = rollouts(12)
-    with Asker(store, {"target": target}, "r-1", n_slots=4, on_reply=stop) as ask, pytest.raises(Stopped):
+    with Asker(store, {"target": target}, "r-1", concurrency=4, on_reply=stop) as ask, pytest.raises(Stopped):
         ask(calls)
     spent = store.budgets.get_spent("r-1")
     assert (spent.calls, spent.tokens, spent.usd) == (target.n_sent, 7 * target.n_sent, 0.5 * target.n_sent)
     assert n_rows(store) == target.n_sent
-    with Asker(store, {"target": target}, "r-1", n_slots=4) as ask:
+    with Asker(store, {"target": target}, "r-1", concurrency=4) as ask:
         assert len(ask(calls)) == 12
     [row] = store.ledger.list_rows("r-1")
     assert (target.n_sent, store.budgets.get_spent("r-1").calls, row.n_calls, row.n_again) == (12, 12, 12, 0)
@@ -114,7 +114,7 @@ def test_what_was_not_sent_because_of_a_refusal_is_neither_charged_nor_begun(
 
     monkeypatch.setattr(Calls, "settle", settle_late)
     target = Turning(0)
-    with Asker(store, {"target": target}, "r-1", n_slots=2) as ask, pytest.raises(TurnedDown):
+    with Asker(store, {"target": target}, "r-1", concurrency=2) as ask, pytest.raises(TurnedDown):
         ask(rollouts(12))
     assert (store.budgets.get_spent("r-1").calls, target.n_sent, n_rows(store)) == (2, 2, 2)
 
@@ -134,7 +134,7 @@ def test_whoever_waits_for_a_call_that_was_not_sent_after_all_sends_it(
     monkeypatch.setattr(Calls, "settle", settle_and_tell)
 
     def wait_for_it() -> None:
-        with Asker(store, {"target": other}, "r-1", n_slots=2) as ask:
+        with Asker(store, {"target": other}, "r-1", concurrency=2) as ask:
             answers.extend(ask(rollouts(2)[1:]))
 
     thread = threading.Thread(target=wait_for_it)
@@ -145,7 +145,7 @@ def test_whoever_waits_for_a_call_that_was_not_sent_after_all_sends_it(
         assert waits.wait(10)
         raise Stopped("enough of it")
 
-    with Asker(store, {"target": target}, "r-1", n_slots=1, on_reply=stop) as ask, pytest.raises(Stopped):
+    with Asker(store, {"target": target}, "r-1", concurrency=1, on_reply=stop) as ask, pytest.raises(Stopped):
         ask(rollouts(2))
     thread.join(20)
     assert not thread.is_alive()

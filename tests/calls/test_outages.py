@@ -31,7 +31,7 @@ def number(call: Call) -> int:
 def test_a_backend_that_is_down_stops_the_run_with_the_fix_and_nothing_is_missing(store: Store) -> None:
     backend = Scripted(lambda _: DOWN)
     with (
-        Asker(store, {"target": backend}, "r-1", n_slots=4) as ask,
+        Asker(store, {"target": backend}, "r-1", concurrency=4) as ask,
         pytest.raises(Outage, match=r"20 of the last 20 calls failed \(20 connection\).* check the network"),
     ):
         ask(rollouts(1000))
@@ -55,7 +55,9 @@ def test_what_was_answered_before_an_outage_is_kept(store: Store) -> None:
 
 
 def test_few_faults_at_the_start_do_not_stop_a_run(store: Store) -> None:
-    with Asker(store, {"target": Scripted(lambda call: DOWN if number(call) < 9 else "42")}, "r-1", n_slots=4) as ask:
+    with Asker(
+        store, {"target": Scripted(lambda call: DOWN if number(call) < 9 else "42")}, "r-1", concurrency=4
+    ) as ask:
         replies = ask(rollouts(40))
     assert [reply.missing for reply in replies] == [True] * 9 + [False] * 31
 
@@ -69,7 +71,7 @@ def test_a_fault_is_only_held_against_a_call_once_the_backend_answers_another(st
         return DOWN if number(call) < 5 else "42"
 
     backend = Scripted(answer)
-    with Asker(store, {"target": backend}, "r-1", n_slots=1, on_reply=lambda _, reply: told.append(reply)) as ask:
+    with Asker(store, {"target": backend}, "r-1", concurrency=1, on_reply=lambda _, reply: told.append(reply)) as ask:
         assert [reply.missing for reply in ask(rollouts(6))] == [True] * 5 + [False]
     assert sorted(reply.missing for reply in told) == [False] + [True] * 5
 
@@ -95,7 +97,7 @@ def test_what_led_to_an_outage_is_not_missing_whatever_its_fault(store: Store, f
         return "42" if number(call) in (*range(9), 40) else BackendFault(fault, "broken")
 
     calls = rollouts(41)
-    with Asker(store, {"target": Late(answer)}, "r-1", n_slots=41) as ask, pytest.raises(Outage):
+    with Asker(store, {"target": Late(answer)}, "r-1", concurrency=41) as ask, pytest.raises(Outage):
         ask(calls)
     again = Scripted(lambda _: "42")
     with Asker(store, {"target": again}, "r-1") as ask:

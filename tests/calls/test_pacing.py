@@ -43,11 +43,11 @@ def test_single_rejections_among_many_answers_cost_little() -> None:
 
 
 @given(st.integers(1, 64), st.lists(st.booleans(), max_size=300))
-def test_there_is_always_one_call_and_never_more_than_the_slots(n_slots: int, answers: list[bool]) -> None:
-    pace = Pace(n_slots)
+def test_there_is_always_one_call_and_never_more_than_the_slots(concurrency: int, answers: list[bool]) -> None:
+    pace = Pace(concurrency)
     for is_answer in answers:
         answer(pace, 1) if is_answer else reject(pace, 1)
-        assert 1 <= pace.limit <= n_slots
+        assert 1 <= pace.limit <= concurrency
 
 
 def test_one_call_that_is_told_to_wait_does_not_hold_up_the_others() -> None:

@@ -12,7 +12,7 @@ from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.store.opening import Store
 from tests.processes import Spawn, start
 
-KILLS, CALLS, SLOTS = 12, 40, 8
+KILLS, CALLS, CONCURRENCY = 12, 40, 8
 
 
 def test_killed_in_the_middle_of_a_batch_nothing_committed_is_asked_again(
@@ -30,14 +30,14 @@ def test_killed_in_the_middle_of_a_batch_nothing_committed_is_asked_again(
         keys = [call.key(Logging.fingerprint) for call in calls]
         committed = {call.request.task.prompt for call, key in zip(calls, keys, strict=True)
                      if key in store.calls.get_replies(keys)}  # fmt: skip
-        with Asker(store, {"target": Logging(log)}, f"r-{n}", n_slots=SLOTS) as ask:
+        with Asker(store, {"target": Logging(log)}, f"r-{n}", concurrency=CONCURRENCY) as ask:
             assert texts(ask(calls)) == [f"{draw} {call.request.task.prompt} 42" for call in calls]
         prompts = sent(log, draw)
         assert all(prompts.count(prompt) == 1 for prompt in committed)
         assert len(set(prompts)) == CALLS
         [row] = store.ledger.list_rows(f"r-{n}")
         n_repeats = len(prompts) - CALLS
-        assert n_repeats <= row.n_repeated <= SLOTS
+        assert n_repeats <= row.n_repeated <= CONCURRENCY
         assert (row.n_calls, row.n_missing) == (CALLS, 0)
 
 
@@ -57,7 +57,7 @@ def test_killed_again_and_again_a_batch_still_comes_to_its_end(store: Store, tmp
         n_kills += 1
     assert n_kills >= 3
     assert heard[-1] == ("all", [f"{draw} {call.request.task.prompt} 42" for call in rollouts(CALLS, draw)])
-    assert len(sent(log, draw)) <= CALLS + SLOTS * n_kills
+    assert len(sent(log, draw)) <= CALLS + CONCURRENCY * n_kills
 
 
 def test_interrupted_what_came_in_is_kept_and_the_rest_is_asked_later(
@@ -66,7 +66,7 @@ def test_interrupted_what_came_in_is_kept_and_the_rest_is_asked_later(
     log, draw = tmp_path / "sent", "r-1/e1s1"
     child = spawn(ask_all, store.path, log, CALLS, draw, 0.0, 20)
     start([child])
-    heard = [child.hear() for _ in range(20 + 20 + SLOTS)]
+    heard = [child.hear() for _ in range(20 + 20 + CONCURRENCY)]
     assert child.process.pid
     os.kill(child.process.pid, signal.SIGINT)
     heard += child.rest()
@@ -76,7 +76,7 @@ def test_interrupted_what_came_in_is_kept_and_the_rest_is_asked_later(
     kept = store.calls.get_replies([call.key(Logging.fingerprint) for call in calls])
     assert sorted(answered) == sorted(f"what is {n}?" for n in range(20))
     assert len(kept) == 20
-    assert len(sent(log, draw)) == 20 + SLOTS
+    assert len(sent(log, draw)) == 20 + CONCURRENCY
     with Asker(store, {"target": Logging(log)}, "r-1") as ask:
         assert texts(ask(calls)) == [f"{draw} {call.request.task.prompt} 42" for call in calls]
-    assert len(sent(log, draw)) == CALLS + SLOTS
+    assert len(sent(log, draw)) == CALLS + CONCURRENCY

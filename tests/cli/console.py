@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import fcntl
-import io
 import json
 import os
 import pty
@@ -13,7 +11,6 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +19,8 @@ from typing import Any
 
 import pytest
 
-from skillopt_mcp.cli.main import main
 from skillopt_mcp.install import installing
-from tests.disk import spare_the_disk
-from tests.processes import begun, ended, exit_code
+from tests.processes import as_script, begun, ended, exit_code
 
 SCRIPT = str(Path(sys.executable).with_name("skillopt-mcp"))
 SEED = 3
@@ -86,7 +81,7 @@ def run_forked(
     with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
         streams = (os.devnull, out.name, err.name)
         argv, environ = [SCRIPT, *arguments], dict(os.environ)
-        code = exit_code(_as_script, argv, folder, environ, streams, prepare, within_s=TIMEOUT_S)
+        code = exit_code(as_script, argv, folder, environ, streams, prepare, within_s=TIMEOUT_S)
         return subprocess.CompletedProcess([SCRIPT, *arguments], code, out.read(), err.read())
 
 
@@ -97,7 +92,7 @@ def run_at_a_terminal(
     ours, theirs = pty.openpty()
     if columns:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = begun(_as_script, [SCRIPT, *arguments], folder, environ, [os.ttyname(theirs)] * 3, None)
+    process = begun(as_script, [SCRIPT, *arguments], folder, environ, [os.ttyname(theirs)] * 3, None)
     screen, asked = b"", False
     while ours in select.select([ours, process.sentinel], [], [], TIMEOUT_S)[0]:
         screen += os.read(ours, 65536)
@@ -113,35 +108,3 @@ def run_at_a_terminal(
 def start_no_server() -> None:
     """Let an installation take it that the server it would start has told its tools."""
     pytest.MonkeyPatch().setattr(installing, "list_tools", lambda *_: ["list_skills"])
-
-
-def _as_script(
-    argv: list[str],
-    folder: Path,
-    environ: Mapping[str, str],
-    streams: Sequence[str],
-    prepare: Callable[[], None] | None,
-) -> None:
-    """Do what the console script does, between the streams and the ending that Python gives a program."""
-    for number, path in enumerate(streams):
-        opened = os.open(path, os.O_WRONLY if number else os.O_RDONLY)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = (
-        io.TextIOWrapper(
-            os.fdopen(number, mode, closefd=False), began.encoding, began.errors, "\n", number == 2 or os.isatty(number)
-        )
-        for number, mode, began in ((0, "rb", sys.__stdin__), (1, "wb", sys.__stdout__), (2, "wb", sys.__stderr__))
-    )
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environ)
-    sys.argv = argv
-    spare_the_disk(pytest.MonkeyPatch())
-    if prepare:
-        prepare()
-    try:
-        sys.exit(main())
-    finally:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()

@@ -59,16 +59,20 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_tells(cli, demo,
     shown = cli("show", id, store=store)
     assert (shown.returncode, shown.stderr) == (0, told.stderr)
     assert shown.stdout.startswith(f"promotion test {id} of skill 'ledger-clerk', candidate {candidate}\nbase ")
-    again = f"skillopt-mcp --store {store} rollback ledger-clerk"
-    assert shown.stderr == f"Next: Nothing: it is what is live. To undo it: {again}\n"
+    assert shown.stderr == ""
     assert main(["--store", store, "show", id, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert (found["kind"], found["text"]) == ("test", shown.stdout.removesuffix("\n"))
     test = found["test"]
-    assert (test["candidate_id"], test["j"], test["verdict"], test["simulated"]) == (candidate, 1, "accept", True)
+    assert (test["candidate_id"], test["test_number"], test["verdict"], test["simulated"]) == (
+        candidate,
+        1,
+        "accept",
+        True,
+    )
     assert test["candidate"]["mean"] > test["base"]["mean"]
     assert main(["--store", store, "show", "t-000000000000"]) == 1
-    assert capfd.readouterr().err.startswith('error: there is no promotion test "t-000000000000"')
+    assert capfd.readouterr().err.startswith('error: no promotion test "t-000000000000"')
 
 
 def test_a_check_finds_tasks_that_mislead(cli, demo, tmp_path) -> None:

@@ -7,33 +7,21 @@ import warnings
 from pathlib import Path
 
 import pytest
-from test_replaying import change_run
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, __version__, train
+from skillopt_mcp.answering import describe_changes, lock_of
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.dispatch import lock_of, told_changes
 from skillopt_mcp.errors import BadInput, Busy, CapReached, NotFound, Refused
 from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.memory_files import Training, consolidate, documents, taken_up
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.runs import Answering, Run
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import (
-    Training,
-    consolidate,
-    documents,
-    furthest,
-    left_changed,
-    new_run,
-    replay,
-    start_run,
-    taken_up,
-    unfinished_run,
-)
+from skillopt_mcp.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.show.export import export_run
-from skillopt_mcp.show.inspecting import answering_of, describe_run
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Progress
 from skillopt_mcp.workspace import Workspace
@@ -46,7 +34,7 @@ class Updated(Simulated):
     """The simulation as a newer version of a program would be: the same name, and another fingerprint."""
 
     def __init__(self) -> None:
-        super().__init__(open_simulated(f"honest,seed={SEED}")._settings)
+        super().__init__(open_simulated(f"honest,seed={SEED}")._options)
         self.fingerprint = f"{BEFORE},version=2"
         self.heard: list[Call] = []
 
@@ -72,13 +60,11 @@ def stopped(workspace: Workspace) -> Run:
 def test_a_run_keeps_the_fingerprints_of_all_who_answer(workspace: Workspace, tmp_path: Path) -> None:
     run = workspace.store.runs.get_run(start_run(workspace, "ledger-clerk", CONFIG).id)
     assert run.answering == (Answering(0, {"optimizer": BEFORE, "target": BEFORE}, __version__),)
-    told = [{"after": 0, "fingerprints": {"optimizer": BEFORE, "target": BEFORE}, "program": __version__}]
-    assert answering_of(workspace, run.id) == told
     assert f"answered by optimizer {BEFORE}; target {BEFORE}; skillopt-mcp {__version__}\n" in describe_run(
         workspace, run.id
     )
     export_run(workspace, run.id, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["answering"] == told
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["answering"][0]["after"] == 0
 
 
 def test_a_run_does_not_go_on_with_another_state_of_its_model(workspace: Workspace) -> None:
@@ -105,9 +91,9 @@ def test_a_run_that_may_go_on_with_another_model_measures_anew_and_says_so(works
     result = replay(workspace, run, allow_changed=True)
 
     change = f"after step 1, the target changed from '{BEFORE}' to '{BEFORE},version=2'"
-    assert result.changes == told_changes(store.runs.get_run(run.id)) == [change]
+    assert result.changes == describe_changes(store.runs.get_run(run.id)) == [change]
     assert [row.changes for row in list_runs(workspace).runs] == [[change]]
-    assert f"\nchanged in mid-run: {change}\n" in describe_run(workspace, run.id)
+    assert f"\nchanged during the run: {change}\n" in describe_run(workspace, run.id)
     current = store.skills.get_files(run.skill_id, step.current_version)
     measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:30]
     assert {call.request.files for call in measured} == {current}  # type: ignore[union-attr]
@@ -124,7 +110,7 @@ def test_who_comes_and_goes_without_a_finished_step_is_no_change(workspace: Work
         with pytest.raises(CapReached):
             replay(workspace, run, allow_changed=True)
         assert updated.heard == []
-    assert len(told_changes(store.runs.get_run(run.id))) == 1, "of the two that did nothing the last alone is told"
+    assert len(describe_changes(store.runs.get_run(run.id))) == 1, "of the two that did nothing the last alone is told"
     with pytest.raises(CapReached):
         replay(workspace, run)
     use(workspace, original)
@@ -151,18 +137,6 @@ def test_a_run_under_way_takes_nobody_else(workspace: Workspace) -> None:
     with pytest.raises(Busy):
         replay(workspace, run, allow_changed=True)
     lock.release()
-
-
-def test_a_run_of_which_nobody_knows_who_answered_goes_on_and_knows_from_then(
-    place: Place, workspace: Workspace
-) -> None:
-    run = stopped(workspace)
-    change_run(place, "update run set answering = null")
-    use(workspace, Updated())
-    assert replay(workspace, run).changes == []
-    kept = workspace.store.runs.get_run(run.id).answering
-    assert [(each.after, each.fingerprints["target"]) for each in kept] == [(1, f"{BEFORE},version=2")]
-    assert "(after step 1; before that it is not known)" in describe_run(workspace, run.id)
 
 
 def test_a_run_is_found_by_its_id_too(workspace: Workspace) -> None:
@@ -209,7 +183,9 @@ def test_a_program_is_warned_of_a_run_by_another_version_and_may_go_on_with_it(p
             go_on("3", 14, allow_changed=True)
         assert go_on("2", 1000) == []
     runs = Place(place.folder).open().store.runs.list_runs(1)
-    assert [told_changes(run) for run in runs if run.answering[-1].fingerprints["target"].endswith("3")] == [[change]]
+    assert [describe_changes(run) for run in runs if run.answering[-1].fingerprints["target"].endswith("3")] == [
+        [change]
+    ]
 
 
 def test_training_of_two_documents_goes_on_with_another_model_only_where_that_is_allowed(

@@ -15,12 +15,10 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.costs import (
     Accounted,
     account,
-    flying_for,
-    in_all,
-    told_price,
-    told_repeats,
-    told_sends,
-    told_under_way,
+    describe_in_flight,
+    describe_price,
+    describe_repeats,
+    describe_sends,
     used_by,
     used_of_candidate,
 )
@@ -29,9 +27,8 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.records.calls import Call, Reply, Usage
 from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import describe_run
+from skillopt_mcp.runs import list_runs, replay, start_run
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -101,7 +98,7 @@ def test_a_failed_send_of_unknown_price_leaves_the_others_known(workspace: Works
 
     backend = answering(workspace, answer)
     result = trained(workspace)
-    told = account(workspace.store, result.run_id).told
+    told = account(workspace.store, result.run_id).summary
     assert (result.usd, told.n_unpriced, told.n_failed, told.n_sent) == (None, 1, 1, told.n_answered + 1)
     assert f"${told.usd_known:.2f} + 1 send of unknown price" in describe_run(workspace, result.run_id)
 
@@ -116,20 +113,20 @@ def test_what_was_sent_is_counted_while_nothing_came_back(workspace: Workspace) 
     run = start_run(workspace, "ledger-clerk", SMALL)
     with pytest.raises(ZeroDivisionError):
         replay(workspace, run)
-    spent, told = workspace.store.budgets.get_spent(run.id), account(workspace.store, run.id).told
+    spent, told = workspace.store.budgets.get_spent(run.id), account(workspace.store, run.id).summary
     assert (told.n_sent, told.n_answered, told.n_unanswered) == (spent.calls, spent.calls - 1, 1)
-    assert "1 call was under way" in told_under_way(workspace.store, run.id)
+    assert "1 call was in flight" in describe_in_flight(workspace.store, [run.id])
     replay(workspace, run)
-    told = account(workspace.store, run.id).told
+    told = account(workspace.store, run.id).summary
     assert (told.n_sent - told.n_answered, told.n_unanswered, told.n_repeated) == (1, 1, 1)
-    assert told_under_way(workspace.store, run.id) == ""
+    assert describe_in_flight(workspace.store, [run.id]) == ""
 
 
 def test_a_calibration_that_was_interrupted_counts_what_was_lost_when_it_goes_on(workspace: Workspace) -> None:
     def calibrated() -> None:
         calibrate(workspace, "ledger-clerk", 4, 1.0, ConfirmRule(max_pairs=1))
 
-    workspace.n_slots = 1
+    workspace.concurrency = 1
     use(workspace, Cut(5))
     with pytest.raises(KeyboardInterrupt):
         calibrated()
@@ -155,9 +152,9 @@ def test_a_test_by_hand_counts_what_failed_and_what_was_under_way(place: Place, 
     n, n_unpriced = backend.n_calls, backend.n_calls // 10
     assert (used.n_sent, used.n_failed, used.n_unpriced) == (n, n // 5, n_unpriced)
     assert (used.tokens, used.usd, used.usd_known) == (60 * (n - n_unpriced), None, 0.25 * (n - n_unpriced))
-    assert used == used_by(workspace.store, used.contest) == in_all([used]).model_copy(update={"contest": used.contest})
+    assert used == used_by(workspace.store, used.contest)
     assert used_of_candidate(workspace.store, candidate_id).n_sent == n
-    assert flying_for(workspace.store, candidate_id) == ""
+    assert describe_in_flight(workspace.store, [used.contest]) == ""
 
 
 def test_what_was_spent_without_an_answer_is_counted(workspace: Workspace) -> None:
@@ -186,10 +183,10 @@ def test_a_price_is_shown_as_far_as_it_is_known(
     row = Accounted(
         n_answered=100, usd_known=known, n_unpriced=n_unpriced, n_unbilled=n_unbilled, usd_at_most=at_most
     )  # fmt: skip
-    assert told_price(row) == told
+    assert describe_price(row) == told
 
 
 def test_sends_that_a_host_has_are_shown_apart_from_those_that_were_lost() -> None:
     told = Accounted(n_sent=9, n_answered=4, n_unanswered=5, n_with_host=2, n_repeated=3, n_host_again=1)
-    assert told_sends(told) == "9 sent: 4 answered, 2 with a host, 3 without an answer (they may be paid for)"
-    assert told_repeats(told).startswith("1 work item handed out again; up to 2 calls lost with a process")
+    assert describe_sends(told) == "9 sent: 4 answered, 2 with a host, 3 without an answer (they may be paid for)"
+    assert describe_repeats(told).startswith("1 work item handed out again; up to 2 calls lost with a process")

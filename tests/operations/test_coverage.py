@@ -92,7 +92,7 @@ def asked(workspace: Workspace, candidate: str) -> Promoted:
     result = promote_skill(workspace, candidate, Consent.STANDING)
     assert result.status == "needs_approval"
     assert workspace.live(workspace.skill("ledger-clerk")) == before
-    assert "skills permit" not in result.next_step
+    assert result.permit is None
     return result
 
 
@@ -177,7 +177,8 @@ def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place,
         candidate = place.accepted(own)
         result = promote_skill(own, candidate, Consent.STANDING)
         assert (result.status, result.reason) == ("needs_approval", why)
-        assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
+        assert result.permit
+        assert result.permit.command == "skillopt-mcp skills permit ledger-clerk --host-run"
         permit(own, "ledger-clerk", simulated=False, host_run=True)
         assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
 
@@ -200,7 +201,7 @@ def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_n
             return Reply("no") if passes else reply
 
     use(permitted, Ending(lambda _: "", name=REAL))
-    permitted.n_slots = 1
+    permitted.concurrency = 1
     candidate = place.propose(permitted, PLACEBO)
     while True:
         try:

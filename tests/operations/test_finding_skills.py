@@ -15,8 +15,7 @@ from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, revoke
 from skillopt_mcp.promotions.promoting import promote_skill, review_rollback, rollback_skill
-from skillopt_mcp.run_rows import told_elsewhere, way_on
-from skillopt_mcp.runs import start_run, unfinished_run
+from skillopt_mcp.runs import describe_running, start_run, unfinished_run, way_on
 from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.skill_folders import called, find_folder, skill_roots
 from skillopt_mcp.skills import move_skill
@@ -100,7 +99,7 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
     copy = workspace.skill(str(copied(place, place.folder / "second")))
     assert called(workspace.store, copy) == copy.path
     assert history(workspace, str(place.skill)).next_step.arguments["skill"] == str(place.skill)
-    assert review_rollback(workspace, str(place.skill)).called == str(place.skill)
+    assert review_rollback(workspace, str(place.skill)).handle == str(place.skill)
     run = start_run(workspace, str(place.skill), Config(epochs=1))
     step = way_on(workspace, run)
     assert step
@@ -142,7 +141,7 @@ WORK: list[Callable[[Workspace, str], object]] = [
     lambda workspace, name: estimate_run(workspace, name, Config()),
     lambda workspace, name: start_run(workspace, name, Config()),
     unfinished_run,
-    told_elsewhere,
+    describe_running,
     lambda workspace, name: calibrate(workspace, name, 1),
     check_stored,
     review_rollback,

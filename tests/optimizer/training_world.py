@@ -76,9 +76,9 @@ class Bench:
         """Return the plan of the run."""
         return plan_of(self.base, self.tasks, config, sessions, skill_id=self.skill.id)
 
-    def ask(self, backend: Backend, scope: str = RUN, n_slots: int = 4) -> Asker:
+    def ask(self, backend: Backend, scope: str = RUN, concurrency: int = 4) -> Asker:
         """Return an asker with `backend` in both roles."""
-        return Asker(self.store, {"target": backend, "optimizer": backend}, scope, n_slots=n_slots)
+        return Asker(self.store, {"target": backend, "optimizer": backend}, scope, concurrency=concurrency)
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Return all rows of a select."""
@@ -214,7 +214,10 @@ def right(call: Call) -> str:
 
 def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
     """Return all that a run came to, but for times, sequence numbers and attempts."""
-    trials = bench.rows("select scope, version_id, task_id, draw, hard, soft, reason from trial order by 2, 3, 4")
+    trials = bench.rows(
+        "select t.scope, version_id, task_id, draw, hard, soft, reason from trial t"
+        " join call on call.id = call_id order by 2, 3, 4"
+    )
     decisions = bench.rows(
         "select gate, base_version, version_id, scope, verdict, reason, inputs from decision order by id"
     )

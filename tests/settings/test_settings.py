@@ -289,13 +289,13 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("human_feedback.enabled=true", '"human_feedback.enabled" can only be false here'),
         ("train.mem0_enabled=true", '"train.mem0_enabled" can only be false here'),
         ("lr_control_mode=sometimes", '"lr_control_mode" must be fixed, autonomous or none'),
-        ("env.workers=0", '"env.workers" must be 1 to 1,000'),
+        ("env.workers=0", '"env.workers" must be 1-1000'),
         ("epochs=", '"epochs=" gives no value: write one behind the =, or leave it out for the default'),
         ("train.num_epochs= ", '"train.num_epochs= " gives no value'),
         ("lr_scheduler=cosin", 'lr_scheduler: "cosin" is none of: constant, linear, cosine, autonomous'),
         ("epochs", 'cannot use "epochs": write --set section.key=value'),
         ("=3", "cannot use"),
-        ("concurrency=true", '"concurrency" must be 1 to 1,000'),
+        ("concurrency=true", '"concurrency" must be 1-1000'),
     ],
 )
 def test_what_cannot_be_set_is_named_with_what_can(pair: str, message: str) -> None:

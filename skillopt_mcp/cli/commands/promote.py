@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -82,7 +81,7 @@ class Promote(Changing):
         terminal.say(f"Candidate {self.candidate} of {review.skill}: {versions}")
         if review.why:
             terminal.say(f"Why: {review.why}")
-        undo = NextStep(action="rollback_skill", arguments={"skill": shlex.split(review.called)[0]})
+        undo = NextStep(action="rollback_skill", arguments={"skill": review.handle})
         terminal.say(f"Changes: {review.changes}. Undo: {undo.as_command(terminal.store)}")
         terminal.say()
         terminal.diff(review.diff)

@@ -13,6 +13,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import JsonValue
 
+from skillopt_mcp.answering import (
+    ALLOWED,
+    answering,
+    backends_of,
+    changed_since,
+    check_unchanged,
+    lock_of,
+    run_backends,
+    told_own,
+)
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, flag_of, prepare
@@ -29,43 +39,27 @@ from skillopt_mcp.cli.spending import (
 )
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
-from skillopt_mcp.costs import account, is_used_up, told_aside, told_price
+from skillopt_mcp.costs import account, describe_failed, describe_price, is_used_up
 from skillopt_mcp.demo import advised
-from skillopt_mcp.dispatch import (
-    ALLOWED,
-    abandon,
-    answering,
-    backends_of,
-    changed_since,
-    check_unchanged,
-    lock_of,
-    run_backends,
-    waiting_batches,
-)
+from skillopt_mcp.dispatch import abandon, waiting_batches
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.estimates import estimate_rest, estimate_run
+from skillopt_mcp.memory_files import WAY_ON, Consolidated, Training, consolidate, documents, taken_up
 from skillopt_mcp.promotion_tests import run_prospect, twins_in_run
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.run_rows import told_elsewhere, told_own
 from skillopt_mcp.runs import (
     TOPPED,
-    WAY_ON,
-    Consolidated,
-    Training,
     begin,
     caps_of,
     check_new,
-    consolidate,
-    documents,
+    describe_others_left,
+    describe_running,
     new_run,
-    others_left,
     replay,
-    taken_up,
-    told_others_left,
     unfinished_run,
 )
 from skillopt_mcp.show.export import check_folder, export_run
@@ -179,7 +173,7 @@ class Replay(Sending):
                 for note in added_notes(ready.environment.name, added):
                     terminal.note(note)
             warnings = (
-                told_elsewhere(workspace, self.skill),
+                describe_running(workspace, self.skill),
                 workspace.locked(workspace.recorded(self.skill)),
                 twins_in_run(workspace, self.skill, config, only),
                 run_prospect(workspace, self.skill, config, only),
@@ -210,9 +204,9 @@ class Replay(Sending):
         with terminal.workspace() as workspace:
             run = unfinished_run(workspace, self.skill)
             waiting = waiting_batches(workspace, run.id)
-            others = told_others_left(others_left(workspace, run)) if self.skill != run.id else ""
+            others = describe_others_left(workspace, run) if self.skill != run.id else ""
         if others:
-            terminal.note(f"note: {others}")
+            terminal.note(f"note: {others}.")
         if own := told_own(run):
             raise Refused(own)
         out = Path(self.out).expanduser() if self.out else None
@@ -279,9 +273,9 @@ class Replay(Sending):
             raise Busy(f"{why}; afterwards go on with skillopt-mcp replay {shlex.quote(self.skill)} --resume") from None
         _export(terminal, workspace, run, out)
         result = _for_simulation(advised(workspace, run.skill_id, result), label)
-        told, config = account(workspace.store, run.id).told, Config.of_run(run.config)
-        self._spent = told_price(told)
-        self._aside, self._label = told_aside(told), label
+        used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)
+        self._spent = describe_price(used)
+        self._aside, self._label = describe_failed(used), label
         self._is_topped = bool(result.steps) and is_topped(config, result.steps[-1].current)
         return result
 

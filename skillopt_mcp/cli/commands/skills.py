@@ -179,8 +179,7 @@ def _with_command(row: SkillRow) -> SkillRow:
 
 
 def _next(row: SkillRow, terminal: Terminal) -> str:
-    step: NextStep | str | None = row.next_step
-    return terminal.advice(step).removeprefix("Next: ") if step else ""
+    return row.next_step.as_line(terminal.store).removeprefix("Next: ")
 
 
 def _cells(rows: Sequence[SkillRow], terminal: Terminal) -> list[tuple[str, ...]]:
