@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from skillopt_mcp import tracing
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, Backend, BackendFault
-from skillopt_mcp.backends.batches import Batching, Item, Patience, Result, Standing, Tag, batching
+from skillopt_mcp.backends.batches import Batching, BatchStatus, Item, Patience, Result, Tag, batching
 from skillopt_mcp.backends.wrappers import redacted
 from skillopt_mcp.calls.asking import HOST, Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.rounds import OF_THE_CALL, REJECTIONS, Breaker, OnReply
@@ -174,7 +174,7 @@ class Waves:
 
     async def _wave(self, calls: Mapping[int, Call]) -> None:
         if self._n_idle:
-            await asyncio.sleep(min(MAX_PAUSE_S, self._patience.most_s * 2 ** (self._n_idle - 1)))
+            await asyncio.sleep(min(MAX_PAUSE_S, self._patience.max_s * 2 ** (self._n_idle - 1)))
         self._n_answered = self._n_failed = 0
         held = self._workspace.store.batches.holding(list(calls))
         batches = [found for batch in held if (found := await self._located(batch))]
@@ -192,7 +192,7 @@ class Waves:
         wait = self._patience.first_s
         while True:
             yield wait
-            wait = min(wait * self._patience.growth, self._patience.most_s)
+            wait = min(wait * self._patience.growth, self._patience.max_s)
 
     def _vendor(self, batch: Batch) -> Batching:
         """Return who sent a batch. Raises Refused where that is not the backend that is named now."""
@@ -215,7 +215,7 @@ class Waves:
         # What was cut off a moment ago may only now be arriving.
         # A clock that was set back since says nothing of that.
         since_s = max(0.0, self._workspace.clock() - batch.opened_at)
-        await self._pause(max(0.0, self._patience.most_s - since_s), [])
+        await self._pause(max(0.0, self._patience.max_s - since_s), [])
         for wait in self._waits():
             with _borne(self, vendor):
                 found = await vendor.find(tag, store.vendor_ids(batch.backend))
@@ -271,7 +271,7 @@ class Waves:
                 store.dissolve(batch.id)
                 raise TurnedDown(self._said(f"backend '{vendor.name}' took no batch: {fault}")) from None
             self._n_failed += 1
-            await self._pause(self._patience.most_s if POLICIES[fault.fault].may_be_paid else 0.0, [])
+            await self._pause(self._patience.max_s if POLICIES[fault.fault].may_be_paid else 0.0, [])
             return await self._located(batch)
         store.note_sent(batch.id, vendor_id)
         self._tell(0, batch.n_calls, f"batch {vendor_id} is sent")
@@ -296,7 +296,7 @@ class Waves:
                 return
             await self._pause(wait, list(left.values()))
 
-    async def _keep(self, batch: Batch, vendor: Batching, standing: Standing, calls: Mapping[int, Call]) -> None:
+    async def _keep(self, batch: Batch, vendor: Batching, standing: BatchStatus, calls: Mapping[int, Call]) -> None:
         """Commit all that came of a batch at once, and have the vendor forget it."""
         store, redactor = self._workspace.store.batches, self._workspace.redactor
         if standing.refused:
@@ -382,7 +382,7 @@ def _parts(calls: Mapping[int, Call], vendor: Batching) -> Iterator[dict[int, Ca
     n_bytes = 0
     for call_id, call in calls.items():
         size = len(vendor.line(Item(name_of("0" * 16, call_id), call))) + 2
-        if part and (len(part) >= vendor.most_calls or n_bytes + size > vendor.most_bytes):
+        if part and (len(part) >= vendor.max_calls or n_bytes + size > vendor.max_bytes):
             yield part
             part, n_bytes = {}, 0
         part[call_id] = call

@@ -34,7 +34,7 @@ class Updated(Simulated):
     """The simulation as a newer version of a program would be: the same name, and another fingerprint."""
 
     def __init__(self) -> None:
-        super().__init__(open_simulated(f"honest,seed={SEED}")._settings)
+        super().__init__(open_simulated(f"honest,seed={SEED}")._options)
         self.fingerprint = f"{BEFORE},version=2"
         self.heard: list[Call] = []
 
