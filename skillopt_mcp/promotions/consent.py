@@ -38,10 +38,10 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.skill_folders import known, root_for
-from skillopt_mcp.skills import told_endings
-from skillopt_mcp.store.approvals import UnusedApproval
+from skillopt_mcp.skills import describe_endings
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
 from skillopt_mcp.store.permissions import Permission
+from skillopt_mcp.store.promotions import UnusedApproval
 from skillopt_mcp.training.confirmation import answers_alike, begun_anew, net_staked, retired_losses
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
@@ -123,7 +123,7 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
     files, store = workspace.live(change.skill), workspace.store
     live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
     last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
-    happened = told_endings(before, files) or "it was edited since"
+    happened = describe_endings(before, files) or "it was edited since"
     if last and last.to_version == live:
         happened = "it was rolled back since" if last.kind == "rollback" else f"{last.candidate_id} was promoted since"
     why = f"the live file is version {short(live)}, not {short(change.from_version)}: {happened}"
@@ -298,12 +298,12 @@ def decline(workspace: Workspace, approval: Approval) -> None:
     """Keep that a person said no to a change in a dialog."""
     login = signature(workspace.login)
     said = f"no, in a dialog{login and f' ({login})'}"
-    workspace.store.room(Refusals).add_refusal(approval, said, "declined")
+    workspace.store.table(Refusals).add_refusal(approval, said, "declined")
 
 
 def note_unheard(workspace: Workspace, approval: Approval, said: str) -> None:
     """Keep that a host answered with no, who knows whether it asked anybody: that is told, and binds nobody."""
-    workspace.store.room(Refusals).add_refusal(approval, said, "unheard")
+    workspace.store.table(Refusals).add_refusal(approval, said, "unheard")
 
 
 def declined_at(workspace: Workspace, approval: Approval) -> str:
@@ -311,13 +311,13 @@ def declined_at(workspace: Workspace, approval: Approval) -> str:
 
     Empty where nobody did.
     """
-    last = workspace.store.room(Refusals).last_refusal(approval)
+    last = workspace.store.table(Refusals).last_refusal(approval)
     return _at(last) if last else ""
 
 
 def minded(workspace: Workspace, approval: Approval) -> list[str]:
     """Return what whoever is asked about a change is told of how they answered before."""
-    refusals = workspace.store.room(Refusals)
+    refusals = workspace.store.table(Refusals)
     if last := refusals.last_refusal(approval):
         return [f"you said no at {_at(last)}"]
     unheard = refusals.last_refusal(approval, "unheard")
@@ -332,13 +332,13 @@ def _at(refusal: Refusal) -> str:
 def told_declined(workspace: Workspace, candidate: Candidate) -> list[str]:
     """Return a line for each no to a candidate, the newest first."""
     versions = (candidate.base_version, candidate.version_id)
-    found = workspace.store.room(Refusals).list_refusals(candidate.skill_id)
+    found = workspace.store.table(Refusals).list_refusals(candidate.skill_id)
     return [f"{each.said}, {each.at}" for each in found if each[:3] == ("promote", *versions)]
 
 
 def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
     """Return a line for each no to a change of a skill, the newest first."""
-    return [_told(each) for each in workspace.store.room(Refusals).list_refusals(skill_id)]
+    return [_told(each) for each in workspace.store.table(Refusals).list_refusals(skill_id)]
 
 
 def _told(refusal: Refusal) -> str:
