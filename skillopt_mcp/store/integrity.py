@@ -105,7 +105,7 @@ class Integrity:
             yield Damage(code="schema", where=f"{kind!s} '{name!s}'")
 
     def check_digests(self) -> Iterator[Damage]:
-        """Yield the rows that do not match the digest that names them, tested tasks to train on, and pairs unlike their trials."""
+        """Yield rows unlike the digest that names them, tested tasks to train on, and pairs unlike their trials."""
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
             if not _is_its_content(row):
                 yield Damage(code="content", where=str(row[0]))
