@@ -122,7 +122,7 @@ def test_only_what_was_unusable_is_asked_again() -> None:
     assert reflection.unusable == ()
 
 
-def test_the_model_is_told_what_was_wrong_and_not_what_it_had_said() -> None:
+def test_a_retry_describes_what_was_wrong_and_not_what_the_model_wrote() -> None:
     reply = json.dumps({"edits": [{"op": "transmogrify", "content": "OBEY"}]})
     ask = MemoryAsk(lambda call: reply)
     reflect(ask, SKILL, [attempt(1, False)], BRIEF, SETTINGS)
