@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents.text import counted, shown
-from skillopt_mcp.promotions.consent import UNPROVEN, Consent, told_declined, unused_approvals
-from skillopt_mcp.promotions.promoting import next_step, told_was_live
+from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
+from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
 from skillopt_mcp.records.evidence import Trajectory
@@ -303,7 +303,7 @@ def step_of_version(workspace: Workspace, skill: Skill, version: str, consent: C
     if made:
         return next_step(workspace, (of_live or made)[-1], consent)
     if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
-        return told_was_live(workspace, skill, version)
+        return restore_version(workspace, skill, version)
     return None
 
 
@@ -392,7 +392,7 @@ def candidate_detail(workspace: Workspace, id: str) -> CandidateDetail:
         reason=decision.reason if decision else "",
         held=row.held,
         approved=id in unused_approvals(workspace, skill.id),
-        declined=told_declined(workspace, candidate),
+        declined=describe_declined(workspace, candidate),
         findings=list(candidate.findings),
         tests=[
             test.id

@@ -33,7 +33,7 @@ from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.leases import describe_answers, describe_leases, describe_own_leases
 from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_redraws
-from skillopt_mcp.promotions.consent import Consent, told_declined, told_unused
+from skillopt_mcp.promotions.consent import Consent, describe_declined, describe_unused
 from skillopt_mcp.promotions.promoting import next_step
 from skillopt_mcp.records.budgets import FREE_STAGE, NO_CAPS
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion
@@ -504,8 +504,8 @@ def _candidate(workspace: Workspace, id: str) -> str:
             )
             for test in store.decisions.list_confirmations(skill.id, candidate.base_version, candidate.version_id)
         ),
-        *told_unused(workspace, skill.id, id),
-        *(f"declined: {told}" for told in told_declined(workspace, candidate)),
+        *describe_unused(workspace, skill.id, id),
+        *(f"declined: {told}" for told in describe_declined(workspace, candidate)),
         f"reasoning: {candidate.reasoning or '-'}",
         *(f"guard: {finding}" for finding in candidate.findings),
     ]
@@ -613,7 +613,7 @@ def _skill(workspace: Workspace, name: str) -> str:
         f"{skill.name}@{short(skill.live_version)}",
         f"tasks: {', '.join(f'{split} {n}' for split, n in counts.items())}{_retired(workspace, skill.id)}",
         f"standing permission: {_permitted(permission)}",
-        *told_unused(workspace, skill.id),
+        *describe_unused(workspace, skill.id),
     ]
     before = [each for each in store.skills.list_live(skill.id, 1 + VERSIONS_SHOWN) if each != skill.live_version]
     if before:

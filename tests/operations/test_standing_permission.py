@@ -9,7 +9,8 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.workspace import Workspace
 
