@@ -218,7 +218,7 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
         return _needs_person(workspace, change, "needs_approval", "a person rolled it back; only a person puts it back")
     if last := store.room(Refusals).last_refusal(change.approval):
-        return _needs_person(workspace, change, "needs_approval", f"a person was asked at {_at(last)}, and declined")
+        return _needs_person(workspace, change, "needs_approval", f"at {_at(last)} the person was asked, and said no")
     if consent.agreed_by != "permission":
         return _needs_person(workspace, change, "needs_approval", "each change needs an approval here")
     permission = store.permissions.get(change.skill.id)

@@ -19,7 +19,7 @@ from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"
-ROLLED_BACK = "a person rolled it back, and nobody but a person puts it back"
+ROLLED_BACK = "a person rolled it back; only a person puts it back"
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ def test_a_small_edit_of_the_body_is_covered(new: SkillFiles) -> None:
         (skill(front=b""), "it changes the front matter"),
         (skill(executable=True), "it changes more of SKILL.md than its text"),
         (skill(body=b"\xff\0"), "it changes more of SKILL.md than its text"),
-        (skill(body=BODY + b"line\n" * (MAX_LINES + 1)), f"it changes {MAX_LINES + 1} lines, and a standing"),
-        (skill(body=BODY + b"x" * (MAX_LINE_BYTES + 1)), "it changes 1 lines, and a standing permission covers"),
+        (skill(body=BODY + b"line\n" * (MAX_LINES + 1)), f"it changes {MAX_LINES + 1} lines"),
+        (skill(body=BODY + b"x" * (MAX_LINE_BYTES + 1)), "it changes 1 lines"),
     ],
 )
 def test_anything_else_needs_a_person(new: SkillFiles, why: str) -> None:

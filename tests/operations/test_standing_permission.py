@@ -106,7 +106,7 @@ def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitte
     while evaluate_candidate(permitted, rebased.candidate_id).verdict == "undecided":
         pass
     result = promote_skill(permitted, rebased.candidate_id, STANDING)
-    assert (result.status, result.reason) == ("needs_approval", f"{told}: a person should see it")
+    assert (result.status, result.reason) == ("needs_approval", told)
     assert result.permit is None
     assert place.main.read_bytes() == mine
     assert promote_skill(permitted, rebased.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
