@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
+from skillopt_mcp.answering import told_own
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding
@@ -25,6 +26,7 @@ from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
 from skillopt_mcp.evidence import evidence_of, is_host_run, origins, shown_origin, try_programs
 from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predicted_power, smallest_gain
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed, fewest_pairs
+from skillopt_mcp.host_work import Room, estimate_host_test, hand_out, is_untouched, pace_for, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
 from skillopt_mcp.next_step import promotion
 from skillopt_mcp.records.calls import Ask, Call, Reply, Role
@@ -36,7 +38,6 @@ from skillopt_mcp.records.results import Arm, Evaluated, Replayed, Result
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
-from skillopt_mcp.run_rows import told_own
 from skillopt_mcp.skill_folders import known
 from skillopt_mcp.skills import check_merged, told_endings
 from skillopt_mcp.splits import stratified
@@ -63,7 +64,6 @@ from skillopt_mcp.training.confirmation import (
 )
 from skillopt_mcp.training.outage import Contest
 from skillopt_mcp.training.progress import Notify, Progress, silent
-from skillopt_mcp.work_items import Room, estimate_host_test, hand_out, is_untouched, pace_for, withdraw
 from skillopt_mcp.workspace import Workspace, shortened
 
 _POLL_S = 0.2

@@ -174,7 +174,7 @@ def history(workspace: Workspace, skill: str) -> History:
 
 
 def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
-    """Return what undoes the last change, or an edit that was made since; of a folder that is gone, how to move it."""
+    """Return what undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
     if workspace.trouble(skill):
         return skill_row(workspace, skill).next_step
     arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}

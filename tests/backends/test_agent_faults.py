@@ -117,7 +117,7 @@ def test_a_turn_that_failed_and_was_made_good_is_no_fault(codex: FakeHost) -> No
 @pytest.mark.parametrize(
     ("plan", "wanted", "words"),
     [
-        ({}, "malformed", "tell no end"),
+        ({}, "malformed", "have no end"),
         ({"exit": 1, "errors": "error: unknown option '--tools'"}, "unsupported", "unknown option"),
         ({"exit": 3, "errors": f"panic, {KEY}"}, "internal", "exit code 3: panic, $ANTHROPIC_API_KEY"),
         ({"signal": signal.SIGKILL}, "malformed", "signal 9"),

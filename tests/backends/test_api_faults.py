@@ -6,6 +6,7 @@ import pkgutil
 import socket
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anthropic
@@ -15,10 +16,11 @@ import pytest
 from api_calls import REFLECT, ROLLOUT, anthropic_at, ask, chat_at, fault_of, openai_at
 from loopback import KEY, Act, Request, Said, Sent, loopback
 
-from skillopt_mcp.backends.anthropic import anthropic_faults
+from skillopt_mcp.backends.anthropic import AnthropicBackend
+from skillopt_mcp.backends.api.clients import sdk_faults
 from skillopt_mcp.backends.api.faults import Endpoint, Origin, Secret, retry_after_s
 from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
-from skillopt_mcp.backends.openai import openai_faults
+from skillopt_mcp.backends.openai import OpenAIBackend
 from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
 from skillopt_mcp.calls.spending import POLICIES
@@ -27,7 +29,10 @@ from skillopt_mcp.store.opening import Store
 
 ORIGIN = Origin("m", Endpoint("http://h/v1", Secret("SOME_KEY", KEY), "h", "h/v1"))
 REQUEST = httpx2.Request("POST", "http://h/v1/x")
-SEAMS = {"openai": (openai, openai_faults), "anthropic": (anthropic, anthropic_faults)}
+SEAMS = {
+    "openai": (openai, partial(sdk_faults, OpenAIBackend.sdk)),
+    "anthropic": (anthropic, partial(sdk_faults, AnthropicBackend.sdk)),
+}
 BASES = (openai.OpenAIError, anthropic.AnthropicError, httpx2.HTTPError)
 OPENERS = [openai_at, chat_at, anthropic_at]
 JSON = {"content-type": "application/json"}

@@ -151,7 +151,7 @@ def test_many_calls_at_once_share_one_client_and_each_event_loop_has_its_own() -
         with asyncio.Runner() as one:
             assert one.run(many()) == ["42"] * 60
             assert one.run(many()) == ["42"] * 60
-            assert len(backend._crews._held) == 1
+            assert len(backend.pools._held) == 1
         with asyncio.Runner() as other:
             assert other.run(many()) == ["42"] * 60
-        assert len(backend._crews._held) == 0
+        assert len(backend.pools._held) == 0

@@ -18,11 +18,12 @@ from batch_vendor import EXPIRED, OVERLOADED, Fate, batch_vendor
 from clerk import CONFIG, SCRIPT, answer, decided, everything_kept, workspace
 from loopback import KEY, Request
 
+from skillopt_mcp.answering import run_backends
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.calls.spending import Budget
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.cli.main import main
-from skillopt_mcp.dispatch import Way, abandon, run_backends, waiting_batches
+from skillopt_mcp.dispatch import Way, abandon, waiting_batches
 from skillopt_mcp.errors import BackendError, CapReached, Outage, Refused, Stopped
 from skillopt_mcp.judges.kinds.rubric import Rubric
 from skillopt_mcp.records.budgets import Caps

@@ -8,7 +8,7 @@ import pytest
 from api_calls import REFLECT, ROLLOUT, Opener, anthropic_at, chat_at, openai_at
 from loopback import Act, Loopback, Request, Sent, loopback
 
-from skillopt_mcp.backends.api import clients as scouting
+from skillopt_mcp.backends.api import clients
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.records.calls import Call, Reply
 
@@ -90,7 +90,7 @@ def test_a_first_call_that_fails_holds_no_other_up() -> None:
 
 
 def test_nobody_waits_for_long_for_a_first_call_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scouting, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(clients, "PROBE_S", 0.02)
     over = threading.Event()
     with loopback("42") as server:
         answer = Loopback.answer

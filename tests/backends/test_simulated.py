@@ -147,20 +147,20 @@ def test_name_and_fingerprint_say_that_it_is_a_simulation_and_latency_changes_ne
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ("cheating", "'cheating'"),
-        ("honest,sed=1", "'sed=1'"),
-        ("honest,seed", "'seed'"),
-        ("honest,seed=1,seed=2", "'seed=2'"),
-        ("honest,world=placebo", "'world=placebo'"),
-        ("honest,noise=0.6", "'noise=0.6'"),
-        ("honest,noise=nan", "'noise=nan'"),
-        ("honest,seed=x", "'seed=x'"),
-        ("honest,seed=-1", "'seed=-1'"),
-        ("honest,trajectory_bytes=99999999999", "'trajectory_bytes=99999999999'"),
+        ("cheating", "'model' of 'simulated:cheating'"),
+        ("honest,sed=1", "option 'sed'"),
+        ("honest,seed", "option 'seed'"),
+        ("honest,seed=1,seed=2", "option 'seed'"),
+        ("honest,world=placebo", "option 'world'"),
+        ("honest,noise=0.6", "'noise'"),
+        ("honest,noise=nan", "'noise'"),
+        ("honest,seed=x", "'seed'"),
+        ("honest,seed=-1", "'seed'"),
+        ("honest,trajectory_bytes=99999999999", "'trajectory_bytes'"),
         ("honest,helpful=0.8,harmful=0.3", "helpful and harmful"),
     ],
 )
-def test_a_bad_spec_is_refused_by_its_value(spec: str, named: str) -> None:
+def test_a_bad_option_is_named(spec: str, named: str) -> None:
     with pytest.raises(BackendError, match=named):
         open_simulated(spec)
 

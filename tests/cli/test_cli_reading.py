@@ -64,10 +64,15 @@ def test_a_promotion_test_is_shown_by_the_id_that_its_candidate_tells(cli, demo,
     found = json.loads(capfd.readouterr().out)
     assert (found["kind"], found["text"]) == ("test", shown.stdout.removesuffix("\n"))
     test = found["test"]
-    assert (test["candidate_id"], test["j"], test["verdict"], test["simulated"]) == (candidate, 1, "accept", True)
+    assert (test["candidate_id"], test["test_number"], test["verdict"], test["simulated"]) == (
+        candidate,
+        1,
+        "accept",
+        True,
+    )
     assert test["candidate"]["mean"] > test["base"]["mean"]
     assert main(["--store", store, "show", "t-000000000000"]) == 1
-    assert capfd.readouterr().err.startswith('error: there is no promotion test "t-000000000000"')
+    assert capfd.readouterr().err.startswith('error: no promotion test "t-000000000000"')
 
 
 def test_a_check_finds_tasks_that_mislead(cli, demo, tmp_path) -> None:

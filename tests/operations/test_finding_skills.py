@@ -16,8 +16,7 @@ from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, permit, revoke
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.promotions.review import review_rollback
-from skillopt_mcp.run_rows import describe_running, way_on
-from skillopt_mcp.runs import start_run, unfinished_run
+from skillopt_mcp.runs import describe_running, start_run, unfinished_run, way_on
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.skill_folders import called, find_folder, folder_at, skill_roots

@@ -10,10 +10,10 @@ import zstandard
 from workshop import Place, use
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import propose_from_evidence
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.hook_events import LINE_BYTES, HookEvent, may_record, parse_event
 from skillopt_mcp.maintenance.verify import verify_store
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.results import Proposed
 from skillopt_mcp.sessions import (

@@ -5,12 +5,12 @@ from hostwork import begun
 from workshop import PLACEBO, SEED, Place, as_if_real, use
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.show.details import PromotionTest
 from skillopt_mcp.show.inspecting import inspect, promotion_test
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
 
@@ -26,7 +26,8 @@ def test_a_decided_test_tells_what_its_verdict_rests_on(place: Place, workspace:
         pass
     id = named(workspace, candidate)
     assert promotion_test(workspace, id) == PromotionTest(
-        id=id, skill="ledger-clerk", candidate_id=candidate, base=verdict.base, candidate=verdict.candidate, j=1,
+        id=id, skill="ledger-clerk", candidate_id=candidate, base=verdict.base, candidate=verdict.candidate,
+        test_number=1,
         alpha=verdict.alpha, pairs_done=verdict.pairs_done, pairs_missing=0, verdict="accept",
         reason=verdict.reason.partition(". This is a SIMULATION")[0], claim=f"better {verdict.claim}",
         backend=verdict.backend, simulated=True,
@@ -50,7 +51,7 @@ def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, wor
     for candidate in (first, second):
         evaluate_candidate(workspace, candidate, rule=ConfirmRule(max_pairs=2))
     tests = [promotion_test(workspace, named(workspace, candidate)) for candidate in (first, second)]
-    assert [(test.candidate_id, test.j, test.verdict, test.pairs_done) for test in tests] == [
+    assert [(test.candidate_id, test.test_number, test.verdict, test.pairs_done) for test in tests] == [
         (first, 1, "undecided", 2), (second, 2, "undecided", 2),
     ]  # fmt: skip
     assert tests[1].alpha < tests[0].alpha

@@ -15,7 +15,7 @@ from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.results import SkillRow
-from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.runs import list_runs
 from skillopt_mcp.show.export import export_version
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import diff_versions, history, list_skills

@@ -52,7 +52,7 @@ def test_a_rollback_takes_a_version_as_inspect_spells_it_and_names_those_there_a
     live = workspace.skill(str(place.skill)).live_version
     with pytest.raises(NotFound, match=f"it was live as, the newest first: .*{before[:12]}"):
         rollback_skill(workspace, "ledger-clerk", "00000000", Consent.PERSON)
-    assert f"was live before, the newest first: {before[:12]}" in inspect(workspace, "ledger-clerk").text
+    assert f"live before, the newest first: {before[:12]}" in inspect(workspace, "ledger-clerk").text
     for back in (live, before):
         told = rollback_skill(workspace, "ledger-clerk", f"ledger-clerk@{back[:12]}", Consent.PERSON)
         assert told.status == ("refused" if back == live else "rolled_back")

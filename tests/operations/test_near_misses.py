@@ -9,8 +9,9 @@ from workshop import Place, use
 
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 

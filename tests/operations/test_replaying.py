@@ -30,8 +30,8 @@ from skillopt_mcp.records.candidates import NewCandidate
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import describe_others_left, furthest, new_run, replay, start_run, unfinished_run
-from skillopt_mcp.show.inspecting import describe_run
 from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool

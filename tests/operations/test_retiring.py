@@ -14,7 +14,7 @@ from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, most_
 from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import ALL_RETIRED, planned, replay, start_run
-from skillopt_mcp.show.inspecting import described_test, inspect
+from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import history
 from skillopt_mcp.tasks import (
     REASON_CHARACTERS,
@@ -69,7 +69,7 @@ def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) ->
     }
     assert check_stored(workspace, SKILL).n_tasks == 87
     assert gone["test"].id not in workspace.store.tasks.list_looks(skill.id)
-    assert "train 29, val 29, test 29; 3 more are retired" in inspect(workspace, SKILL).text
+    assert "train 29, val 29, test 29; 3 removed" in inspect(workspace, SKILL).text
 
 
 def test_a_wrong_task_is_no_problem_any_more_once_it_is_retired(workspace: Workspace) -> None:
@@ -95,7 +95,7 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     assert (first.pairs_done, again.pairs_done) == (8, 16)
     assert [each.tasks for each in workspace.store.decisions.list_tests(1)] == [row.tasks]
     assert "; 30 of its tasks were retired since it began, and stay in it" in again.reason
-    assert "pairs so far: 16" in described_test(workspace, row.id)
+    assert "pairs so far: 16" in inspect(workspace, row.id).text
     assert verify_store(workspace.store.path).problems == []
 
 

@@ -10,7 +10,6 @@ import pytest
 from workshop import PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import propose_from_evidence
 from skillopt_mcp.dispatch import has_decided
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.maintenance.verify import verify_store
@@ -18,6 +17,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.promotions.review import review_candidate
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.show.inspecting import inspect

@@ -9,10 +9,10 @@ from hostwork import Clock, begun_proposal, server
 from workshop import Place
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.records.calls import Call, Question, Rollout
 from skillopt_mcp.records.tasks import SPLITS
 from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.trajectories import Recording, record_trajectory
