@@ -179,7 +179,7 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
 
 def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
-    ids = store.room(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
+    ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
     again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
     return f"it {again.told}, which its promotion test rejected" if again else ""
 
@@ -285,7 +285,7 @@ def _sides(pair: Pair) -> tuple[float | None, float | None]:
 
 def _is_declined(store: Store, candidate: Candidate) -> bool:
     asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
-    return store.room(Refusals).last_refusal(asked) is not None
+    return store.table(Refusals).last_refusal(asked) is not None
 
 
 def was_live(store: Store, candidate: Candidate) -> bool:

@@ -217,7 +217,7 @@ def _check_tool(workspace: Workspace, change: Change, consent: Consent) -> Check
         return _needs_person(workspace, change, "held", "; ".join(change.approval.findings))
     if change.to_version in rolled_back(store.promotions.list_promotions(change.skill.id)):
         return _needs_person(workspace, change, "needs_approval", "a person rolled it back; only a person puts it back")
-    if last := store.room(Refusals).last_refusal(change.approval):
+    if last := store.table(Refusals).last_refusal(change.approval):
         return _needs_person(workspace, change, "needs_approval", f"at {_at(last)} the person was asked, and said no")
     if consent.agreed_by != "permission":
         return _needs_person(workspace, change, "needs_approval", "each change needs an approval here")
@@ -394,12 +394,12 @@ def disagree(workspace: Workspace, approval: Approval, approval_id: int) -> None
 
 def decline(workspace: Workspace, approval: Approval) -> None:
     """Keep that a person declined a change in a dialog."""
-    workspace.store.room(Refusals).add_refusal(approval, f"no, in a dialog{_by_login(workspace)}", "declined")
+    workspace.store.table(Refusals).add_refusal(approval, f"no, in a dialog{_by_login(workspace)}", "declined")
 
 
 def note_unheard(workspace: Workspace, approval: Approval, said: str) -> None:
     """Keep that a host declined, perhaps without asking anybody: that is shown, and binds no one."""
-    workspace.store.room(Refusals).add_refusal(approval, said, "unheard")
+    workspace.store.table(Refusals).add_refusal(approval, said, "unheard")
 
 
 def signature(login: str) -> str:
@@ -437,7 +437,7 @@ def describe_unused(workspace: Workspace, skill_id: int, only: str | None = None
 
 def describe_earlier_answer(workspace: Workspace, approval: Approval) -> list[str]:
     """Return how a person answered before who is asked about a change again."""
-    refusals = workspace.store.room(Refusals)
+    refusals = workspace.store.table(Refusals)
     if last := refusals.last_refusal(approval):
         return [f"you said no at {_at(last)}"]
     unheard = refusals.last_refusal(approval, "unheard")
@@ -447,7 +447,7 @@ def describe_earlier_answer(workspace: Workspace, approval: Approval) -> list[st
 def describe_declined(workspace: Workspace, candidate: Candidate) -> list[str]:
     """Return a line for each time that a candidate was declined, the newest first."""
     change = ("promote", candidate.base_version, candidate.version_id)
-    found = workspace.store.room(Refusals).list_refusals(candidate.skill_id)
+    found = workspace.store.table(Refusals).list_refusals(candidate.skill_id)
     return [f"{each.said}, {each.at}" for each in found if each[:3] == change]
 
 
@@ -455,7 +455,7 @@ def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
     """Return a line for each declined change of a skill, the newest first."""
     return [
         f"{each.at} {each.kind} {short(each.from_version)} -> {short(each.to_version)}: {each.said}"
-        for each in workspace.store.room(Refusals).list_refusals(skill_id)
+        for each in workspace.store.table(Refusals).list_refusals(skill_id)
     ]
 
 

@@ -52,8 +52,8 @@ from skillopt_mcp.show.run_report import describe_run, describe_served, served_r
 from skillopt_mcp.skill_folders import handle, id_meant, is_version, known, version_named
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.permissions import Permission
-from skillopt_mcp.store.serving import Servings
 from skillopt_mcp.training.confirmation import GATE, described
 from skillopt_mcp.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
 
@@ -527,7 +527,7 @@ def _mean(arm: Arm) -> str:
 
 def _served_in_test(workspace: Workspace, row: ConfirmationRow) -> list[ServedRow]:
     """Return the models that attempted tasks with either version, and those of other roles."""
-    servings = workspace.store.room(Servings)
+    servings = workspace.store.table(Servings)
     names = {"base": "live", "candidate": "candidate"}
     arms = [each._replace(whose=names[each.whose]) for each in servings.list_of_test(row)]
     arms.sort(key=lambda each: each.whose, reverse=True)
@@ -544,7 +544,7 @@ def _run(workspace: Workspace, id: str) -> Thing:
 
 def _trajectory(workspace: Workspace, id: str) -> Thing:
     store, number = workspace.store, _number(id)
-    if number is not None and (left := store.room(Erasing).get_tombstone(number)):
+    if number is not None and (left := store.table(Erasing).get_tombstone(number)):
         text = f"{id}, recorded at {left.recorded_at}, was erased by a person at {left.erased_at}: its text is gone"
         gone = TrajectoryDetail(
             id=id,

@@ -28,7 +28,7 @@ from skillopt_mcp.skill_folders import (
     skill_name,
 )  # fmt: skip
 from skillopt_mcp.store.pending import Pending
-from skillopt_mcp.store.retirements import Retirement
+from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.workspace import Workspace, page_start, shortened
 
@@ -101,7 +101,7 @@ def _tracked(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path
     problems = {skill.id: workspace.trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
-    states = store.room(Pending).skill_states([skill.id for skill in skills], GATE)
+    states = store.table(Pending).skill_states([skill.id for skill in skills], GATE)
     n_named = Counter(skill.name for skill in store.skills.list_listed())
     rows = list[SkillRow]()
     for skill in skills:

@@ -38,8 +38,8 @@ from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import SPLITS, Task
 from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.serving import Servings
 from skillopt_mcp.training.outage import Draw, insistent_rollout, kept_when_sure, score
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
@@ -361,7 +361,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
     those that are complete up to the first that is not are counted; raises Waiting when there is none.
     """
     pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
-    serving = store.room(Servings).serving(test.row)
+    serving = store.table(Servings).serving(test.row)
     verdict = _verdict(test, pairs, redraws, serving)
     limit = (paused_at(test.row, store) if since is None else since) + test.rule.max_pairs
     limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
@@ -383,7 +383,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
 def standing(test: Test, store: Store) -> Confirmation:
     """Return the verdict on the pairs stored so far, with nothing asked."""
     pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
-    return _verdict(test, pairs, redraws, store.room(Servings).serving(test.row))
+    return _verdict(test, pairs, redraws, store.table(Servings).serving(test.row))
 
 
 def upcoming_alpha(store: Store, skill_id: int, backend: str, alpha: float) -> float:
