@@ -45,7 +45,7 @@ from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import describe_near_train, near_train_tasks
 from skillopt_mcp.tracing import span
-from skillopt_mcp.training.calibration import latest_calibration, run_calibration
+from skillopt_mcp.training.calibration import Contest, latest_calibration, run_calibration
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import (
     GATE,
@@ -62,7 +62,6 @@ from skillopt_mcp.training.confirmation import (
     upcoming_alpha,
     upcoming_test,
 )
-from skillopt_mcp.training.outage import Contest
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.workspace import Workspace, shortened
 
