@@ -39,9 +39,9 @@ from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.skill_folders import known, root_for
 from skillopt_mcp.skills import told_endings
-from skillopt_mcp.store.approvals import UnusedApproval
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
 from skillopt_mcp.store.permissions import Permission
+from skillopt_mcp.store.promotions import UnusedApproval
 from skillopt_mcp.training.confirmation import answers_alike, begun_anew, net_staked, retired_losses
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
