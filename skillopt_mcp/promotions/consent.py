@@ -38,7 +38,7 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
 from skillopt_mcp.skill_folders import known, root_for
-from skillopt_mcp.skills import told_endings
+from skillopt_mcp.skills import describe_endings
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotions import UnusedApproval
@@ -171,7 +171,7 @@ def stale(workspace: Workspace, change: Change) -> Promoted:
     files, store = workspace.live(change.skill), workspace.store
     live, before = files.digest, store.skills.get_files(change.skill.id, change.from_version)
     last = next(iter(store.promotions.list_promotions(change.skill.id)), None)
-    happened = told_endings(before, files) or "it was edited since"
+    happened = describe_endings(before, files) or "it was edited since"
     if last and last.to_version == live:
         happened = "it was rolled back since" if last.kind == "rollback" else f"{last.candidate_id} was promoted since"
     why = f"the live file is version {short(live)}, not {short(change.from_version)}: {happened}"
