@@ -49,7 +49,7 @@ from skillopt_mcp.settings.settling import settled_config
 from skillopt_mcp.show.export import check_folder, export_run
 from skillopt_mcp.show.notes import describe_note
 from skillopt_mcp.show.run_report import n_tasks_of
-from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.store.files import store_path
 from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress

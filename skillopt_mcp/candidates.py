@@ -164,7 +164,7 @@ def _handle(store: Store, candidate: Candidate) -> str:
     return handle(store, store.skills.get_skill(candidate.skill_id))
 
 
-def told_repeated(store: Store, candidate: Candidate) -> str:
+def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
     again = repeated(store, candidate)
     return _told_rolled_back(again) if again else ""
@@ -177,9 +177,9 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
     return _repeat(store, candidate, _rolled_back(store, candidate.skill_id))
 
 
-def told_rejected(store: Store, candidate: Candidate) -> str:
+def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
-    ids = store.room(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
+    ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
     again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
     return f"it {again.told}, which its promotion test rejected" if again else ""
 
@@ -252,7 +252,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
     elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
         why = "it was proposed before, and its test has not decided"
         step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
-    again = told_repeated(store, made) or ("" if step else told_rejected(store, made))
+    again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
     return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
 
 
@@ -285,7 +285,7 @@ def _sides(pair: Pair) -> tuple[float | None, float | None]:
 
 def _is_declined(store: Store, candidate: Candidate) -> bool:
     asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
-    return store.room(Refusals).last_refusal(asked) is not None
+    return store.table(Refusals).last_refusal(asked) is not None
 
 
 def was_live(store: Store, candidate: Candidate) -> bool:

@@ -506,7 +506,7 @@ def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[st
     if not candidates:
         return {}
     first, names = candidates[0], {each.version_id: each.id for each in candidates}
-    found = workspace.store.room(Pending).list_begun(first.skill_id, first.base_version, list(names))
+    found = workspace.store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
     return {
         each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
         f"{counted(each.n_pairs, 'pair')} done"

@@ -49,8 +49,9 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import GATE
-from skillopt_mcp.training.loop import MOST_REJECTED, Turn, guard_findings, step_work
-from skillopt_mcp.training.plan import Plan, State, Step, Work, what_failed
+from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
+from skillopt_mcp.training.outcome import Work, what_failed
+from skillopt_mcp.training.plan import Plan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace import Workspace, shortened
 
@@ -329,24 +330,24 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
     They are those of this skill, each once, at most as many as a run's own that were rejected; none of a candidate
     that was made from an attempt erased since, and none that its base version holds.
     """
-    room = store.room(Discarding)
+    room = store.table(Discarding)
     begun_at = room.begun_at(run.id)
     changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
     undone = rolled_back(changes)
-    erasing = store.room(Erasing)
+    erasing = store.table(Erasing)
     erased = set(erasing.list_made_of(erasing.list_erased()))
     text = store.skills.get_files(run.skill_id, run.base_version).text
     found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
     for standing in room.list_standing(run.id, GATE):
         became = _became(standing, undone)
-        if not became or standing.candidate_id in erased or len(found) >= MOST_REJECTED:
+        if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
             continue
         edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
         for edit in edits:
             if not edit.content or edit.content.strip() not in text:
                 told = DiscardedEdit(edit, became, len(edits) - 1)
                 found.setdefault((edit.op, edit.path, edit.target, edit.content), told)
-    return tuple(found.values())[:MOST_REJECTED]
+    return tuple(found.values())[:MAX_REJECTED]
 
 
 def _became(standing: Standing, undone: frozenset[str]) -> str:
@@ -365,12 +366,12 @@ class Outcome(NamedTuple):
 
 def erased_of(store: Store, run: Run) -> frozenset[int]:
     """Return those of a run's attempts that were erased."""
-    return store.room(Erasing).erased_of(run.sessions)
+    return store.table(Erasing).erased_of(run.sessions)
 
 
 def take_back(workspace: Workspace, outcome: Outstanding) -> bool:
     """Take back what was handed out of the questions that show an erased attempt; return whether there are such."""
-    erasing = workspace.store.room(Erasing)
+    erasing = workspace.store.table(Erasing)
     requests = {call_id: call.request for call_id, call in outcome.calls.items()}
     asked = {call_id: set(request.refs) for call_id, request in requests.items() if isinstance(request, Question)}
     numbers = [int(ref.partition(":")[2]) for refs in asked.values() for ref in refs if ref.startswith("trajectory:")]

@@ -68,7 +68,7 @@ ONE_ROOM = {
     "anthropic": {"backends/"},
     "filelock": {"calls/owners.py"},
     "zstandard": {"hook_events.py"},
-    "platformdirs": {"store/locations.py"},
+    "platformdirs": {"store/files.py"},
     "argparse": {"cli/"},
     "opentelemetry": {"tracing.py"},
     "rich": {"cli/"},

@@ -16,7 +16,7 @@ from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.text import escaped
 from skillopt_mcp.errors import NotFound, Refused
-from skillopt_mcp.store.locations import ENVIRONMENT, check_store, store_path
+from skillopt_mcp.store.files import ENVIRONMENT, check_store, store_path
 
 if TYPE_CHECKING:
     from skillopt_mcp.records.next_step import NextStep

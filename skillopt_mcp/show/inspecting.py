@@ -19,8 +19,8 @@ from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
 from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_redraws
-from skillopt_mcp.promotions.consent import UNPROVEN, Consent, told_declined, unused_approvals
-from skillopt_mcp.promotions.promoting import next_step, told_was_live
+from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
+from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
 from skillopt_mcp.records.evidence import Pair
@@ -52,8 +52,8 @@ from skillopt_mcp.show.run_report import describe_run, describe_served, served_r
 from skillopt_mcp.skill_folders import handle, id_meant, is_version, known, version_named
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.permissions import Permission
-from skillopt_mcp.store.serving import Servings
 from skillopt_mcp.training.confirmation import GATE, described
 from skillopt_mcp.workspace import ANSWER_BYTES, LEAST_BYTES, Workspace, page_end, page_start
 
@@ -319,7 +319,7 @@ def _step_of_version(workspace: Workspace, skill: Skill, version: str, consent: 
     if made:
         return next_step(workspace, (of_live or made)[-1], consent)
     if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
-        return told_was_live(workspace, skill, version)
+        return restore_version(workspace, skill, version)
     return None
 
 
@@ -360,7 +360,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
         reason=decision.reason if decision else "",
         held=row.held,
         approved=bool(approvals),
-        declined=told_declined(workspace, candidate),
+        declined=describe_declined(workspace, candidate),
         findings=list(candidate.findings),
         tests=[test.id for test in tests],
         edits=[EditOutcome(**asdict(report)) for _, report in edits],
@@ -527,7 +527,7 @@ def _mean(arm: Arm) -> str:
 
 def _served_in_test(workspace: Workspace, row: ConfirmationRow) -> list[ServedRow]:
     """Return the models that attempted tasks with either version, and those of other roles."""
-    servings = workspace.store.room(Servings)
+    servings = workspace.store.table(Servings)
     names = {"base": "live", "candidate": "candidate"}
     arms = [each._replace(whose=names[each.whose]) for each in servings.list_of_test(row)]
     arms.sort(key=lambda each: each.whose, reverse=True)
@@ -544,7 +544,7 @@ def _run(workspace: Workspace, id: str) -> Thing:
 
 def _trajectory(workspace: Workspace, id: str) -> Thing:
     store, number = workspace.store, _number(id)
-    if number is not None and (left := store.room(Erasing).get_tombstone(number)):
+    if number is not None and (left := store.table(Erasing).get_tombstone(number)):
         text = f"{id}, recorded at {left.recorded_at}, was erased by a person at {left.erased_at}: its text is gone"
         gone = TrajectoryDetail(
             id=id,

@@ -26,8 +26,7 @@ from skillopt_mcp.records.results import Proposed, Replayed, SplitCounts
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import short
 from skillopt_mcp.show.details import ServedRow
-from skillopt_mcp.store.ledger import LedgerRow
-from skillopt_mcp.store.serving import ServedBy, Servings
+from skillopt_mcp.store.ledger import LedgerRow, ServedBy, Servings
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 
@@ -96,7 +95,7 @@ def n_tasks_of(workspace: Workspace, run: Run) -> SplitCounts:
 
 def served_in_run(workspace: Workspace, run_id: str) -> list[ServedRow]:
     """Return the models that answered the calls of a run."""
-    return served_rows(workspace.store.room(Servings).list_of_scope(run_id))
+    return served_rows(workspace.store.table(Servings).list_of_scope(run_id))
 
 
 def served_rows(found: Sequence[ServedBy]) -> list[ServedRow]:

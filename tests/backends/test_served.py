@@ -17,7 +17,7 @@ from loopback import Said, loopback
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.records.calls import MOST_SERVED
 from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.store.serving import Servings
+from skillopt_mcp.store.ledger import Servings
 
 DATED = "gpt-5-2026-08-01"
 
@@ -59,7 +59,7 @@ def test_what_a_batch_answered_is_stored_with_the_model_that_did(
             with workspace(folder, spec.format(vendor.url), Patience(0.002, 1.5, 0.01)) as made:
                 run = start_run(made, str(folder / "skills" / "clerk"), config)
                 replay(made, run)
-                names = {each.whose: each.name for each in made.store.room(Servings).list_of_scope(run.id)}
+                names = {each.whose: each.name for each in made.store.table(Servings).list_of_scope(run.id)}
         # The optimizer is asked at once, and there the vendor says that it is the model that was asked for.
         assert names == {"target": f"{DATED}/fp_abc" if "chat" in spec else DATED, "optimizer": "m"}
 

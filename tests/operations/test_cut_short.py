@@ -114,7 +114,7 @@ def test_a_promotion_cut_short_waits_until_its_files_can_be_read_again(
     assert [each.state for each in other.store.promotions.list_pending()] == ["pending"]
     with pytest.raises(BadSkill, match="; a change of it was cut short, and is settled once its files can be read"):
         other.skill(str(place.skill))
-    assert any("was cut short" in note for note in verify_store(place.store_path).notes)
+    assert "promotion_unfinished" in [note.code for note in verify_store(place.store_path).notes]
     mend()
     assert other.skill("ledger-clerk").live_version == new_version(workspace, candidate)
     assert read_skill(place.skill).digest == new_version(workspace, candidate)
@@ -245,7 +245,6 @@ def test_half_a_change_is_never_taken_for_an_edit(
     monkeypatch.setattr(looking, "read_skill", read_late)
     other.forget(before)
     assert other.skill("ledger-clerk").live_version == new_version(workspace, candidate)
-    assert [event.kind for event in workspace.store.events.walk()].count("skill_edited") == 1  # by the fixture
     mixture = seen[0]
     assert SkillFile("references/more.md", b"new words\n") in mixture.files
     assert mixture.digest != new_version(workspace, candidate)

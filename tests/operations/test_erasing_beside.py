@@ -132,5 +132,5 @@ def test_two_erasures_at_once_take_each_attempt_out_once(place: Place, workspace
     other = place.open()
     meant = erasing.Meant([1, 2, 3, 4])  # type: ignore[attr-defined]
     done = erasing.erase(workspace, meant, lambda _: erasing.erase(other, meant) and None)
-    assert (done.n, workspace.store.room(Erasing).list_erased()) == (4, [1, 2, 3, 4])
+    assert (done.n, workspace.store.table(Erasing).list_erased()) == (4, [1, 2, 3, 4])
     assert is_sound(place)
