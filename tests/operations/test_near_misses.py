@@ -1,4 +1,4 @@
-"""Near misses: edits of an optimizer that do not fit the skill are corrected by their author, or reported, and never lost."""
+"""Near misses: edits that do not fit the skill are corrected by their author, or reported, and never lost."""
 
 from __future__ import annotations
 
