@@ -8,7 +8,6 @@ them paid. The server that simulates the model counts the calls.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -75,14 +74,13 @@ def measure(n: int) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as name, serving(plan) as server:
         folder = Path(name).resolve()
         store, skill = folder / "skillopt.db", numbers_skill(folder)
-        (folder / "script.json").write_text(json.dumps({"reflect": ['{"edits": []}']}))
         add_tasks(store, skill, [
             {"prompt": f"call {at}", "judge": {"kind": "exact", "expected": "?"},
              "split": "train" if at < CALLS - 2 else "val" if at == CALLS - 2 else "test"}
             for at in range(CALLS)
         ])  # fmt: skip
         model = f"openai:m,api=chat,max_tokens={MOST_OUT},price_in={PRICE_IN},price_out={PRICE_OUT}"
-        backends = ["--target", f"{model},base_url={server.url}", "--optimizer", f"scripted:{folder / 'script.json'}"]
+        backends = ["--target", f"{model},base_url={server.url}", "--optimizer", "simulated:honest"]
         settings = ["--epochs", "1", "--batch", str(CALLS), "--max-pairs", "1"]
         settings += [part for name, cap in caps._asdict().items() if cap for part in (f"--max-{name}", str(cap))]
         for options in (settings, ["--resume"]):

@@ -332,7 +332,7 @@ def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: 
         [*argv, "--store", str(shop.store), "promote", candidate, "--yes", "--json"],
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    failed: list[str] = json.loads(done.stderr.splitlines()[-1])
+    failed: list[str] = json.loads(next(line for line in done.stderr.splitlines()[::-1] if line.startswith("[")))
     return failed, str(json.loads(done.stdout or "{}").get("status", ""))
 
 

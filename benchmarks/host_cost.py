@@ -10,7 +10,6 @@ thinks is not counted. The estimate is the one that was shown before the first w
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from benchmarks.simulation import LESSONS, task_rows, write_skill
 N_TASKS = 90
 CHARS_PER_TOKEN = 4
 ROLLOUTS = 2
-_ESTIMATE = re.compile(r"from (\d+) to (\d+) more agent runs.*\(about ([\d,]+) tokens\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,7 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
             evaluated = meter.finish(first, max_items)["evaluated"]
             assert isinstance(evaluated, dict)
     test, n_pairs = meter.spent(), int(evaluated["pairs_done"])
-    found = _ESTIMATE.search(str(began["reason"]))
-    assert found
+    estimate = began["estimate"]
     return {
         "max_items": max_items,
         "verdict": evaluated["verdict"],
@@ -108,8 +105,8 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
         "tokens_per_pair": round(test.tokens / n_pairs),
         "tool_tokens_per_pair": round(test.tool_chars / CHARS_PER_TOKEN / n_pairs),
         "runs": test.items,
-        "estimated_runs": [int(found[1]), int(found[2])],
-        "estimated_tokens_read_per_pair": 2 * int(found[3].replace(",", "")),
+        "estimated_runs": estimate["attempts"],
+        "estimated_tokens_read_per_pair": 2 * estimate["tokens_each"],
         "round_trips_per_step": step.calls,
         "tokens_per_step": step.tokens,
         "runs_per_step": step.items,

@@ -19,12 +19,12 @@ from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import Field
 
+from skillopt_mcp.answering import describe_changed
 from skillopt_mcp.backends.base import Backend, worst_case
 from skillopt_mcp.backends.environment import Rolling
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.user_backend import checked_backend
 from skillopt_mcp.costs import Accounted, UsedRow, account, describe_in_flight
-from skillopt_mcp.dispatch import describe_changed
 from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import checked, open_environment
 from skillopt_mcp.environments.rows import read_rows
@@ -47,9 +47,9 @@ from skillopt_mcp.runs import begin, best_candidate, check_able, furthest, last_
 from skillopt_mcp.settings.reading import read_mapping
 from skillopt_mcp.settings.settling import settled_config
 from skillopt_mcp.show.export import check_folder, export_run
-from skillopt_mcp.show.inspecting import n_tasks_of
 from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.show.run_report import n_tasks_of
+from skillopt_mcp.store.files import store_path
 from skillopt_mcp.tasks import add_environment, add_tasks, parse_row
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify, Progress

@@ -12,13 +12,14 @@ from skillopt_mcp import limits
 from skillopt_mcp.documents.diffs import edits_between, first_and_last, unified_diff
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.documents.lint import introduced
-from skillopt_mcp.documents.text import counted, quoted
+from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BadInput, Refused
 from skillopt_mcp.evidence import origins
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried, copied
 from skillopt_mcp.limits import PATCH_EDITS
+from skillopt_mcp.next_step import promotion
 from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import (
     Approval,
@@ -31,10 +32,11 @@ from skillopt_mcp.records.candidates import (
 )
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch
 from skillopt_mcp.records.evidence import Pair
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import EditOutcome, Proposed
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.redaction.redacting import Redactor
-from skillopt_mcp.skill_folders import called, known
+from skillopt_mcp.skill_folders import handle, known
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.store.decisions import ConfirmationRow, Discarding, Refusals
 from skillopt_mcp.store.opening import Store
@@ -150,15 +152,19 @@ def _plain(line: str) -> str:
 LOOKED_BACK = 100
 
 
-def told_rolled_back(store: Store, candidate: Candidate) -> str:
-    """Return that a person rolled a candidate back, and how a person has it again; "" for any other candidate."""
+def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
+    """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
     if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
-        return ""
-    named = f"{called(store, store.skills.get_skill(candidate.skill_id))} {short(candidate.version_id)}"
-    return f"It was live, and a person rolled it back. To have it back, a person runs: skillopt-mcp rollback {named}"
+        return None
+    arguments = {"skill": _handle(store, candidate), "version": short(candidate.version_id)}
+    return NextStep.at_terminal("rollback_skill", arguments, "a person rolled it back; only a person brings it back")
 
 
-def told_repeated(store: Store, candidate: Candidate) -> str:
+def _handle(store: Store, candidate: Candidate) -> str:
+    return handle(store, store.skills.get_skill(candidate.skill_id))
+
+
+def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
     again = repeated(store, candidate)
     return _told_rolled_back(again) if again else ""
@@ -171,9 +177,9 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
     return _repeat(store, candidate, _rolled_back(store, candidate.skill_id))
 
 
-def told_rejected(store: Store, candidate: Candidate) -> str:
+def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
-    ids = store.room(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
+    ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
     again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
     return f"it {again.told}, which its promotion test rejected" if again else ""
 
@@ -222,32 +228,32 @@ def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
     return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
 
 
-def with_past(store: Store, result: Proposed, made: Candidate, step: str) -> Proposed:
-    """Return what edits came to, with what became of their candidate before; `step` is that of a new one, replaced."""
-    told = told_rolled_back(store, made)
+def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
+    """Return what edits led to, with what became of their candidate, or of the same edits, before."""
     decision = store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
-    status = result.status
-    if told:
-        past = f"{told}; otherwise propose other edits."
-    elif _was_live(store, made):
-        skill = called(store, store.skills.get_skill(made.skill_id))
-        has = f"rollback_skill with skill {skill} and version {short(made.version_id)} has it back"
-        past = f"what {made.id} leads to was live before, and is no more: {has}."
-    elif decision and decision.verdict == "reject":
-        status, past = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}."
-    elif decision and decision.verdict == "accept" and _is_declined(store, made):
-        past = f"{made.id} was tested before and accepted, and a person said no to it: ask what they want changed."
-    elif decision and decision.verdict == "accept":
-        held = "a person has to look at what the guard found" if made.findings else f"promote_skill {made.id}"
-        past = f"{made.id} was tested before and accepted: {held}."
+    verdict = decision.verdict if decision else ""
+    rolled_back = bring_back(store, made)
+    step, status = rolled_back, result.status
+    propose = {"skill": result.skill}
+    if rolled_back:
+        pass
+    elif was_live(store, made):
+        why = f"what {made.id} leads to was live before; this brings it back"
+        arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
+        step = NextStep(action="rollback_skill", arguments=arguments, why=why)
+    elif decision and verdict == "reject":
+        status, why = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}"
+        step = NextStep(action="propose_edits", arguments=propose, why=why)
+    elif verdict == "accept" and _is_declined(store, made):
+        why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
+        step = NextStep(action="propose_edits", arguments=propose, why=why)
+    elif verdict == "accept":
+        step = promotion(made.id, len(made.findings))
     elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
-        again = f"evaluate_candidate with candidate_id {made.id} goes on with it"
-        past = f"{made.id} is known, and its test is undecided so far: {again}."
-    else:
-        past = step
-    again = told_repeated(store, made) or ("" if past != step else told_rejected(store, made))
-    whole = f"{result.next_step.removesuffix(step)}{past}"
-    return result.model_copy(update={"status": status, "next_step": f"Mind that {again}. {whole}" if again else whole})
+        why = "it was proposed before, and its test has not decided"
+        step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
+    again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
+    return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
 
 
 def mean_scores(store: Store, decision: Decision, test: ConfirmationRow) -> tuple[float, float] | None:
@@ -279,10 +285,11 @@ def _sides(pair: Pair) -> tuple[float | None, float | None]:
 
 def _is_declined(store: Store, candidate: Candidate) -> bool:
     asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
-    return store.room(Refusals).last_refusal(asked) is not None
+    return store.table(Refusals).last_refusal(asked) is not None
 
 
-def _was_live(store: Store, candidate: Candidate) -> bool:
+def was_live(store: Store, candidate: Candidate) -> bool:
+    """Return whether a candidate was ever promoted, or its version rolled back to."""
     changes = store.promotions.list_promotions(candidate.skill_id)
     return any(each.to_version == candidate.version_id for each in changes)
 
@@ -295,7 +302,6 @@ DETAIL_BYTES = 250
 FINDINGS_SHOWN = 4
 LOOKED_BACK_STEPS = 16
 DIFF_LINES = 60
-UNMADE_SHOWN = 3
 
 
 def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
@@ -327,7 +333,7 @@ def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], rea
         made = kept(workspace, new, patch, applied)
         workspace.store.trajectories.mark_seen(tracked.id)
     result = proposed(tracked.name, base, applied, made)
-    result = with_past(workspace.store, result, made, step_of(made, made.findings)) if made else result
+    result = with_past(workspace.store, result, made) if made else result
     diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
     return fitted(result.model_copy(update={"diff": diff}), "diff")
 
@@ -370,35 +376,21 @@ def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidat
         edits=[_outcome(report, EDITS_BYTES // len(applied.reports)) for report in applied.reports],
         findings=_shown(found),
         notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
-        next_step=f"{_unmade(applied) if made else ''}{step_of(made, found)}",
+        next_step=_step(skill_name, applied, made),
     )
     return fitted(result, "diff")
 
 
-def _unmade(applied: Applied) -> str:
-    """Return how many edits were not made beside others that were, and why; "" where all were."""
-    unmade = [report for report in applied.reports if report.status != "applied"]
-    if not unmade:
-        return ""
-    shown = "; ".join(f"edits.{each.index}: {shortened(each.detail, DETAIL_BYTES)}" for each in unmade[:UNMADE_SHOWN])
-    more = f"; and {len(unmade) - UNMADE_SHOWN} more" if len(unmade) > UNMADE_SHOWN else ""
-    was = "was" if len(unmade) == 1 else "were"
-    n = counted(len(applied.reports), "edit")
-    return (
-        f"{len(unmade)} of {n} {was} NOT made ({shown}{more}): correct and propose all of them again, or go on with "
-        "what is left. "
-    )
-
-
-def step_of(made: Candidate | None, found: tuple[str, ...]) -> str:
+def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
+    """Return what to do with what edits led to."""
+    n_unmade, n = sum(report.status != "applied" for report in applied.reports), len(applied.reports)
     if made is None:
-        return "Nothing would change. Correct the unmatched edits as their details say and propose again."
-    if found:
-        return (
-            "The guard holds this candidate: a person has to look at the findings. It may be evaluated, and a person "
-            f"may promote it at a terminal with: skillopt-mcp promote {made.id}"
-        )
-    return f"Call evaluate_candidate with candidate_id {made.id}; the file changes only after an accepting verdict."
+        why = f"{n_unmade} of {n} edits do not match the file: correct them" if n_unmade else "the file has these edits"
+        return NextStep(action="propose_edits", arguments={"skill": skill_name}, why=why)
+    was = "was" if n_unmade == 1 else "were"
+    why = f"not tested yet; {n_unmade} of {n} edits {was} not made" if n_unmade else "not tested yet"
+    why += "; the guard holds it: a person has to promote it" if made.findings else ""
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
 
 
 def _check_size(patch: Patch) -> None:
@@ -469,8 +461,7 @@ def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
     applied = apply_patch(live, patch)
     made = _candidate(workspace, old, live, patch, applied) if applied.files != live else None
     result = proposed(skill.name, live, applied, made)
-    result = result.model_copy(update={"next_step": _next_step(made, applied)})
-    return with_past(store, result, made, step_of(made, made.findings)) if made else result
+    return with_past(store, result, made) if made else result
 
 
 def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
@@ -497,13 +488,3 @@ def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Pa
         run_id=old.run_id,
     )
     return kept(workspace, made, patch, applied)
-
-
-def _next_step(made: Candidate | None, applied: Applied) -> str:
-    missed = sum(report.status != "applied" for report in applied.reports)
-    if made is None:
-        return "None of its edits fits what is live now, or all of it is there already: propose new ones."
-    conflicts = (
-        f"{missed} of {len(applied.reports)} edits do not fit what is live now and are left out. " if missed else ""
-    )
-    return f"{conflicts}{step_of(made, made.findings)}"

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from skillopt_mcp.answering import answering, changed_since, run_backends, tasks_of
 from skillopt_mcp.backends.base import Backend, concurrency_of
 from skillopt_mcp.backends.batches import batching
-from skillopt_mcp.dispatch import answering, changed_since, pairs_of_new, pairs_of_open, run_backends, tasks_of
+from skillopt_mcp.dispatch import pairs_of_new, pairs_of_open
 from skillopt_mcp.evidence import n_votes, origins
 from skillopt_mcp.promotion_tests import chosen_tasks, promotion_tasks, target_tasks, tasks_to_test
 from skillopt_mcp.prompts.rendering import MAX_REASKS

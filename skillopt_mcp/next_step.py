@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pydantic import JsonValue
@@ -21,7 +20,7 @@ def advise(state: SkillState) -> NextStep:
         action: Action = "skills move" if state.is_gone else "check"
         return NextStep(action=action, arguments={"old" if state.is_gone else "folder": skill}, why=state.problem)
     if candidate and candidate.verdict == "accept" and not (candidate.is_declined or candidate.is_stale):
-        return _promotion(candidate)
+        return promotion(candidate.id, candidate.n_findings)
     if state.open_job:
         why = f"{state.n_open} answers are open"
         return NextStep(action="submit_work", arguments={"job_id": state.open_job}, why=why)
@@ -37,8 +36,7 @@ def advise(state: SkillState) -> NextStep:
             return NextStep(action="record_trajectory", arguments={"skill": skill}, why=why)
         return _tasks(state)
     if candidate and candidate.is_stale:
-        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
-        return NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
+        return rebasing(candidate.id)
     if state.n_held_out < MIN_HELD_OUT:
         return _tasks(state)
     rollouts = 0 if state.n_scored >= ENOUGH_SCORED else min(state.n_train, ROLLOUTS)
@@ -61,10 +59,19 @@ def evaluation(candidate: CandidateState) -> NextStep:
     return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)
 
 
-def _promotion(candidate: CandidateState) -> NextStep:
-    n = candidate.n_findings
-    why = f"accepted; {n} guard {'finding needs' if n == 1 else 'findings need'} a person" if n else "accepted"
-    return NextStep(action="promote_skill", arguments={"candidate_id": candidate.id}, why=why)
+def rebasing(candidate_id: str) -> NextStep:
+    """Return how the edits of a candidate are made again on what is live now."""
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id, "rebase": True}
+    return NextStep.at_terminal("evaluate_candidate", arguments, "the live file has changed")
+
+
+def promotion(candidate_id: str, n_findings: int = 0) -> NextStep:
+    """Return the promotion of an accepted candidate; a person has to look at what the guard found in it."""
+    arguments: dict[str, JsonValue] = {"candidate_id": candidate_id}
+    if n_findings:
+        why = f"accepted; {n_findings} guard finding{' needs' if n_findings == 1 else 's need'} a person"
+        return NextStep.at_terminal("promote_skill", arguments, why)
+    return NextStep(action="promote_skill", arguments=arguments, why="accepted")
 
 
 def _tasks(state: SkillState) -> NextStep:
@@ -72,59 +79,5 @@ def _tasks(state: SkillState) -> NextStep:
     return NextStep(action="add_tasks", arguments={"skill": state.skill}, why=why)
 
 
-# Advice in sentences, and how it is rewritten for a terminal: goes when every result has a NextStep.
-_SPOKEN = (
-    (
-        r"^Call evaluate_candidate with candidate_id (c-\w+)\.",
-        r"Run skillopt-mcp evaluate \1 --target BACKEND:MODEL, or, without a key, ask the agent that the server serves "
-        r"to evaluate it (evaluate_candidate).",
-    ),
-    (
-        r"\bevaluate_candidate (c-\w+) goes on with it",
-        r"ask your agent to go on with it (evaluate_candidate)",
-    ),
-    (
-        r"(?:Call )?evaluate_candidate (?:with candidate_id )?(c-\w+)\b(?! by your agent)",
-        r"skillopt-mcp evaluate \1 --target BACKEND:MODEL",
-    ),
-    (r"(?:Call )?promote_skill (?:with candidate_id )?(c-\w+)(?:\.$)?", r"skillopt-mcp promote \1"),
-    (r"rollback_skill with skill (\S+) and version (\w+)(?:\.$)?", r"skillopt-mcp rollback \1 \2"),
-    (r"rollback_skill with skill (\S+?)\.?$", r"skillopt-mcp rollback \1"),
-    (
-        r"call propose_edits with its edits again \(inspect c-\w+ shows them\), or at a terminal: "
-        r"(skillopt-mcp evaluate c-\w+ --rebase); either makes",
-        r"\1 makes",
-    ),
-    (r"\binspect (?!the )(\S+?)(?=\.$| tells| lists)", r"skillopt-mcp show \1"),
-    (r"(propose_edits with rollouts \d+)\b(?:, or record_trajectory)?(?! by your agent)", r"\1 by your agent"),
-    (r"\brecord_trajectory says how each ended", "your agent says how each ended (record_trajectory)"),
-    (
-        r"Say how it ended: record_trajectory with task (trajectory:\d+) and hard",
-        r"Ask your agent to say how it ended (record_trajectory with task \1)",
-    ),
-    (
-        r": record_trajectory with task (trajectory:\d+), the right one and a reason for the correction",
-        r": ask your agent to correct it, with a reason (record_trajectory with task \1)",
-    ),
-    (r"(?<!\()\bsubmit_work with job_id ([rt]-\w+)", r"ask your agent to go on with \1 (submit_work)"),
-    (r"\badd_tasks\b", "skillopt-mcp tasks add"),
-    (r"\blist_skills\b", "skillopt-mcp skills"),
-)
-
-
 # What `replay` asks for where the settings name no backend.
 BACKENDS = "--target BACKEND:MODEL --optimizer BACKEND:MODEL"
-# Attempts enough for one minibatch of failures, or of successes, to be read together.
-_ROLLOUTS = 8
-
-
-def proposing_first(n_train: int) -> str:
-    """Return how a model begins with a skill that has train tasks and no attempt yet, with no key needed for it."""
-    return f"propose_edits with rollouts {min(n_train, _ROLLOUTS)}"
-
-
-def as_commands(text: str) -> str:
-    """Return a text with commands in the places of tools."""
-    for pattern, words in _SPOKEN:
-        text = re.sub(pattern, words, text)
-    return text

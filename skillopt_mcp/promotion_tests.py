@@ -12,12 +12,13 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
+from skillopt_mcp.answering import told_own
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import told_rolled_back
+from skillopt_mcp.candidates import bring_back
 from skillopt_mcp.costs import Used, check_caps, describe_in_flight, used_by
 from skillopt_mcp.dispatch import Way, check_batch, pace_of, pairs_of_new, pairs_of_open
 from skillopt_mcp.documents.text import quoted
@@ -25,25 +26,26 @@ from skillopt_mcp.errors import BackendError, BadInput, Busy, NotFound, Refused
 from skillopt_mcp.evidence import evidence_of, is_host_run, origins, shown_origin, try_programs
 from skillopt_mcp.gates.calibration import WORST, Calibration, pairs_for, predicted_power, smallest_gain
 from skillopt_mcp.gates.confirm import ConfirmRule, claimed, fewest_pairs
+from skillopt_mcp.host_work import Room, estimate_host_test, hand_out, is_untouched, pace_for, withdraw
 from skillopt_mcp.judges.judging import attemptable, is_form_alone
+from skillopt_mcp.next_step import promotion
 from skillopt_mcp.records.calls import Ask, Call, Reply, Role
 from skillopt_mcp.records.candidates import Candidate, candidate_id, edited_on_top
 from skillopt_mcp.records.evidence import Claim, Confirmation
-from skillopt_mcp.records.next_step import Action, NextStep
+from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
 from skillopt_mcp.records.results import Arm, Evaluated, Replayed, Result
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
-from skillopt_mcp.run_rows import told_own
 from skillopt_mcp.skill_folders import known
-from skillopt_mcp.skills import check_merged, told_endings
+from skillopt_mcp.skills import check_merged, describe_endings
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import describe_near_train, near_train_tasks
 from skillopt_mcp.tracing import span
-from skillopt_mcp.training.calibration import latest_calibration, run_calibration
+from skillopt_mcp.training.calibration import Contest, latest_calibration, run_calibration
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import (
     GATE,
@@ -60,9 +62,7 @@ from skillopt_mcp.training.confirmation import (
     upcoming_alpha,
     upcoming_test,
 )
-from skillopt_mcp.training.outage import Contest
 from skillopt_mcp.training.progress import Notify, Progress, silent
-from skillopt_mcp.work_items import Room, estimate_host_test, hand_out, is_untouched, pace_for, withdraw
 from skillopt_mcp.workspace import Workspace, shortened
 
 _POLL_S = 0.2
@@ -603,7 +603,7 @@ def evaluate_candidate(
     if busy or not is_done:
         result = _evaluated(workspace, candidate, test, standing(test, store))
         result = _without_scores(result) if result.evidence else result
-        step = _step(candidate, "evaluate_candidate", "it is still running")
+        step = _evaluation(candidate, "it is still running")
         return result.model_copy(update={"status": "running", "verdict": None, "next_step": step})
     outcome = job.result.result()
     if isinstance(outcome, Confirmation):
@@ -631,7 +631,7 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
         if told := told_of_run(workspace, candidate):
             raise Refused(told)
         versions = (candidate.base_version, skill.live_version)
-        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
+        endings = describe_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
         raise Refused(
             f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp evaluate "
@@ -674,7 +674,8 @@ def _concluded(workspace: Workspace, candidate: Candidate, test: Test, verdict: 
     if verdict.verdict == "undecided" or counts is None or counts.scope == test.row.id:
         return result
     # Another test of the candidate, with other backends, counts for more than this one.
-    note = Note(code=f"other_test_{counts.verdict}", ids=[counts.scope])
+    other = workspace.store.decisions.find_confirmation(counts.scope)
+    note = Note(code=f"other_test_{counts.verdict}", ids=[counts.scope, other.backend if other else ""])
     step = _after(workspace, candidate, counts.verdict)
     return result.model_copy(update={"notes": [*result.notes, note], "next_step": step})
 
@@ -729,7 +730,7 @@ def _notes(workspace: Workspace, candidate: Candidate, test: Test, verdict: Conf
         notes.append(Note(code="missing_replies", numbers={"n": verdict.n_missing, "pairs": verdict.n_pairs}))
     if is_simulated(test.row.backend):
         notes.append(Note(code="simulated"))
-    if told_rolled_back(store, candidate):
+    if bring_back(store, candidate):
         notes.append(Note(code="rolled_back", ids=[candidate.id]))
     if verdict.is_over:
         return notes
@@ -750,25 +751,23 @@ def _notes(workspace: Workspace, candidate: Candidate, test: Test, verdict: Conf
 
 def _after(workspace: Workspace, candidate: Candidate, verdict: str, test: Confirmation | None = None) -> NextStep:
     """Return what to do after a verdict: promote it, go on with the test, or propose other edits."""
-    is_rolled_back = bool(told_rolled_back(workspace.store, candidate))
+    is_rolled_back = bring_back(workspace.store, candidate) is not None
     if verdict == "accept" and not is_rolled_back:
-        n = len(candidate.findings)
-        why = f"accepted; {n} guard finding{'s need' if n > 1 else ' needs'} a person" if n else "accepted"
-        return _step(candidate, "promote_skill", why)
+        return promotion(candidate.id, len(candidate.findings))
     if test and test.is_mixed:
         why = "each version was answered by models of its own: name a dated model as the target"
-        return _step(candidate, "evaluate_candidate", why)
+        return _evaluation(candidate, why)
     is_undecided = verdict == "undecided" and not is_rolled_back
     if is_undecided and not (test and test.n_missing > test.n_pairs // 2):
-        return _step(candidate, "evaluate_candidate", "undecided: more pairs may decide it")
+        return _evaluation(candidate, "undecided: more pairs may decide it")
     why = f"{candidate.id} was {'rolled back by a person' if is_rolled_back else 'not accepted'}"
     why = "most replies were missing: see that the target works" if is_undecided else why
     skill = workspace.store.skills.get_skill(candidate.skill_id).name
     return NextStep(action="propose_edits", arguments={"skill": skill}, why=why)
 
 
-def _step(candidate: Candidate, action: Action, why: str) -> NextStep:
-    return NextStep(action=action, arguments={"candidate_id": candidate.id}, why=why)
+def _evaluation(candidate: Candidate, why: str) -> NextStep:
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": candidate.id}, why=why)
 
 
 def is_simulated(backend: str) -> bool:

@@ -1,49 +1,49 @@
-"""Runs: new, started or resumed, searched, tested, finished; two documents trained in turn; proposals from evidence."""
+"""Runs: started, resumed, stopped, tested, listed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import Literal, NamedTuple, TypeVar, get_args
+from dataclasses import asdict, replace
+from typing import NamedTuple, TypeVar
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
-from skillopt_mcp.backends.base import Backend
-from skillopt_mcp.calls.asking import Outstanding
-from skillopt_mcp.calls.rounds import OnReply
-from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import edits_of, step_of, with_past
-from skillopt_mcp.costs import account, add_up, check_caps
-from skillopt_mcp.dispatch import (
-    ALLOWED,
+from skillopt_mcp.answering import (
     Changed,
     Names,
-    Way,
     answering,
     are_of,
     backends_of,
     changed_since,
-    check_batch,
     check_unchanged,
     describe_changes,
     lock_of,
     note_answering,
-    pace_of,
     run_backends,
     tasks_of,
+    told_own,
 )
-from skillopt_mcp.documents.text import counted, quoted
+from skillopt_mcp.backends.base import Backend
+from skillopt_mcp.backends.host import is_host
+from skillopt_mcp.calls.asking import Outstanding
+from skillopt_mcp.calls.owners import lock_run
+from skillopt_mcp.calls.rounds import OnReply
+from skillopt_mcp.calls.spending import Budget
+from skillopt_mcp.costs import Accounted, Used, account, add_up, check_caps, used_by
+from skillopt_mcp.dispatch import Way, check_batch, pace_of
+from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BackendError, BadInput, CapReached, NotFound, Refused, Waiting
 from skillopt_mcp.evidence import evidence_of, judge_named, try_programs
 from skillopt_mcp.gates.search import metric_value
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.guard.findings import carried
+from skillopt_mcp.host_work import describe_leases
 from skillopt_mcp.judges.judging import is_form_alone
-from skillopt_mcp.next_step import BACKENDS
+from skillopt_mcp.next_step import BACKENDS, resuming
 from skillopt_mcp.promotion_tests import (
     check_claimed,
     chosen_tasks,
@@ -53,30 +53,25 @@ from skillopt_mcp.promotion_tests import (
     tasks_to_test,
 )
 from skillopt_mcp.prompts.loading import Prompts, load_prompts, stored_prompts
-from skillopt_mcp.records.budgets import Caps
-from skillopt_mcp.records.calls import Call, Question, Reply, Role
-from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id, rolled_back
-from skillopt_mcp.records.edits import Edit
+from skillopt_mcp.records.budgets import Caps, Cost
+from skillopt_mcp.records.calls import Call, Reply, Role
+from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.evidence import Confirmation, Mean
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Proposed, Replayed, Result, StepRow
-from skillopt_mcp.records.runs import DiscardedEdit, Run, RunStatus, StepRecord
-from skillopt_mcp.records.skills import Skill, SkillFiles, is_memory, short
-from skillopt_mcp.records.tasks import NewTask, Task
+from skillopt_mcp.records.results import Replayed, Result, StepRow
+from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepRecord
+from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.skill_folders import called
 from skillopt_mcp.skills import check_merged
-from skillopt_mcp.splits import EQUAL_SHARES
-from skillopt_mcp.store.decisions import Discarding, Standing
-from skillopt_mcp.store.erasing import Erasing
-from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import describe_near_train
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open_test, paused_at, run_test
-from skillopt_mcp.training.loop import MOST_REJECTED, train
-from skillopt_mcp.training.plan import Plan, Work, check_splits, measured
+from skillopt_mcp.training.gating import measured
+from skillopt_mcp.training.loop import train
+from skillopt_mcp.training.plan import Plan, check_splits
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.workspace import Workspace, shortened
+from skillopt_mcp.workspace import Workspace
 
 TOPPED = "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
 NO_BETTER = "no candidate did better than the live version on the val tasks"
@@ -85,10 +80,6 @@ ALL_RETIRED = "all held-out tasks of the run were retired since it began, so tha
 FORM_ALONE = "the held-out tasks judge the form of answers alone (length, heading), which promotes nothing"
 _RUN_ID = re.compile(r"r-[0-9a-f]{12}")
 _NAMED = 5
-Document = Literal["skill", "memory", "both"]
-WAY_ON = f"the same command with {ALLOWED}"
-DOCUMENTS: tuple[Document, ...] = get_args(Document)
-EDIT_BYTES = 600
 
 
 def start_run(
@@ -462,18 +453,8 @@ def why_none(steps: Sequence[StepRecord]) -> str:
     return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    run_id: str
-    config: Config
-    val: tuple[Task, ...]
-
-
 def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
-    """Return what the base version scored, by the replies in the store; None where it was not measured, or not whole.
-
-    Nobody is asked.
-    """
+    """Return what the base version scored by the replies in the store, asking no model; None without all of them."""
     store, backends = workspace.store, run_backends(workspace, run)
 
     def ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -483,10 +464,9 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
             raise Waiting(len(set(keys)) - len(replies))
         return [replies[key] for key in keys]
 
-    val = tuple(task for task in tasks_of(workspace, run) if task.split == "val")
-    base = store.skills.get_files(run.skill_id, run.base_version)
+    plan = planned(workspace, run)
     try:
-        mean = measured(_Search(run.id, Config.of_run(run.config), val), ask, base, is_current=True).mean
+        mean = measured(plan, ask, plan.base, is_current=True).mean
     except Waiting:
         return None
     return mean if mean.n else None
@@ -535,229 +515,161 @@ def step_row(step: StepRecord) -> StepRow:
     )
 
 
-class Consolidated(Result):
-    """The outcome for each document that was trained, None for one that was left as it is."""
+class RunRow(Accounted):
+    """One run as a table row. Scores are the run's metric on val; `test_before` and `test_after` of the finish.
 
-    skill: Replayed | None
-    memory: Replayed | None
-
-
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """The skill and the memory file, and which of them is trained."""
-
-    skill: Skill
-    memory: Skill
-    trained: Document
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """How both are trained; `resume` takes what the same training has finished, and goes on with what it has not.
-
-    With `allow_changed` it does so even where others answer now.
+    `n_calls`, `tokens` and `usd` (None where the price of one call is not known) are of the run itself,
+    `n_test_calls`, `test_tokens` and `test_usd` of the promotion test that it came to, whole. `config` holds the
+    settings that differ from the defaults. `work` says what a host has in hand, `changes` after which steps others came
+    to answer.
     """
 
-    config: Config
-    prompts: Prompts | None = None
-    notify: Notify = silent
-    on_reply: OnReply | None = None
-    concurrency: int | None = None
-    resume: bool = False
-    allow_changed: bool = False
+    id: str
+    skill: str
+    kind: RunKind
+    status: str
+    started_at: str
+    n_steps: int
+    epochs: int
+    config: dict[str, JsonValue]
+    base_version: str
+    best_version: str
+    best: float | None
+    verdict: str | None
+    test_before: float | None
+    test_after: float | None
+    n_calls: int
+    tokens: int
+    usd: float | None
+    n_test_calls: int
+    test_tokens: int
+    test_usd: float | None
+    work: str
+    target: str
+    optimizer: str
+    changes: list[str] = Field(default_factory=list)
 
 
-def documents(workspace: Workspace, skill: str, memory: str, trained: Document = "both") -> Documents:
-    """Return the two documents, the memory with the skill's tasks in the skill's splits.
+class RunList(Result):
+    """Runs, the newest first; `tests` are the promotion tests and calibrations of the store, each with its cost."""
 
-    Raises BadInput when the paths are not those of a skill and of a memory file that can stand side by side.
-    """
-    found, other = workspace.skill(skill), workspace.skill(memory)
-    if is_memory(found.path) or not is_memory(other.path):
-        raise BadInput(f"{quoted(skill)} and {quoted(memory)} are no skill and memory file: name them in this order")
-    files = workspace.live(found)
-    if files.get(workspace.live(other).main_path):
-        raise BadInput(f"the skill '{found.name}' has a file of that name itself: take it out, or rename it")
+    runs: list[RunRow]
+    tests: list[Used] = Field(default_factory=list)
+
+
+def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
+    """Return the runs of a skill, or of all skills; no store is made for all. Raises NotFound, BadSkill."""
+    if not (skill or workspace.is_made):
+        return RunList(runs=[], next_step=NextStep(action="replay", why="no run yet"))
+    skills = [workspace.kept(skill)] if skill else workspace.store.skills.list_skills()
     store = workspace.store
-    tasks = [
-        NewTask(task.prompt, task.judge, task.name, task.split, task.tags, task.files)
-        for task in store.tasks.list_in_use(found.id)
+    started = [
+        (_row(workspace, each.name, run, started_at), run)
+        for each in skills
+        for run, started_at in store.runs.list_started(each.id)
     ]
-    if trained != "skill":
-        store.tasks.add_tasks(other.id, tasks, EQUAL_SHARES)
-    return Documents(found, other, trained)
-
-
-def consolidate(workspace: Workspace, both: Documents, training: Training) -> Consolidated:
-    """Return the outcome of training the skill, then the memory, then testing each. No file is written.
-
-    The memory is trained beside the skill's best version where its promotion test accepted that, or else the live one.
-    """
-    skill, memory = both.skill, both.memory
-    trained, remembered = None, None
-    if both.trained != "memory":
-        with accompanied(workspace, memory, memory.live_version) as beside:
-            trained = _trained(beside, skill, memory, training)
-    if both.trained != "skill":
-        with accompanied(workspace, skill, _kept(workspace, skill, trained)) as beside:
-            remembered = _trained(beside, memory, skill, training)
-    last = remembered or trained
-    return Consolidated(skill=trained, memory=remembered, next_step=last.next_step if last else None)
-
-
-def taken_up(workspace: Workspace, both: Documents, training: Training) -> Iterator[tuple[Workspace, Run]]:
-    """Yield the runs that a training takes which is resumed, each with the workspace it is answered in.
-
-    What the memory is trained beside is known once the skill's run has finished.
-    """
-    skill, memory, trained = both.skill, both.memory, None
-    if both.trained != "memory":
-        with accompanied(workspace, memory, memory.live_version) as beside:
-            found = _taken_up(beside, _new(beside, skill, training))
-            if found:
-                yield beside, found
-        if found is None or not found.result:
-            return
-        trained = Replayed.model_validate_json(found.result)
-    if both.trained != "skill":
-        with accompanied(workspace, skill, _kept(workspace, skill, trained)) as beside:
-            found = _taken_up(beside, _new(beside, memory, training))
-            if found:
-                yield beside, found
-
-
-@contextmanager
-def accompanied(workspace: Workspace, beside: Skill, version: str) -> Iterator[Workspace]:
-    """Lend a workspace on the same store whose target attempts every task with a version of `beside` at hand."""
-    files = workspace.store.skills.get_files(beside.id, version)
-    with workspace.accompanied(files, beside.name) as other:
-        yield other
-
-
-def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Training) -> Replayed:
-    new = _new(workspace, document, training)
-    found = _taken_up(workspace, new) if training.resume else None
-    if found is None:
-        begin(workspace, new)
-    elif not training.allow_changed:
-        check_unchanged(workspace, found, run_backends(workspace, found), WAY_ON)
-    outcome = replay(
-        workspace, found or new, training.notify, training.on_reply, training.concurrency,
-        allow_changed=training.allow_changed,
-    )  # fmt: skip
-    if outcome.verdict != "undecided":
-        return outcome
-    step: NextStep = outcome.next_step
-    step = step.model_copy(update={"arguments": {**step.arguments, "beside": beside.path}})
-    return outcome.model_copy(update={"next_step": step})
-
-
-def _new(workspace: Workspace, document: Skill, training: Training) -> Run:
-    return new_run(workspace, document.path, training.config, training.prompts)
-
-
-def _taken_up(workspace: Workspace, new: Run) -> Run | None:
-    """Return the run that a resumed one is; one that others answered only where there is no other."""
-    return (
-        last_finished(workspace, new)
-        or furthest(workspace, new, allow_changed=False)
-        or last_finished(workspace, new, allow_changed=True)
-        or furthest(workspace, new, allow_changed=True)
+    started.sort(key=lambda row: row[0].started_at, reverse=True)
+    tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
+    used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_beside_runs(), *tests])]
+    on = next((run for _, run in started if way_on(workspace, run)), None)
+    step = NextStep(action="replay", why="no run yet")
+    if started:
+        step = NextStep(action="inspect", arguments={"id": started[0][0].id})
+    return RunList(
+        runs=[row for row, _ in started],
+        tests=[each for each in used if each.n_sent],
+        next_step=way_on(workspace, on) if on else step,
     )
 
 
-def _kept(workspace: Workspace, skill: Skill, trained: Replayed | None) -> str:
-    """Return the version of the skill that the memory is trained beside."""
-    if trained and trained.verdict == "accept" and trained.candidate_id:
-        return workspace.store.candidates.get_candidate(trained.candidate_id).version_id
-    return skill.live_version
+def way_on(workspace: Workspace, run: Run) -> NextStep | None:
+    """Return how to go on with a run; None when it is over, or nothing goes on with it any more."""
+    skill = workspace.store.skills.get_skill(run.skill_id)
+    name = shlex.split(called(workspace.store, skill))[0]
+    if run.kind == "replay":
+        if run.status == "finished" or told_own(run):
+            return None
+        words = _more(workspace, run).split()
+        caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
+        return resuming(name, run.id, caps)
+    if run.status != "running" or run.base_version != skill.live_version:
+        return None
+    if not any(map(is_host, (run.target, run.optimizer, run.judge))):
+        return NextStep(action="propose_edits", arguments={"skill": name}, why=f"{run.id} goes on")
+    why = describe_leases(workspace, run.id) or "nothing is handed out yet"
+    return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
 
 
-def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
-    """Return the edits that a promotion test had rejected or a person had rolled back when a run began, newest first.
+def way_to_test(workspace: Workspace, run: Run) -> str:
+    """Return how to test the best version of an unfinished run; empty where it has none that is better."""
+    steps = workspace.store.runs.list_steps(run.id)
+    if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
+        return ""
+    return f"skillopt-mcp evaluate {run.id}"
 
-    They are those of this skill, each once, at most as many as a run's own that were rejected; none of a candidate
-    that was made from an attempt erased since, and none that its base version holds.
-    """
-    room = store.room(Discarding)
-    begun_at = room.begun_at(run.id)
-    changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
-    undone = rolled_back(changes)
-    erasing = store.room(Erasing)
-    erased = set(erasing.list_made_of(erasing.list_erased()))
-    text = store.skills.get_files(run.skill_id, run.base_version).text
-    found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
-    for standing in room.list_standing(run.id, GATE):
-        became = _became(standing, undone)
-        if not became or standing.candidate_id in erased or len(found) >= MOST_REJECTED:
+
+def _more(workspace: Workspace, run: Run) -> str:
+    """Return the options by which the next call of a run is within its caps: as it told when it stopped there."""
+    higher = workspace.store.runs.get_higher(run.id)
+    return higher or run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
+
+
+def describe_running(workspace: Workspace, name: str) -> str:
+    """Return that another process advances a run of the skill, of which a new one takes nothing; "" when none does."""
+    for run_id, started_at in workspace.store.runs.list_running(workspace.recorded(name).id):
+        if lock := lock_run(workspace.store.locks_path, run_id):
+            lock.release()
             continue
-        edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
-        for edit in edits:
-            if not edit.content or edit.content.strip() not in text:
-                told = DiscardedEdit(edit, became, len(edits) - 1)
-                found.setdefault((edit.op, edit.path, edit.target, edit.content), told)
-    return tuple(found.values())[:MOST_REJECTED]
+        return (
+            f"run {run_id} of this skill is under way since {started_at[:16]}Z; a new run pays for all of its own calls"
+        )
+    return ""
 
 
-def _became(standing: Standing, undone: frozenset[str]) -> str:
-    """Return what had become of a candidate that came to nothing; empty for any other."""
-    if standing.version_id in undone:
-        return "promoted, then rolled back by a person"
-    return "rejected by its promotion test" if standing.verdict == "reject" else ""
+def tests_of(workspace: Workspace, run: Run) -> list[str]:
+    """Return the promotion tests that a run came to: one, or none."""
+    return [test_id for test_id, _ in workspace.store.runs.list_finishes(run.id)]
 
 
-class Outcome(NamedTuple):
-    """What a proposal came to, and which of its attempts were erased before it read them."""
-
-    value: Work | Outstanding
-    erased: frozenset[int]
-
-
-def erased_of(store: Store, run: Run) -> frozenset[int]:
-    """Return those of a run's attempts that were erased."""
-    return store.room(Erasing).erased_of(run.sessions)
-
-
-def take_back(workspace: Workspace, outcome: Outstanding) -> bool:
-    """Take back what was handed out of the questions that show an erased attempt; return whether there are such."""
-    erasing = workspace.store.room(Erasing)
-    requests = {call_id: call.request for call_id, call in outcome.calls.items()}
-    asked = {call_id: set(request.refs) for call_id, request in requests.items() if isinstance(request, Question)}
-    numbers = [int(ref.partition(":")[2]) for refs in asked.values() for ref in refs if ref.startswith("trajectory:")]
-    gone = {f"trajectory:{each}" for each in erasing.erased_of(numbers)}
-    showing = [call_id for call_id, refs in asked.items() if refs & gone]
-    _, leases = erasing.clear_calls(showing)
-    workspace.work_folders.remove(leases)
-    return bool(showing)
-
-
-def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
-    """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more, or
-    was tested before.
-    """
-    if result.candidate_id is None or workspace.trouble(skill):
-        return result
-    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
-    live = workspace.store.skills.get_skill(skill.id).live_version
-    if live == candidate.version_id:
-        return result
-    if live != candidate.base_version:
-        arguments: dict[str, JsonValue] = {"candidate_id": candidate.id, "rebase": True}
-        step = NextStep(action="evaluate_candidate", arguments=arguments, why="the live file has changed")
-        return result.model_copy(update={"next_step": step})
-    return with_past(workspace.store, result, candidate, step_of(candidate, candidate.findings))
+def _row(workspace: Workspace, skill: str, run: Run, started_at: str) -> RunRow:
+    store = workspace.store
+    steps = store.runs.list_steps(run.id)
+    used = account(store, run.id)
+    own, test = add_up(used.own), used.of_tests
+    # A proposal ends in another kind of result, and has no verdict.
+    result = Replayed.model_validate_json(run.result) if run.result and run.kind == "replay" else None
+    last = steps[-1] if steps else None
+    return RunRow(
+        **used.summary.model_dump(),
+        id=run.id,
+        skill=skill,
+        kind=run.kind,
+        status=run.status,
+        started_at=started_at,
+        n_steps=len(steps),
+        epochs=Config.of_run(run.config).epochs,
+        config=unusual(run),
+        base_version=short(run.base_version),
+        best_version=short(last.best_version if last else run.base_version),
+        best=last.best if last else (result.baseline if result else None),
+        verdict=result.verdict if result else None,
+        test_before=result.test_before if result else None,
+        test_after=result.test_after if result else None,
+        n_calls=own.n_calls,
+        tokens=own.tokens_in + own.tokens_out,
+        usd=own.usd,
+        n_test_calls=test.n_calls,
+        test_tokens=test.tokens_in + test.tokens_out,
+        test_usd=test.usd,
+        work=describe_leases(workspace, run.id),
+        target=run.target,
+        optimizer=run.optimizer,
+        changes=describe_changes(run),
+    )
 
 
-def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
-    """Return the edits of a proposal that came to nothing, each as it can be corrected and given again."""
-    if result.candidate_id:
-        return []
-    return [
-        f"edits.{n}: {shortened(json.dumps(_given(edit), ensure_ascii=False), EDIT_BYTES)}"
-        for n, edit in enumerate(edits)
-    ]
-
-
-def _given(edit: Edit) -> dict[str, str]:
-    fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
-    return {name: value for name, value in fields.items() if value is not None}
+def unusual(run: Run) -> dict[str, JsonValue]:
+    """Return the settings of a run that differ from the defaults."""
+    defaults = Config().model_dump(mode="json")
+    settings = Config.of_run(run.config).model_dump(mode="json")
+    return {name: value for name, value in settings.items() if value != defaults[name]}

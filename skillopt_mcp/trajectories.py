@@ -58,7 +58,7 @@ def record_trajectory(workspace: Workspace, skill: str, recording: Recording) ->
     else:
         number, is_new, n_new = store.add_trajectory(tracked.id, tracked.live_version, new)
         trajectory_id = f"trajectory:{number}"
-        is_erased = not is_new and workspace.store.room(Erasing).erased_of([number])
+        is_erased = not is_new and workspace.store.table(Erasing).erased_of([number])
         outcome = "recorded" if is_new else "erased" if is_erased else "duplicate"
     return Recorded(
         trajectory_id=trajectory_id,
@@ -196,7 +196,7 @@ def attempts_meant(workspace: Workspace, wanted: Wanted) -> Meant:
     before = _moment(wanted.before, workspace.clock()) if wanted.before is not None else None
     skill = workspace.kept(wanted.names[0])
     choice = Choice(session=wanted.session, before=before, containing=needles)
-    return Meant(workspace.store.room(Erasing).choose(skill.id, choice), needles)
+    return Meant(workspace.store.table(Erasing).choose(skill.id, choice), needles)
 
 
 def _there(workspace: Workspace, number: int) -> int:

@@ -13,6 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -26,7 +27,6 @@ from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, BadSkill, StoreError
 from skillopt_mcp.evidence import judges_for
-from skillopt_mcp.host_session import MAX_CHARACTERS, SESSION, VARIABLE
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.results import Result
@@ -51,6 +51,10 @@ from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.work_folders import WorkFolders
 
 T = TypeVar("T")
+# Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
+SESSION: ContextVar[str] = ContextVar("session", default="")
+_SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+MAX_SESSION_CHARACTERS = 200
 
 
 class Job(Generic[T]):
@@ -254,7 +258,7 @@ class Workspace:
     @property
     def session(self) -> str:
         """Return whose session asks: the host's own name for it, or this process where it has none."""
-        return SESSION.get() or self._environ.get(VARIABLE, "")[:MAX_CHARACTERS] or self._own_session
+        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:MAX_SESSION_CHARACTERS] or self._own_session
 
     @property
     def owner(self) -> Owner:

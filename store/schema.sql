@@ -17,12 +17,7 @@ create table skill (
     live_version text not null,     -- the version last seen on disk
     best_version text,              -- the version last promoted
     n_seen integer not null default 0, -- the largest trajectory id when the last proposal was made
-    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
-) strict;
-
--- One row per skill that a person hid from the lists; its history is kept.
-create table forgotten (
-    skill_id integer primary key references skill(id),
+    is_hidden integer not null default 0 check (is_hidden in (0, 1)), -- a person took it off the lists
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
@@ -98,15 +93,6 @@ create index task_by_prompt on task(
     substr(trim(prompt, char(9, 10, 11, 12, 13, 32)), -32)
 );
 
--- One row per test task that many promotion tests wore out, so that it moved to train: the only way a split changes.
-create table rotation (
-    task_id integer primary key references task(id),
-    from_split text not null check (from_split = 'test'),
-    to_split text not null check (to_split = 'train'),
-    n_looks integer not null,       -- promotion tests that had drawn it
-    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
-) strict;
-
 -- One row per task that a person removed: kept with its history, and drawn by nothing that starts later.
 create table retirement (
     task_id integer primary key references task(id),
@@ -135,13 +121,7 @@ create table command (
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
-create trigger task_is_frozen before update of prompt, judge, files on task
-begin select raise(abort, 'a task and its split never change'); end;
-
-create trigger task_moves_by_rotation_alone before update of split on task
-when not exists (
-    select 1 from rotation where task_id = new.id and from_split = old.split and to_split = new.split
-)
+create trigger task_is_frozen before update of prompt, judge, files, split on task
 begin select raise(abort, 'a task and its split never change'); end;
 
 create trigger task_is_renamed_by_retirement_alone before update of name on task
@@ -305,8 +285,7 @@ create table trial (
     scope text not null,            -- the run or promotion test it serves
     version_id text not null,
     task_id integer not null references task(id),
-    draw text not null,
-    call_id integer not null references call(id),
+    call_id integer not null references call(id), -- its draw is the trial's
     hard integer check (hard in (0, 1)),
     soft real check (soft between 0 and 1),
     reason text not null,
@@ -338,6 +317,7 @@ create table run (
     max_usd real,
     max_minutes real,
     status text not null check (status in ('running', 'stopped', 'finished')),
+    higher text not null default '', -- the options that raise the caps at which it stopped
     result text,                    -- json, once finished
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
     foreign key (skill_id, base_version) references version(skill_id, id)
@@ -414,6 +394,7 @@ create table confirmation (
     tasks text not null,            -- json: the ids of the held-out tasks, in order
     claim text not null default 'these' check (claim in ('these', 'like_these')), -- better on these tasks, or such
     rule text,                      -- json: what is asked of its pairs, chosen before the first of them
+    joined text not null default '[]', -- json: [tasks that joined later, pairs that it had by then] each time
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
     unique (skill_id, base_version, version_id, backend),
     unique (skill_id, j)
@@ -450,10 +431,10 @@ create table decision (
     verdict text not null,
     reason text not null,
     inputs text not null,           -- json
-    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
-    unique (scope, gate, inputs)
+    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
 ) strict;
 
+create index decision_by_scope on decision(scope);
 create index decision_by_version on decision(skill_id, version_id);
 
 -- One row per yes in an MCP dialog: of exactly what was shown, for one change, which may come in a later call.
@@ -481,7 +462,7 @@ create table promotion (
     candidate_id text references candidate(id),
     from_version text not null,
     to_version text not null,
-    state text not null check (state in ('pending', 'done', 'undone')),
+    state text not null check (state in ('pending', 'undoing', 'done', 'undone')),
     verdict text not null,
     agreed_by text not null check (agreed_by in ('person', 'permission', 'none')),
     agreed_on text not null check (agreed_on in ('dialog', 'terminal', 'command', 'rule')),
@@ -493,21 +474,16 @@ create table promotion (
 ) strict;
 
 create index promotion_by_skill on promotion(skill_id);
-create index promotion_pending on promotion(state) where state = 'pending';
+create index promotion_pending on promotion(state) where state in ('pending', 'undoing');
 
--- One row per change of a live skill that failed half-way and is being taken back; its promotion is pending until then.
-create table undoing (
-    promotion_id integer primary key references promotion(id),
-    created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ'))
-) strict;
-
--- One row per recorded change of the store. Each row's hash covers all rows before it.
+-- One row per event of a decision, a promotion or a consent: a chain, as each hash covers all rows before it.
 create table event (
     seq integer primary key,
-    kind text not null,
-    content text not null,          -- canonical json: when, the key of the rows that it records, and their digest
-    prev_hash text not null,        -- of the row before; empty in the first
-    hash text not null              -- sha256 over prev_hash, seq, kind and content
+    at text not null,
+    kind text not null,             -- what happened, and so in which table
+    key text not null,              -- of the row
+    row_sha256 text not null,       -- over the row as it was then
+    hash text not null              -- sha256 over the hash of the event before, and the columns above
 ) strict;
 
 create trigger event_is_never_rewritten before update on event

@@ -7,7 +7,7 @@ select s.name, s.path, substr(s.live_version, 1, 12) as live_version, substr(s.b
     (select count(*) from trajectory where skill_id = s.id) as n_attempts,
     (select count(*) from run where skill_id = s.id) as n_runs,
     (select count(*) from confirmation where skill_id = s.id) as n_promotion_tests,
-    s.id in (select skill_id from forgotten) as is_hidden, s.created_at
+    s.is_hidden, s.created_at
 from skill s;
 
 -- One row per training step: what was tried, and whether it was kept.

@@ -42,7 +42,7 @@ if _KEPT:
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _KEPT
 
 # A machine that is busy with others says nothing of what is tested.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=200 if os.environ.get("THOROUGH") else 40)
 hypothesis.settings.load_profile("untimed")
 
 _OWN = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SKILLOPT_STORE", "APPDATA", "LOCALAPPDATA", "USERPROFILE")

@@ -50,7 +50,7 @@ _MOST_SECONDS = 1e9
 class BackendFault(Exception):
     """One failed attempt at one call. `retry_after` is how many seconds the backend asks to be left alone, if it does.
 
-    `fault` is its kind. Tried again: "rate_limit", "overloaded", "server", "connection" (also where the wire hangs, or
+    `fault` is its kind. Retried: "rate_limit", "overloaded", "server", "connection" (also where the wire hangs, or
     its body cannot be read); for a question also "timeout" and "malformed" (no answer could be read), which an attempt
     at a task may bring upon itself. Recorded as missing at once: "refusal", "truncated", "empty", "context_too_long",
     "internal" (any other). "auth", "model_not_found" and "unsupported" (an option) end the run. `usage` is what the
@@ -62,11 +62,11 @@ class BackendFault(Exception):
     def __init__(
         self, fault: Fault, message: str, retry_after: float | None = None, usage: Usage | None = None
     ) -> None:
-        said = f"as a BackendFault says ({quoted(str(message))})"
+        where = f"in a BackendFault ({quoted(str(message))})"
         if fault not in FAULTS:
             near = difflib.get_close_matches(str(fault), FAULTS, n=1, cutoff=0.0)[0]
             raise BackendError(
-                f"no fault is called {quoted(str(fault))}, {said}: did you mean '{near}'? Kinds: {', '.join(FAULTS)}"
+                f"unknown fault {quoted(str(fault))} {where}: did you mean '{near}'? Kinds: {', '.join(FAULTS)}"
             )
         if not isinstance(message, str):
             raise BackendError(
@@ -75,25 +75,23 @@ class BackendFault(Exception):
         wrong = "" if usage is None else unusable_usage(usage)
         if wrong and not is_of_numbers(usage):
             raise BackendError(
-                f"{wrong}, {said}: give usage a skillopt_mcp.Usage(...), or None where it is not known what was used"
+                f"{wrong} {where}: give usage a skillopt_mcp.Usage(...), or None where it is not known what was used"
             )
         self.fault = fault
         self.message = f"{message} (left out: {wrong})" if wrong else message
-        self.retry_after = None if retry_after is None else _seconds(retry_after, said)
+        self.retry_after = None if retry_after is None else _seconds(retry_after, where)
         self.usage = None if wrong else usage
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return how it is made anew: from one process to another it goes by its arguments."""
+        # It goes from one process to another by its arguments.
         return type(self), (self.fault, self.message, self.retry_after, self.usage), self.__dict__
 
 
-def _seconds(wait: object, said: str) -> float:
+def _seconds(wait: object, where: str) -> float:
     """Return how long a backend asks to be left alone, a time that is over as 0. Raises BackendError for no number."""
     if not isinstance(wait, int | float) or not abs(wait) < inf:
-        raise BackendError(
-            f"nobody can wait for {quoted(repr(wait))}, {said}: give retry_after a number of seconds, or None"
-        )
+        raise BackendError(f"retry_after is {quoted(repr(wait))} {where}: give a number of seconds, or None")
     return float(min(max(wait, 0.0), _MOST_SECONDS))
 
 
@@ -127,7 +125,7 @@ def environment_name(backend: Backend) -> str | None:
 
 
 def concurrency_of(backend: Backend) -> int:
-    """Return how many calls the backend is sent at once where nobody says otherwise: its `concurrency`, if it has any.
+    """Return how many calls go to the backend at once by default: its `concurrency`, if it has any.
 
     Raises BackendError when that is no such number.
     """
@@ -166,7 +164,7 @@ class Showing(Protocol):
 
 
 def shown(backend: Backend, call: Call) -> Call:
-    """Return the call as whoever answers it is shown it."""
+    """Return the call as the model behind the backend is shown it."""
     return backend.shown(call) if isinstance(backend, Showing) else call
 
 

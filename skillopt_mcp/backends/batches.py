@@ -24,14 +24,14 @@ class Tag(NamedTuple):
     opened_at: float
 
 
-class Found(NamedTuple):
-    """The vendor's id of a batch, None when it has none; without `is_certain` only time will tell."""
+class Located(NamedTuple):
+    """The vendor's id of a batch, None when it has none; without `is_certain` only time will show."""
 
     vendor_id: str | None
     is_certain: bool = True
 
 
-class Standing(NamedTuple):
+class BatchStatus(NamedTuple):
     """How far a vendor is with a batch; `refused` is why it answers none of it."""
 
     is_over: bool
@@ -41,14 +41,14 @@ class Standing(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """How often a batch is looked at: after `first_s` seconds, then ever more rarely, up to `most_s`."""
+    """How often a batch is looked at: after `first_s` seconds, then ever more rarely, up to `max_s`."""
 
     first_s: float = 2.0
     growth: float = 1.5
-    most_s: float = 60.0
+    max_s: float = 60.0
 
 
-# What became of a call: None where it was cancelled before anybody answered.
+# The outcome of a call: None where it was cancelled before it was answered.
 Result = Reply | BackendFault | None
 
 
@@ -56,22 +56,15 @@ Result = Reply | BackendFault | None
 class Batching(Protocol):
     """A deferred backend whose calls a vendor takes in batches. Every method may raise BackendFault."""
 
-    most_calls: int
-    most_bytes: int
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def discount(self) -> float:
-        """Return the share of the usual price that is paid."""
-        ...
+    name: str
+    fingerprint: str
+    discount: float
+    """The share of the usual price that is paid."""
+    max_calls: int
+    max_bytes: int
 
     def worst_case(self, call: Call) -> Usage | None:
-        """Return the most that a call can use."""
+        """Return the most that a call can use, None when nothing limits the answer."""
         ...
 
     def line(self, item: Item) -> bytes:
@@ -82,16 +75,16 @@ class Batching(Protocol):
         """Return the vendor's id of a new batch of these lines."""
         ...
 
-    async def find(self, tag: Tag, known: Collection[str]) -> Found:
+    async def find(self, tag: Tag, known: Collection[str]) -> Located:
         """Return where a batch is that was sent, but whose id was never learned; `known` ids are of others."""
         ...
 
-    async def look(self, vendor_id: str) -> Standing:
+    async def look(self, vendor_id: str) -> BatchStatus:
         """Return how far a batch is."""
         ...
 
     async def results(self, vendor_id: str) -> Mapping[str, Result]:
-        """Return what became of each call of a batch that is over, by its name; what is missing has no answer."""
+        """Return the outcome of each call of a batch that is over, by its name; what is missing has no answer."""
         ...
 
     async def cancel(self, vendor_id: str) -> None:

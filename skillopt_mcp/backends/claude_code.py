@@ -39,7 +39,7 @@ _PASSED_TO_CLOUDS = (
 
 
 class ClaudeOptions(SpecOptions):
-    """What `claude-code:` may be told: `tools` are joined by +, `sandbox` confines Bash, where it is among them."""
+    """The options of `claude-code:`; `tools` are joined by +, `sandbox` confines Bash where that is one of them."""
 
     provider: ClassVar[str] = "claude-code"
     unanswering: ClassVar[frozenset[str]] = frozenset({"timeout", "binary"})
@@ -90,15 +90,12 @@ class ClaudeCode:
         return Line(common + asked, {**environ, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1"}, prompt.user)
 
     def record(self, place: Place) -> str:
-        """Return nothing: all is printed."""
         return ""
 
     def read(self, ended: Ended) -> AgentEvents:
-        """Return what Claude Code told."""
         return read_claude(ended.output)
 
     def secrets(self) -> Mapping[str, str]:
-        """Return the names of the secrets that it can reach, by value."""
         home = Path(self._login or Path(self._environ.get("HOME", "/")) / ".claude")
         return secrets_of(self._environ, [home / ".credentials.json"])
 
@@ -146,7 +143,7 @@ class ClaudeCode:
     "claude-code", answers="the real Claude Code, headless", needs="its login, or `ANTHROPIC_API_KEY`", has_options=True
 )
 def open_claude_code(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
-    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used, saying what to do."""
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used."""
     options = parse_options(text, ClaudeOptions)
     path, version = find_program(options.binary, "claude", _INSTALL)
     cloud = next((name.removeprefix("CLAUDE_CODE_USE_").lower() for name in _CLOUDS if environ.get(name)), None)

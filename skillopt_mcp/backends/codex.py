@@ -34,7 +34,7 @@ _OFF_AT_QUESTIONS = (*_OFF_AT_WORK, "shell_tool", "skill_search", "unified_exec"
 
 
 class CodexOptions(ApiOptions):
-    """What `codex:` may be told: `sandbox` is the program's own word for what its commands may do."""
+    """The options of `codex:`; `sandbox` is the program's own word for what its commands may do."""
 
     provider: ClassVar[str] = "codex"
     unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | {"binary"}
@@ -92,38 +92,36 @@ class Codex:
         return Line(line, environ, f"{prompt.system}\n\n{prompt.user}")
 
     def record(self, place: Place) -> str:
-        """Return the text of the session, empty when it was not kept; those of subagents come later."""
+        # Those of subagents come later.
         kept = sorted(place.home.glob(".codex/sessions/**/rollout-*.jsonl"))
         return text_of(kept[0]) if kept else ""
 
     def read(self, ended: Ended) -> AgentEvents:
-        """Return what Codex told."""
         return read_codex(ended.output, ended.record)
 
     def secrets(self) -> Mapping[str, str]:
-        """Return the names of the secrets that it can reach, by value."""
         return secrets_of(self._environ, [self._login])
 
     def _config(self, *, at_work: bool) -> str:
         options = self._options
         sandbox = options.sandbox if at_work else "read-only"
-        rows = [f"model = {_quoted(options.model)}", 'approval_policy = "never"', f"sandbox_mode = {_quoted(sandbox)}"]
-        rows += [f"web_search = {_quoted('live' if options.web_search and at_work else 'disabled')}"]
+        rows = [f"model = {_toml(options.model)}", 'approval_policy = "never"', f"sandbox_mode = {_toml(sandbox)}"]
+        rows += [f"web_search = {_toml('live' if options.web_search and at_work else 'disabled')}"]
         rows += ["check_for_update_on_startup = false"]
         if options.effort:
-            rows.append(f"model_reasoning_effort = {_quoted(options.effort)}")
+            rows.append(f"model_reasoning_effort = {_toml(options.effort)}")
         if options.base_url:
-            rows.append(f"model_provider = {_quoted(_PROVIDER)}")
+            rows.append(f"model_provider = {_toml(_PROVIDER)}")
         # Nothing but the working copy and the private TMPDIR may be written; commands see no key.
-        rows += ["[sandbox_workspace_write]", "exclude_slash_tmp = true", f"network_access = {_word(options.network)}"]
+        rows += ["[sandbox_workspace_write]", "exclude_slash_tmp = true", f"network_access = {_toml(options.network)}"]
         rows += ["[shell_environment_policy]", 'inherit = "core"', f'exclude = ["{KEY}"]']
         rows += ["[analytics]", "enabled = false", "[skills.bundled]", "enabled = false", "[features]"]
         rows += [f"{name} = false" for name in (_OFF_AT_WORK if at_work else _OFF_AT_QUESTIONS)]
         if not at_work:
             rows += ["[agents]", "enabled = false"]
         if options.base_url:
-            rows += [f"[model_providers.{_PROVIDER}]", f"name = {_quoted(_PROVIDER)}", 'wire_api = "responses"']
-            rows += [f"base_url = {_quoted(options.base_url)}", *([f'env_key = "{KEY}"'] if self._key else [])]
+            rows += [f"[model_providers.{_PROVIDER}]", f"name = {_toml(_PROVIDER)}", 'wire_api = "responses"']
+            rows += [f"base_url = {_toml(options.base_url)}", *([f'env_key = "{KEY}"'] if self._key else [])]
             rows += [f"request_max_retries = {RETRIES}", f"stream_max_retries = {RETRIES}"]
         return "\n".join(rows) + "\n"
 
@@ -135,7 +133,7 @@ class Codex:
     has_options=True,
 )
 def open_codex(text: str, environ: Mapping[str, str] = os.environ) -> AgentBackend:
-    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used, saying what to do."""
+    """Return the backend of "MODEL,name=value,...". Raises BackendError when it cannot be used."""
     options = parse_options(text, CodexOptions)
     path, version = find_program(options.binary, "codex", _INSTALL)
     place = "openai"
@@ -145,9 +143,5 @@ def open_codex(text: str, environ: Mapping[str, str] = os.environ) -> AgentBacke
     return AgentBackend(Codex(path, options, environ), options.spelled(), fingerprint)
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"
+def _toml(value: str | bool) -> str:
+    return json.dumps(value, ensure_ascii=False)

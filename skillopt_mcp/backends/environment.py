@@ -39,7 +39,7 @@ class Rolling:
         self.environment = environment
         self.environment_name = environment.name
         self.name = f"{PREFIX}{spec or environment.name}"
-        with foreign(f"the environment {quoted(environment.name, SHOWN)} cannot tell its version"):
+        with foreign(f"the environment {quoted(environment.name, SHOWN)} has no version"):
             self.fingerprint = f"{PREFIX}{environment.name}@{environment.version}"
 
     async def complete(self, call: Call) -> Reply:
@@ -83,7 +83,7 @@ class Rolling:
 
     def _fault(self, error: BaseException) -> BackendFault:
         if isinstance(error, RolloutFailed):
-            return _told(getattr(error, "fault", "internal"), said_by(error), getattr(error, "usage", None))
+            return _reported_fault(getattr(error, "fault", "internal"), said_by(error), getattr(error, "usage", None))
         return BackendFault("internal", f"'{self.name}' failed: {raised(error)}")
 
     def _reply(self, rolled: Rolled) -> Reply:
@@ -94,11 +94,11 @@ class Rolling:
         return Reply(rolled.answer, (*messages, recorded), rolled.usage)
 
 
-def _told(fault: object, message: str, usage: object) -> BackendFault:
-    """Return what an environment tells of an attempt that broke off; what ends a run is not for it to say."""
+def _reported_fault(fault: object, message: str, usage: object) -> BackendFault:
+    """Return the fault that an environment reports for an attempt that broke off; none of them ends the run."""
     kind = next((each for each in FAULTS if each == fault and each not in FATAL), None)
     if kind is None:
-        message = f"{message} (its fault {quoted(repr(fault), SHOWN)} is no kind of RolloutFailed)"
+        message = f"{message} (unknown fault {quoted(repr(fault), SHOWN)})"
     wrong = "" if usage is None else unusable_usage(usage)
     if wrong:
         message = f"{message} (left out: {wrong})"

@@ -21,7 +21,7 @@ class Plugged:
 
     def __init__(self, backend: Backend, model: str) -> None:
         self.name = f"{PREFIX}{model}"
-        # The options may be what tells two apart; a simulation is known by what a fingerprint begins with.
+        # Two may differ by their options alone; a simulation is known by what a fingerprint begins with.
         self.fingerprint = f"{backend.fingerprint}@{self.name}"
         self.concurrency = concurrency_of(backend)
         self._backend = backend
@@ -55,5 +55,5 @@ def open_plugged(model: str) -> Backend:
     except BadInput as error:
         raise BackendError(str(error)) from error
     if backend.deferred:
-        raise BackendError(f"the backend {shown} is deferred, and nobody would ask it later: write deferred = False")
+        raise BackendError(f"the backend {shown} is deferred, which a plugin cannot be: write deferred = False")
     return Plugged(backend, model)

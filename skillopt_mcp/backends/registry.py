@@ -19,7 +19,8 @@ from skillopt_mcp.errors import BackendError, Unset
 if TYPE_CHECKING:
     from skillopt_mcp.redaction.redacting import KnownSecrets
 
-BESIDE = " beside "
+# A part of the keys of calls.
+COMPANION = " beside "
 _DEFINITION = re.compile(r'^@backend\(\s*"([a-z][a-z0-9-]*)"', re.MULTILINE)
 
 
@@ -110,10 +111,10 @@ def is_spec(name: str) -> bool:
 
 
 def without_options(name: str) -> str:
-    """Return a backend's name as far as it says which model is asked, with which second document, and not how."""
-    spec, beside, companion = name.partition(BESIDE)
+    """Return a backend's name without the options that say how a model is asked, and not which one."""
+    spec, separator, companion = name.partition(COMPANION)
     has_options = is_spec(spec) and kind_of(spec.partition(":")[0]).has_options
-    return f"{spec.partition(',')[0] if has_options else spec}{beside}{companion}"
+    return f"{spec.partition(',')[0] if has_options else spec}{separator}{companion}"
 
 
 def check_no_secret(spec: str, known: KnownSecrets | None = None, called: str = "a backend") -> None:
@@ -135,7 +136,7 @@ def open_backend(spec: str) -> Backend:
 
 
 def lacking(spec: str) -> str:
-    """Return what the environment does not say that a backend needs, such as its key; "" when it can be asked.
+    """Return what a backend needs that the environment does not have, such as its key; "" when it can be asked.
 
     Raises BackendError when no key would help: there is no such backend, or its spec is wrong.
     """

@@ -1,4 +1,4 @@
-"""Scripted: a backend that answers what it was told to, for tests."""
+"""Scripted: a backend that answers by a script, for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = str | Reply | BackendFault
 Replies = Callable[[Call], Answer] | Mapping[Stage, Sequence[Answer]]
 
 
-class Said(BaseModel):
+class ScriptedMessage(BaseModel):
     """A message of a scripted transcript; role tool_call is a call of the tool `name`, `content` its arguments."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,7 +36,7 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     match: str | list[str] = ""
     reply: str = ""
-    messages: list[Said] = Field(default_factory=list)
+    messages: list[ScriptedMessage] = Field(default_factory=list)
     fault: Fault | None = None
     retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
@@ -48,7 +48,7 @@ class Rule(BaseModel):
         """Return what the rule answers with."""
         if self.fault:
             return BackendFault(self.fault, self.reply or self.fault, self.retry_after)
-        return Reply(self.reply, tuple(Message(said.role, said.content, said.name) for said in self.messages))
+        return Reply(self.reply, tuple(Message(each.role, each.content, each.name) for each in self.messages))
 
 
 _SCRIPT: TypeAdapter[dict[Stage, list[str | Rule]]] = TypeAdapter(dict[Stage, list[str | Rule]])
@@ -104,7 +104,7 @@ def open_scripted(model: str) -> Scripted:
         raise BackendError(f"script '{model}' cannot be read: {error.strerror}; write scripted:FILE.json") from error
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False, include_input=False)
-        # An entry that is no rule is no text either, which would be told first.
+        # A wrong rule is not a text either, and that error would come first.
         first = next((each for each in wrong if Rule.__name__ in each["loc"][:-1]), wrong[0])
         where = ".".join(map(str, first["loc"])) or "the file"
         raise BackendError(f"script '{model}' is not usable: {where}: {first['msg']}") from error

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from random import Random
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
+from skillopt_mcp.backends.api.prices import SpecOptions, parse_options
 from skillopt_mcp.backends.registry import backend
 from skillopt_mcp.backends.world import (
-    KINDS,
     NOISE,
     PLACEBOS,
     TOPICS,
@@ -64,12 +64,12 @@ _OTHER_FILES = "\n\n=== "
 
 
 def parts(evidence: str) -> tuple[str, str, str]:
-    """Return the skill's main text, what is told of earlier steps and epochs, and the evidence itself."""
+    """Return the skill's main text, the history of earlier steps and epochs, and the evidence itself."""
     skill, end = _fenced(evidence, "skill")
     if not end:
         return "", "", evidence
-    told, _, body = evidence[end:].partition(_BODY)
-    return skill.partition(_OTHER_FILES)[0], told.strip(), body
+    history, _, body = evidence[end:].partition(_BODY)
+    return skill.partition(_OTHER_FILES)[0], history.strip(), body
 
 
 def attempts_in(body: str) -> list[tuple[bool, frozenset[str]]]:
@@ -93,9 +93,9 @@ def guidance_in(body: str) -> list[str]:
     return [line for line in _fenced(body, "guidance")[0].splitlines() if line.startswith("- ")]
 
 
-def rejected_in(told: str) -> list[str]:
+def rejected_in(history: str) -> list[str]:
     """Return the texts of the edits that earlier steps tried and that were rejected, the latest first."""
-    rows = [json.loads(match[1]) for match in _TRIED.finditer(told)]
+    rows = [json.loads(match[1]) for match in _TRIED.finditer(history)]
     return [str(row["content"]) for row in reversed(rows) if row.get("verdict") == "reject" and row.get("content")]
 
 
@@ -123,7 +123,7 @@ def _headed(opening: re.Pattern[str], body: str) -> Iterator[tuple[str, str]]:
         at = found.end()
         end = -1 if marks in endless else text.find(f"\n{marks}\n", at - 1)
         if end < 0:
-            # Looked for once: however many such headings there are, the text is not read anew for each.
+            # Looked for once: however many such headings there are, the text is read once.
             endless.add(marks)
         else:
             yield said, text[at:end]
@@ -211,9 +211,9 @@ def merged_rewrites(skill: str, body: str) -> MergeRewritesReply:
 
 def meta_notes(evidence: str) -> MetaSkillReply:
     """Return notes that name what was rejected, this epoch's before those so far."""
-    _, told, _ = parts(evidence)
-    so_far = [line for line in told.splitlines() if line.startswith("- Rejected: ")]
-    lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in rejected_in(told)]
+    _, history, _ = parts(evidence)
+    so_far = [line for line in history.splitlines() if line.startswith("- Rejected: ")]
+    lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in rejected_in(history)]
     notes = list(dict.fromkeys([*lines, *so_far]))[:_MOST_NOTES]
     return MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
 
@@ -258,7 +258,7 @@ class Proposer:
         self._harmful = harmful
 
     def answer(self, question: Question, draw: str) -> str:
-        """Return the JSON reply to a question. Raises BackendError when it asks for a schema nobody here knows."""
+        """Return the JSON reply to a question. Raises BackendError when it asks for an unknown schema."""
         random = Random(f"{self._seed} {draw} {question.digest}")
         return f"```json\n{self._reply(question, random).model_dump_json(exclude_none=True)}\n```"
 
@@ -292,14 +292,14 @@ class Proposer:
         raise BackendError(f"the simulation has no answer of schema '{question.schema}'; use another backend")
 
     def _patch(self, question: Question, random: Random) -> PatchReply:
-        skill, told, body = parts(question.evidence)
+        skill, history, body = parts(question.evidence)
         attempts = attempts_in(body)
         any_failed = any(failed for failed, _ in attempts)
         needs = Counter(name for failed, topics in attempts if failed or not any_failed for name in sorted(topics))
         found = _BUDGET.search(question.instructions)
         budget = int(found[1]) if found else _DEFAULT_BUDGET
         n_edits = budget if any_failed else random.randint(0, min(1, budget))
-        stock = _stock(skill, needs, told, random)
+        stock = _stock(skill, needs, history, random)
         evidence = [n for n, (failed, _) in enumerate(attempts, start=1) if failed or not any_failed]
         picked = [edit for _ in range(n_edits) if (edit := self._pick(stock, random))]
         edits = [edit.model_copy(update={"evidence": evidence}) for edit in picked]
@@ -307,9 +307,9 @@ class Proposer:
         return PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
 
     def _guidance(self, question: Question, random: Random) -> SlowUpdateReply:
-        skill, told, body = parts(question.evidence)
+        skill, history, body = parts(question.evidence)
         needs = Counter(name for failed, topics in attempts_in(body) if failed for name in sorted(topics))
-        stock = _stock(skill, needs, told, random)
+        stock = _stock(skill, needs, history, random)
         stock.anchors.clear()
         picked = [edit.content for _ in range(_N_GUIDED) if (edit := self._pick(stock, random)) and edit.content]
         lines = list(dict.fromkeys([*guidance_in(body), *picked]))
@@ -324,8 +324,8 @@ class Proposer:
         return _placed(lines.pop(), stock, random) if lines else None
 
 
-def _stock(skill: str, needs: Counter[str], told: str, random: Random) -> _Stock:
-    """Return what may be proposed: of what `told` says was rejected, only a remedy is tried again, and last."""
+def _stock(skill: str, needs: Counter[str], history: str, random: Random) -> _Stock:
+    """Return what may be proposed: of what was rejected before, only a remedy is tried again, and last."""
     wanted = [_BY_NAME[name] for name, _ in needs.most_common()]
     remedies: list[str | EditReply] = []
     for topic in wanted:
@@ -334,10 +334,10 @@ def _stock(skill: str, needs: Counter[str], told: str, random: Random) -> _Stock
             remedies.append(EditReply(op="delete", target=bullet if bullet in skill else topic.harmful))
         if topic.lesson not in skill:
             remedies.append(topic.lesson)
-    remedies.sort(key=lambda remedy: isinstance(remedy, str) and remedy in told)
+    remedies.sort(key=lambda remedy: isinstance(remedy, str) and remedy in history)
     spoilers, placebos, anchors = map(list, _lines(skill))
-    if told:
-        spoilers, placebos = ([line for line in lines if line not in told] for lines in (spoilers, placebos))
+    if history:
+        spoilers, placebos = ([line for line in lines if line not in history] for lines in (spoilers, placebos))
     for lines in (spoilers, placebos, anchors):
         random.shuffle(lines)
     return _Stock(remedies, spoilers, placebos, anchors)
@@ -398,22 +398,18 @@ _WORDS = (
 )  # fmt: skip
 
 
-class Settings(BaseModel):
-    """What a simulation may be told. All but `latency_ms` is part of its fingerprint."""
+class SimulatedOptions(SpecOptions):
+    """The options of `simulated:`; the model is the kind of world."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    world: Kind = "honest"
+    provider: ClassVar[str] = "simulated"
+    unanswering: ClassVar[frozenset[str]] = frozenset({"latency_ms"})
+    model: Kind = "honest"
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     noise: float = Field(default=NOISE, ge=0, le=0.5)
     helpful: float = Field(default=0.6, ge=0, le=1)
     harmful: float = Field(default=0.1, ge=0, le=1)
     latency_ms: float = Field(default=0.0, ge=0, le=600_000)
     trajectory_bytes: int = Field(default=0, ge=0, le=1 << 24)
-
-    def spelled(self, *, complete: bool) -> str:
-        """Return the spec: all that identifies the simulation, or only what differs from the defaults."""
-        values = self.model_dump(exclude={"world", "latency_ms"}, exclude_unset=not complete)
-        return ",".join([f"simulated:{self.world}", *(f"{name}={value}" for name, value in values.items())])
 
 
 class _TaskFacts(NamedTuple):
@@ -433,14 +429,15 @@ class Simulated:
     deferred = False
     concurrency = 40
 
-    def __init__(self, settings: Settings) -> None:
-        self.name = settings.spelled(complete=False)
-        self.fingerprint = settings.spelled(complete=True)
-        self._settings = settings
-        self._world = World(settings.world, settings.seed, settings.noise)
-        self._proposer = Proposer(settings.seed, settings.helpful, settings.harmful)
-        self._latency_s = settings.latency_ms / 1000
-        self._seed = str(settings.seed).encode()
+    def __init__(self, options: SimulatedOptions) -> None:
+        # Latency changes no answer: a run may be resumed with another.
+        self.name = SimulatedOptions(**options.model_dump(exclude={"latency_ms"}, exclude_unset=True)).spelled()
+        self.fingerprint = options.identity()
+        self._options = options
+        self._world = World(options.model, options.seed, options.noise)
+        self._proposer = Proposer(options.seed, options.helpful, options.harmful)
+        self._latency_s = options.latency_ms / 1000
+        self._seed = str(options.seed).encode()
         self._tasks: dict[str, _TaskFacts] = {}
         self._skills: dict[str, _SkillFacts] = {}
 
@@ -456,7 +453,7 @@ class Simulated:
         request = call.request
         if isinstance(request, Rollout):
             n_in = self._facts_of(request.files).n_tokens + len(request.task.prompt) // 4
-            return Usage(n_in, (self._settings.trajectory_bytes + _MOST_SAID) // 4, 0.0)
+            return Usage(n_in, (self._options.trajectory_bytes + _MOST_SAID) // 4, 0.0)
         return Usage((len(request.instructions) + len(request.evidence)) // 4, _MOST_SAID, 0.0)
 
     def _attempt(self, request: Rollout, draw: str) -> Reply:
@@ -468,12 +465,12 @@ class Simulated:
         passed = int.from_bytes(chance[:8], "big") < self._world.pass_rate(skill.taught, task.topics) * (1 << 64)
         answer = task.answer if passed else _wrong(task.answer, chance)
         working = self._working(len(prompt) + len(answer), chance)
-        usage = Usage(skill.n_tokens + len(prompt) // 4, len(working) // 4, 0.0, self._settings.latency_ms)
+        usage = Usage(skill.n_tokens + len(prompt) // 4, len(working) // 4, 0.0, self._options.latency_ms)
         return Reply(answer, (Message("user", prompt), Message("assistant", working + answer)), usage)
 
     def _working(self, n_taken: int, chance: bytes) -> str:
         opening = "I followed the skill line by line, wrote the calculation down and checked it. The result is "
-        size = self._settings.trajectory_bytes - n_taken - _FRAME - len(opening)
+        size = self._options.trajectory_bytes - n_taken - _FRAME - len(opening)
         if size <= 0:
             return opening
         shift = int.from_bytes(chance[8:12], "big") % _FILLER_SHIFTS
@@ -482,7 +479,7 @@ class Simulated:
     @cached_property
     def _filler(self) -> str:
         words = " ".join(Random("filler").choices(_WORDS, k=_FILLER_SHIFTS // 4))
-        size = _FILLER_SHIFTS + self._settings.trajectory_bytes
+        size = _FILLER_SHIFTS + self._options.trajectory_bytes
         return words * (size // len(words) + 1)
 
     def _task(self, prompt: str) -> _TaskFacts:
@@ -503,7 +500,7 @@ class Simulated:
     def _reason(self, question: Question, call: Call) -> Reply:
         text = self._proposer.answer(question, call.draw)
         n_asked = len(question.instructions) + len(question.evidence)
-        return Reply(text, usage=Usage(n_asked // 4, len(text) // 4, 0.0, self._settings.latency_ms))
+        return Reply(text, usage=Usage(n_asked // 4, len(text) // 4, 0.0, self._options.latency_ms))
 
 
 @backend(
@@ -512,29 +509,15 @@ class Simulated:
     answers="a seeded world for trying things out; it solves none of your tasks (`demo` brings its own)",
     is_asked=False,
 )
-def open_simulated(model: str) -> Simulated:
+def open_simulated(text: str) -> Simulated:
     """Return the simulation that "world,name=value,..." spells; the world is honest when left out.
 
     Raises BackendError for an unknown world or parameter, or a value out of range.
     """
-    world, *pairs = [part.strip() for part in model.split(",")]
-    if world and world not in KINDS:
-        raise BackendError(f"unknown world '{world}' in 'simulated:{model}'; use one of: {', '.join(KINDS)}")
-    values: dict[str, str] = {"world": world} if world else {}
-    known = [name for name in Settings.model_fields if name != "world"]
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if name not in known or not equals or name in values:
-            raise BackendError(f"cannot use '{pair}' in 'simulated:{model}'; give each once of: {'=, '.join(known)}=")
-        values[name] = value
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BackendError(f"'{first['loc'][0]}={first['input']}' in 'simulated:{model}': {first['msg']}") from error
-    if settings.helpful + settings.harmful > 1:
-        raise BackendError(f"helpful and harmful in 'simulated:{model}' add up to more than 1; lower one of them")
-    return Simulated(settings)
+    options = parse_options(text if text.partition(",")[0].strip() else f"honest{text}", SimulatedOptions)
+    if options.helpful + options.harmful > 1:
+        raise BackendError(f"helpful and harmful in 'simulated:{text}' add up to more than 1; lower one of them")
+    return Simulated(options)
 
 
 def _wrong(answer: str, chance: bytes) -> str:

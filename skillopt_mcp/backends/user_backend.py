@@ -37,9 +37,8 @@ def checked(called: str, given: object) -> Backend:
             raise BadInput(f"{said}, whose {name} is {quoted(repr(text))}, not a text: a backend is {_WANTED}")
         if name == "name" and is_spec(text) and not _is_ours(given):
             raise BadInput(
-                f"{said}, whose name is {quoted(text)}: that is how a backend of skillopt-mcp is spelled, and its runs "
-                "could not be told from those of that one; give another name, for instance "
-                f"{quoted(f'my-{text}')}"
+                f"{said}, whose name is {quoted(text)}: a backend of skillopt-mcp has that name; give another, for "
+                f"instance {quoted(f'my-{text}')}"
             )
     if not isinstance(getattr(given, "deferred", None), bool):
         raise BadInput(f"{said}, which has no 'deferred': write deferred = False; a backend is {_WANTED}")

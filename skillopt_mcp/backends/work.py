@@ -9,7 +9,7 @@ from functools import cache
 from pydantic import BaseModel
 
 from skillopt_mcp.backends.agents.working_copy import skill_name
-from skillopt_mcp.backends.api.prompts import Schema, lenient_schema, strict_schema
+from skillopt_mcp.backends.api.prompts import lenient_schema
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
 from skillopt_mcp.records.calls import Call, Question, Rollout, storable
@@ -41,7 +41,7 @@ class WorkFile:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a host is handed of one call: the order, in words, and the files beside it."""
+    """What a host is handed of one call: the order, in words, and its files."""
 
     order: str
     files: tuple[WorkFile, ...]
@@ -68,21 +68,13 @@ def kind_of(call: Call) -> str:
 
 
 def asked_for(schema: str) -> type[BaseModel] | None:
-    """Return the reply that the text of a work's schema asks for, None where no work has such a text.
-
-    Earlier releases handed out the strict schema.
-    """
-    texts = {_written(form(model)): model for model in SCHEMAS.values() for form in (strict_schema, lenient_schema)}
-    return texts.get(schema)
+    """Return the reply that the text of a work's schema asks for, None where no work has such a text."""
+    return {_schema(model): model for model in SCHEMAS.values()}.get(schema)
 
 
 @cache
 def _schema(model: type[BaseModel] | None) -> str:
-    return _written(lenient_schema(model) if model else {})
-
-
-def _written(schema: Schema) -> str:
-    return json.dumps(schema, indent=1)
+    return json.dumps(lenient_schema(model) if model else {}, indent=1)
 
 
 def _rollout(request: Rollout, lease_id: str) -> Work:
@@ -97,7 +89,7 @@ def _rollout(request: Rollout, lease_id: str) -> Work:
     if any(each.path != memory for each in request.files.files):
         know_how.append(f"`{_SKILL_FOLDER}/{name}/SKILL.md` is your know-how for tasks of this kind")
     if memory:
-        know_how.append(f"`{TASK_FOLDER}/{memory}` is what you are always told")
+        know_how.append(f"`{TASK_FOLDER}/{memory}` holds your standing instructions")
     first = (
         f"1. Read first: {'; '.join(know_how)}. Follow it wherever it applies. Use no other copy, and no other skill."
         if know_how

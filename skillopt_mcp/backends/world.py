@@ -134,7 +134,7 @@ def topics_of(prompt: str) -> frozenset[str]:
 
 
 def taught_by(text: str) -> frozenset[str]:
-    """Return the names of the topics whose lesson stands in a skill's text with no harmful line beside it."""
+    """Return the names of the topics whose lesson stands in a skill's text, without the harmful line."""
     return frozenset(topic.name for topic in TOPICS if topic.lesson in text and topic.harmful not in text)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from skillopt_mcp.backends.base import CHECK, Backend, BackendFault, concurrency_of, environment_name, shown, worst_case
 from skillopt_mcp.backends.batches import batching
-from skillopt_mcp.backends.registry import BESIDE, backend_name, kind_of, open_backend
+from skillopt_mcp.backends.registry import COMPANION, backend_name, kind_of, open_backend
 from skillopt_mcp.backends.user_backend import awaited, checked_bound
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.environments.registry import is_stop, raised
@@ -21,22 +21,31 @@ from skillopt_mcp.redaction.redacting import Redactor
 _MOST_REMEMBERED = 64
 
 
-class WithCompanion:
-    """A backend whose attempts see the files of `beside`, too.
+class _Wrapper:
+    """A backend around another one, which has its name, its fingerprint and its ways to be asked."""
 
-    Its name and fingerprint say what is beside, so that a run, its calls and its evidence are those of both documents:
-    no evidence with one companion counts for another, or for none.
-    """
-
-    def __init__(self, backend: Backend, beside: SkillFiles, called: str) -> None:
-        self.name = f"{backend.name}{BESIDE}{called}@{short(beside.digest)}"
-        self.fingerprint = f"{backend.fingerprint}{BESIDE}{beside.digest}"
+    def __init__(self, backend: Backend) -> None:
+        self.name = backend.name
+        self.fingerprint = backend.fingerprint
         self.deferred = backend.deferred
         self.batching = batching(backend)
         self.concurrency = concurrency_of(backend)
         self.environment_name = environment_name(backend)
         self._backend = backend
-        self._beside = beside
+
+
+class WithCompanion(_Wrapper):
+    """A backend whose attempts see the files of a second document, too.
+
+    Name and fingerprint include that document, so that a run, its calls and its evidence are those of both: no evidence
+    with one companion counts for another, or for none.
+    """
+
+    def __init__(self, backend: Backend, companion: SkillFiles, called: str) -> None:
+        super().__init__(backend)
+        self.name += f"{COMPANION}{called}@{short(companion.digest)}"
+        self.fingerprint += f"{COMPANION}{companion.digest}"
+        self._companion = companion
         self._joined: dict[str, SkillFiles] = {}
 
     async def complete(self, call: Call) -> Reply:
@@ -55,30 +64,24 @@ class WithCompanion:
         request = call.request
         if not isinstance(request, Rollout):
             return call
-        mains = (request.files.main_path, self._beside.main_path)
+        mains = (request.files.main_path, self._companion.main_path)
         memory = next((path for path in mains if is_memory(path)), None)
         return call._replace(request=Rollout(self._files(request.files), request.task, memory))
 
     def _files(self, files: SkillFiles) -> SkillFiles:
         if len(self._joined) >= _MOST_REMEMBERED:
             self._joined.clear()
-        return self._joined.setdefault(files.digest, SkillFiles((*files.files, *self._beside.files)))
+        return self._joined.setdefault(files.digest, SkillFiles((*files.files, *self._companion.files)))
 
 
-class Redacting:
+class Redacting(_Wrapper):
     """A backend with a redactor before and behind it: questions to the optimizer, all replies, all failures.
 
     What a task says itself is a person's own, and stays. Name and fingerprint are the backend's: calls keep their keys.
     """
 
     def __init__(self, backend: Backend, redactor: Redactor) -> None:
-        self.name = backend.name
-        self.fingerprint = backend.fingerprint
-        self.deferred = backend.deferred
-        self.batching = batching(backend)
-        self.concurrency = concurrency_of(backend)
-        self.environment_name = environment_name(backend)
-        self._backend = backend
+        super().__init__(backend)
         self._redactor = redactor
 
     async def complete(self, call: Call) -> Reply:
@@ -106,7 +109,7 @@ class Redacting:
         return self._kept(call, reply)
 
     def worst_case(self, call: Call) -> Usage | None:
-        """Return the most that one attempt at the call can use. Raises BackendError when the backend cannot tell."""
+        """Return the most that one attempt at the call can use. Raises BackendError when the backend fails."""
         try:
             most = worst_case(self._backend, call)
         except SkillOptError:
@@ -115,8 +118,8 @@ class Redacting:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
-            told = raised(error, self._redactor)
-            raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {told}; mend that") from error
+            what = raised(error, self._redactor)
+            raise BackendError(f"'worst_case' of the backend {quoted(self.name)} failed: {what}; fix that") from error
         return checked_bound(self.name, most)
 
     def shown(self, call: Call) -> Call:
@@ -140,8 +143,8 @@ def redacted(redactor: Redactor, reply: Reply, task: Task | None) -> Reply:
     if redactor.texts(said) == said:
         return reply
     text, *contents = redactor.texts(said, _own_texts(task) if task else "")
-    told = zip(reply.messages, contents, strict=True)
-    return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in told))
+    pairs = zip(reply.messages, contents, strict=True)
+    return reply._replace(text=text, messages=tuple(message._replace(content=content) for message, content in pairs))
 
 
 def _own_texts(task: Task) -> str:

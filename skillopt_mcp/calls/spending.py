@@ -13,8 +13,7 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import CapReached, Outage
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Cost, Spent, cost_of
 from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage
-from skillopt_mcp.store.budgets import Bill
-from skillopt_mcp.store.calls import NO_FAILURES, Failures
+from skillopt_mcp.store.calls import NO_FAILURES, Bill, Failures
 
 MAX_ATTEMPTS = 5
 # Who asks to be left alone for longer ends the run, which can be gone on with then.

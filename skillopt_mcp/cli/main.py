@@ -5,6 +5,8 @@ Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 130 interrupted, by Ct
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import signal
 import sys
@@ -21,6 +23,10 @@ EXPECTED, USAGE, INTERRUPTED = 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code of one command. Raises SystemExit after --help and --version, as argparse does."""
+    if argv is None:
+        # Imports make many objects and no garbage: collecting during them, and once more at the exit, costs a third.
+        gc.disable()
+        atexit.register(gc.freeze)
     if argv is None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         # What `timeout`, a CI job and a shutdown send leaves as much behind as Ctrl-C does; a server has its own way.
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -41,18 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     """Return the exit code of one command, whose result or error is printed."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    as_json, store = "--json" in own, None
+    as_json = "--json" in own
     try:
         parsed = parse(arguments)
-        store = parsed.store
+        gc.enable()
         with results_apart(whole=as_json):
             return _finish(parsed)
     except WrongUsage as error:
         return _failed(str(error), as_json=as_json, code=USAGE)
     except SkillOptError as error:
-        from skillopt_mcp.cli.sentences import on_store  # noqa: PLC0415
-
-        return _failed(on_store(str(error), store), as_json=as_json)
+        return _failed(str(error), as_json=as_json)
     except UnicodeEncodeError as error:
         if error.encoding.startswith("utf"):
             raise

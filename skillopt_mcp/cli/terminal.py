@@ -16,7 +16,7 @@ from skillopt_mcp.cli.streams import output, results
 from skillopt_mcp.cli.tables import laid_out
 from skillopt_mcp.documents.text import escaped
 from skillopt_mcp.errors import NotFound, Refused
-from skillopt_mcp.store.locations import ENVIRONMENT, check_store, store_path
+from skillopt_mcp.store.files import ENVIRONMENT, check_store, store_path
 
 if TYPE_CHECKING:
     from skillopt_mcp.records.next_step import NextStep
@@ -74,23 +74,13 @@ class Terminal:
         self._print(results(), text, style)
 
     def note(self, text: str) -> None:
-        """Print what is not the result; its commands name the store, where that was named."""
-        if self.store:
-            from skillopt_mcp.cli.sentences import on_store  # noqa: PLC0415
-
-            text = on_store(text, self.store)
+        """Print what is not the result."""
         self._print(sys.stderr, text, "")
 
-    def next(self, step: NextStep | str | None) -> None:
+    def next(self, step: NextStep | None) -> None:
         """Print what to do next."""
         if step:
-            self._print(sys.stderr, self.advice(step), "")
-
-    def advice(self, step: NextStep | str) -> str:
-        """Return what to do next, as a command where it is one."""
-        from skillopt_mcp.cli.sentences import advice  # noqa: PLC0415 (a hook, at which a host waits, needs no pydantic)
-
-        return advice(step, self.store)
+            self.note(step.as_line(self.store))
 
     def command(self, command: str) -> None:
         """Print a command to try."""
@@ -133,11 +123,9 @@ class Terminal:
         return os.get_terminal_size(results().fileno()).columns or 80 if results().isatty() else _WIDE
 
     def emit(self, value: Mapping[str, object]) -> None:
-        """Print one JSON object."""
-        from skillopt_mcp.cli.sentences import advised  # noqa: PLC0415
-
+        """Print one JSON object; a result in it is its fields."""
         with output():
-            results().write(json.dumps(advised(dict(value), self.store), ensure_ascii=True) + "\n")
+            results().write(json.dumps(value, ensure_ascii=True, default=_fields) + "\n")
 
     def _print(self, stream: TextIO, text: str, style: str) -> None:
         if self.is_json:
@@ -184,6 +172,10 @@ def _login() -> str:
         return ""
     behind = os.environ.get("SUDO_USER", "")
     return f"{name}, by sudo of {behind}" if behind and behind != name else name
+
+
+def _fields(result: Any) -> Any:
+    return result.model_dump(mode="json")
 
 
 def _is_nowhere(path: Path) -> bool:

@@ -46,7 +46,7 @@ from skillopt_mcp.install.hosts import HOSTS, PERSONAL, Places, Scope, Surroundi
 from skillopt_mcp.live_files import replace_files
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
-from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.store.files import store_path
 from skillopt_mcp.work_folders import WorkFolders
 
 SHIPPED = Path(__file__).resolve().parents[1]

@@ -21,12 +21,10 @@ from skillopt_mcp.backends.wrappers import check_backend
 from skillopt_mcp.errors import SkillOptError, StoreError, UnsafeStore
 from skillopt_mcp.install.hosts import surroundings
 from skillopt_mcp.install.installing import Connection, connections
-from skillopt_mcp.maintenance.verify import WAY_ON
 from skillopt_mcp.skill_folders import default_roots, find_skill_folders, is_as_shipped
 from skillopt_mcp.skills import describe_unreadable, to_track
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.copying import replaced_stores
-from skillopt_mcp.store.locations import check_store
+from skillopt_mcp.store.files import check_store, file_system, refuse_network_file_system, replaced_stores
 from skillopt_mcp.workspace import Workspace
 
 _LIBRARIES = ("mcp", "pydantic")
@@ -160,10 +158,10 @@ def _has_skills(workspace: Workspace, store: StoreState) -> bool:
 def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
     """Return how the store is, and why it could not be opened where it is there and could not."""
     path = workspace.store_path
-    state = StoreState(path=str(path), exists=True, file_system=driver.file_system(path))
+    state = StoreState(path=str(path), exists=True, file_system=file_system(path))
     try:
         state = state.model_copy(update={"exists": _is_there(path)})
-        driver.refuse_network_file_system(path)
+        refuse_network_file_system(path)
         problems += _unwritable(path, exists=state.exists)
         if not state.exists:
             return state, ""
@@ -237,14 +235,14 @@ def _pages(path: Path, problems: list[str]) -> dict[str, object]:
     connection = driver.connect(path)
     try:
         with driver.storage_errors(path):
-            [told] = connection.execute("pragma quick_check(1)").fetchone()
+            [found] = connection.execute("pragma quick_check(1)").fetchone()
     except UnsafeStore:
-        told = "pages of it cannot be read"
+        found = "pages of it cannot be read"
     finally:
         connection.close()
-    if told == "ok":
+    if found == "ok":
         return {"pages": "sound"}
-    problems.append(f"the store '{path}' is damaged ({told}); skillopt-mcp store verify tells how far. {WAY_ON}")
+    problems.append(f"the store '{path}' is damaged ({found}): restore a backup (skillopt-mcp store restore FILE)")
     return {"pages": "damaged"}
 
 

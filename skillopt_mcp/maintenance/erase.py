@@ -55,7 +55,7 @@ class Elsewhere(BaseModel):
 def elsewhere(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> list[Elsewhere]:
     """Return what an erasure of these attempts leaves: in the store, next to it, and where the hosts keep theirs."""
     found = [*_in_store(workspace, meant, doomed), *_in_work(workspace, meant)]
-    made = workspace.store.room(Erasing).list_made_of([each.id for each in doomed])
+    made = workspace.store.table(Erasing).list_made_of([each.id for each in doomed])
     found += _kind("candidates with edits that came from these attempts", made, f"Look at each (show). {STAYS}")
     copies = [str(path) for path in _copies(workspace.store_path)]
     remove = f"They hold what the store held then. Remove them: rm {shlex.join(copies[:SHOWN])}"
@@ -76,12 +76,12 @@ def _in_store(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> l
     """Return where the text that is looked for stands in the store, but for what is erased."""
     if not meant.needles:
         return []
-    searching, found = workspace.store.room(Searching), list[Elsewhere]()
+    searching, found = workspace.store.table(Searching), list[Elsewhere]()
     tables = searching.find(meant.needles)
     tables.pop("meta_note", None)
     gone = {f"trajectory:{each.id}" for each in doomed}
     attempts = [each for each in tables.pop("trajectory", []) if each not in gone]
-    erasing = workspace.store.room(Erasing)
+    erasing = workspace.store.table(Erasing)
     is_left = {each: erasing.get_tombstone(_number(each)) is None for each in attempts}
     left = [each for each in attempts if is_left[each]]
     found += _kind("other attempts", left, f"Erase them, too: skillopt-mcp store erase {' '.join(left[:SHOWN])}")
@@ -177,15 +177,15 @@ class Erasure(Result):
 
 def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
     """Return what `erase` would take out, and what it would leave; nothing is changed."""
-    doomed = list(workspace.store.room(Erasing).walk_doomed(meant.ids))
+    doomed = list(workspace.store.table(Erasing).walk_doomed(meant.ids))
     over = [each.call_id for each in _answers(workspace, meant) if each.is_over]
     shown = [each.id for each in _shown(workspace, meant.ids)]
     return Erasure(
         status="planned" if doomed or over else "nothing",
         n=len(doomed),
         attempts=_rows(workspace, doomed[:ERASED_SHOWN], meant),
-        answers=workspace.store.room(Erasing).count_answers(sorted({*shown, *over})),
-        notes=workspace.store.room(Erasing).count_notes(meant.needles),
+        answers=workspace.store.table(Erasing).count_answers(sorted({*shown, *over})),
+        notes=workspace.store.table(Erasing).count_notes(meant.needles),
         runs=_going_on(workspace, meant.ids),
         elsewhere=elsewhere(workspace, meant, doomed),
     )
@@ -197,7 +197,7 @@ def erase(workspace: Workspace, meant: Meant, advance: Callable[[int], None] = l
     `advance` hears how many are done. Raises Busy where another process is at work with one of them: of those that are
     left, nothing is changed then.
     """
-    erasing = workspace.store.room(Erasing)
+    erasing = workspace.store.table(Erasing)
     doomed = list(erasing.walk_doomed(meant.ids))
     rows = _rows(workspace, doomed[:ERASED_SHOWN], meant)
     runs = _going_on(workspace, meant.ids)
@@ -238,7 +238,7 @@ def _clear(workspace: Workspace, call_ids: Sequence[int]) -> int:
     """Empty answers, and take back what is out with hosts of the questions; return how many had a text."""
     n_answers = 0
     for start in range(0, len(call_ids), AT_ONCE):
-        n, leases = workspace.store.room(Erasing).clear_calls(call_ids[start : start + AT_ONCE])
+        n, leases = workspace.store.table(Erasing).clear_calls(call_ids[start : start + AT_ONCE])
         workspace.work_folders.remove(leases)
         n_answers += n
     return n_answers
@@ -255,7 +255,7 @@ class _Held:
     def take(self, ids: Sequence[int], n_gone: int = 0) -> None:
         """Hold those of some attempts that are not held yet. Raises Busy where one of them is under way."""
         store = self._workspace.store
-        while new := [run for run in store.room(Erasing).list_holding(ids) if run not in self.runs]:
+        while new := [run for run in store.table(Erasing).list_holding(ids) if run not in self.runs]:
             for run in new:
                 lock = lock_run(store.locks_path, run)
                 if lock is None:
@@ -280,19 +280,19 @@ def _busy(why: str, n_gone: int = 0) -> Busy:
 
 def _shown(workspace: Workspace, ids: Sequence[int]) -> list[Shown]:
     """Return the calls that showed some of these attempts."""
-    return workspace.store.room(Erasing).list_shown(ids) if ids else []
+    return workspace.store.table(Erasing).list_shown(ids) if ids else []
 
 
 def _going_on(workspace: Workspace, ids: Sequence[int]) -> list[str]:
     """Return the unfinished runs that go on without these attempts."""
-    return [run for run, goes_on in workspace.store.room(Erasing).list_holding(ids).items() if goes_on]
+    return [run for run, goes_on in workspace.store.table(Erasing).list_holding(ids).items() if goes_on]
 
 
 def _answers(workspace: Workspace, meant: Meant) -> list[FoundReply]:
     """Return the answers of optimizers that hold the text that is looked for."""
     if not meant.needles:
         return []
-    found = workspace.store.room(Searching).find_replies(meant.needles)
+    found = workspace.store.table(Searching).find_replies(meant.needles)
     return [each for each in found if each.role == "optimizer"]
 
 

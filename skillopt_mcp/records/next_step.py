@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
@@ -14,7 +14,8 @@ Action = Literal[
     "list_skills", "inspect", "record_trajectory", "add_tasks", "propose_edits", "evaluate_candidate", "submit_work",
     "promote_skill", "rollback_skill",
     # commands alone
-    "replay", "demo", "check", "skills track", "skills move", "skills add-root", "tasks judges add", "tasks check",
+    "replay", "demo", "check", "skills track", "skills move", "skills add-root", "skills permit", "tasks judges add",
+    "tasks check",
     "store verify", "store restore", "store erase",
 ]  # fmt: skip
 
@@ -32,6 +33,7 @@ COMMANDS: Mapping[Action, tuple[str, tuple[str, ...]]] = {
     "check": ("check", ("folder",)),
     "skills move": ("skills move", ("old", "new")),
     "skills add-root": ("skills add-root", ("folder",)),
+    "skills permit": ("skills permit", ("skill",)),
     "tasks judges add": ("tasks judges add", ("name",)),
     "tasks check": ("tasks check", ("skill", "file")),
     "store verify": ("store verify", ()),
@@ -48,12 +50,22 @@ _OPTIONAL = frozenset({"version"})
 
 
 class NextStep(BaseModel):
-    """One step: a tool or a command, its arguments, and the reason in a few words."""
+    """One step: a tool or a command, its arguments, and the reason in a few words.
+
+    `command` is what a person types, where no tool call does it; empty where one does.
+    """
 
     model_config = ConfigDict(frozen=True)
     action: Action
-    arguments: Annotated[dict[str, JsonValue], WithJsonSchema({"type": "object"})] = Field(default_factory=dict)
+    arguments: Annotated[Mapping[str, JsonValue], WithJsonSchema({"type": "object"})] = Field(default_factory=dict)
     why: str = ""
+    command: str = ""
+
+    @classmethod
+    def at_terminal(cls, action: Action, arguments: Mapping[str, JsonValue], why: str) -> Self:
+        """Return a step that a person takes at a terminal."""
+        step = cls(action=action, arguments=arguments, why=why)
+        return step.model_copy(update={"command": step.as_command()})
 
     def as_command(self, store: str | None = None) -> str:
         """Return the step as a person types it, or says it to their agent where only an agent can do it.

@@ -1,31 +1,21 @@
-"""Results: what each operation answers, with everything the model or the terminal needs, `next_step` in words."""
+"""Results: what each operation answers, with everything the model or the terminal needs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.records.evidence import Metric
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.notes import Note
 
 
-def _parse_step(value: object) -> object:
-    return NextStep.model_validate(value) if isinstance(value, dict) else value
-
-
-_STEP_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
-
-
 class Result(BaseModel):
     """What every result shares."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
-    # A NextStep, or a sentence where an operation has not been moved to one yet.
-    next_step: Annotated[Any, BeforeValidator(_parse_step), WithJsonSchema(_STEP_SCHEMA)] = Field(
-        default=None, description="What to do now"
-    )
+    next_step: NextStep | None = Field(default=None, description="What to do now")
 
 
 RecordOutcome = Literal["recorded", "duplicate", "scored", "corrected", "same", "unexplained", "learned_from", "erased"]
@@ -122,7 +112,7 @@ class Proposed(Result):
     edits lead to a candidate that was tested before and rejected.
 
     With status work there is `work` to do before, part of the job `job_id`. `left_out` are the texts of edits that were
-    beyond the budget.
+    beyond the budget. `repeats` says which edit it makes again that a person rolled back or a test rejected.
     """
 
     status: Literal["candidate", "no_change", "held", "rejected", "work", "running"]
@@ -133,6 +123,7 @@ class Proposed(Result):
     findings: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     left_out: list[str] = Field(default_factory=list)
+    repeats: str = ""
     rollouts: int | None = None
     estimate: WorkEstimate | None = None
     job_id: str = ""
@@ -194,7 +185,10 @@ class Submitted(Result):
 
 
 class Promoted(Result):
-    """What became of a promotion or a rollback; the file changed only with status promoted (or rolled_back)."""
+    """What became of a promotion or a rollback; the file changed only with status promoted (or rolled_back).
+
+    `undo` takes it back. `permit` would let tools make such changes from now on, where a person agrees to it once.
+    """
 
     status: Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
     skill: str
@@ -203,6 +197,8 @@ class Promoted(Result):
     previous_version: str
     diff: str
     reason: str = ""
+    undo: NextStep | None = None
+    permit: NextStep | None = None
 
 
 class SkillRow(BaseModel):

@@ -44,9 +44,9 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from skillopt_mcp import __version__
 from skillopt_mcp.errors import NotFound, SkillOptError, Stopped
-from skillopt_mcp.host_session import MAX_CHARACTERS, SESSION
 from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
 from skillopt_mcp.training.progress import Notify, Progress, silent
+from skillopt_mcp.workspace import MAX_SESSION_CHARACTERS, SESSION
 
 # Written by the build (`hatch_build.py`), so that tools are listed before their modules and the store are imported.
 _LISTED_PATH = Path(__file__).with_name("tools.json")
@@ -394,7 +394,7 @@ def _session_of(meta: Mapping[str, object] | None) -> str:
     """Return the host's session that a call's `_meta` names; empty where it names none."""
     for name in ("sessionId", "threadId"):
         value = meta.get(name) if meta else None
-        if isinstance(value, str) and 0 < len(value) <= MAX_CHARACTERS:
+        if isinstance(value, str) and 0 < len(value) <= MAX_SESSION_CHARACTERS:
             return value
     return ""
 

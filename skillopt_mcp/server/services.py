@@ -20,7 +20,7 @@ from skillopt_mcp.server.app import Services
 from skillopt_mcp.server.approval import DialogApprover
 from skillopt_mcp.server.lifecycle import Setup
 from skillopt_mcp.server.tools import tools_over
-from skillopt_mcp.show.inspecting import described_id
+from skillopt_mcp.show.inspecting import SHOWN, look_up
 from skillopt_mcp.show.listing import all_skills
 from skillopt_mcp.store import driver
 from skillopt_mcp.workspace import ANSWER_BYTES, Workspace
@@ -73,7 +73,7 @@ class StoreResources:
         template, parts = found
         readers: dict[str, Callable[[Mapping[str, str]], str]] = {
             resources.SKILLS: lambda _: self._skills(),
-            resources.SKILL: lambda part: described_id(self._workspace, self._tracked(part["skill"]).path)[1],
+            resources.SKILL: lambda part: look_up(self._workspace, self._tracked(part["skill"]).path, SHOWN).text,
             resources.VERSION: self._version,
             resources.DIFF: self._diff,
             resources.CANDIDATE: partial(self._described, "candidate", "candidate_id"),
@@ -130,10 +130,10 @@ class StoreResources:
         return unified_diff(skills.get_files(skill.id, old), skills.get_files(skill.id, new), skill.name)
 
     def _described(self, kind: str, name: str, parts: Mapping[str, str]) -> str:
-        found, text = described_id(self._workspace, parts[name])
-        if found != kind:
+        thing = look_up(self._workspace, parts[name], SHOWN)
+        if thing.kind != kind:
             raise NotFound(f"'{parts[name][:80]}' is not the id of a {kind}")
-        return text
+        return thing.text
 
     def _versions(self, skill: Skill) -> list[str]:
         promotions = self._workspace.store.promotions.list_promotions(skill.id)

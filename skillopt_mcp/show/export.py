@@ -16,7 +16,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.results import Replayed, Result
 from skillopt_mcp.records.runs import Run, StepRecord
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
-from skillopt_mcp.show.inspecting import describe_run, figures_of, n_tasks_of
+from skillopt_mcp.show.run_report import describe_run, figures_of, n_tasks_of
 from skillopt_mcp.workspace import Workspace
 
 RUN_FILE = "run.json"

@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.gates.confirm import GATE
 from skillopt_mcp.next_step import advise
-from skillopt_mcp.promotions.consent import declined_changes
 from skillopt_mcp.records.next_step import NextStep, SkillState
 from skillopt_mcp.records.results import History, HistoryRow, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
@@ -28,8 +28,7 @@ from skillopt_mcp.skill_folders import (
     skill_name,
 )  # fmt: skip
 from skillopt_mcp.store.pending import Pending
-from skillopt_mcp.store.retirements import Retirement
-from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.store.tasks import Retirement
 from skillopt_mcp.workspace import Workspace, page_start, shortened
 
 PAGE = 15
@@ -101,7 +100,7 @@ def _tracked(workspace: Workspace, skills: Sequence[Skill], roots: Sequence[Path
     problems = {skill.id: workspace.trouble(skill) for skill in changed}
     now = {skill.id: store.skills.get_skill(skill.id) for skill in changed}
     skills = [now.get(skill.id, skill) for skill in skills]
-    states = store.room(Pending).skill_states([skill.id for skill in skills], GATE)
+    states = store.table(Pending).skill_states([skill.id for skill in skills], GATE)
     n_named = Counter(skill.name for skill in store.skills.list_listed())
     rows = list[SkillRow]()
     for skill in skills:
@@ -152,6 +151,9 @@ def _is_running(workspace: Workspace, state: SkillState) -> bool:
 
 def history(workspace: Workspace, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
+    # To list skills takes none of what this imports.
+    from skillopt_mcp.promotions.consent import declined_changes  # noqa: PLC0415
+
     tracked = workspace.kept(skill)
     rows = [
         HistoryRow(
@@ -174,7 +176,7 @@ def history(workspace: Workspace, skill: str) -> History:
 
 
 def _undo(workspace: Workspace, skill: Skill, last: HistoryRow) -> NextStep:
-    """Return what undoes the last change, or an edit that was made since; of a folder that is gone, how to move it."""
+    """Return what undoes the last change, or an edit that was made since; first of all what mends a broken folder."""
     if workspace.trouble(skill):
         return skill_row(workspace, skill).next_step
     arguments: dict[str, JsonValue] = {"skill": handle(workspace.store, skill)}

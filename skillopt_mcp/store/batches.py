@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple, cast
 
 from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
-from skillopt_mcp.store.budgets import Bill, charge, n_affordable
-from skillopt_mcp.store.calls import Attempt, insert_attempts, insert_reply
+from skillopt_mcp.store.calls import Attempt, Bill, charge, insert_attempts, insert_reply, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 

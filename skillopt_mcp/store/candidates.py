@@ -11,7 +11,6 @@ from skillopt_mcp.records.candidates import Candidate, CandidateOrigin, NewCandi
 from skillopt_mcp.records.edits import Edit, EditReport, Op, UnmatchedReason
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import add_version
 
@@ -102,20 +101,19 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
             for edit, report in new.edits
         ],
     )  # fmt: skip
-    append(connection, "candidate_made", made.id, skill=made.skill_id, base=made.base_version, version=made.version_id)
     return True
 
 
 def insert_trials(connection: Connection, scope: str, trials: Sequence[Trial]) -> None:
     """Store trials within the caller's transaction; a trial that is there stays as it is."""
     rows = [
-        (scope, trial.version, trial.task.id, trial.draw, trial.reply.id,
+        (scope, trial.version, trial.task.id, trial.reply.id,
          None if trial.hard is None else int(trial.hard), trial.soft, trial.reason)
         for trial in trials
     ]  # fmt: skip
     connection.executemany(
-        "insert into trial(scope, version_id, task_id, draw, call_id, hard, soft, reason)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+        "insert into trial(scope, version_id, task_id, call_id, hard, soft, reason)"
+        " values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
         rows,
     )
 

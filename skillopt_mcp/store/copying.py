@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from skillopt_mcp.errors import BadInput, Busy, UnsafeStore
 from skillopt_mcp.store import driver
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.locations import check_store, told_empty
-from skillopt_mcp.store.schema import has_schema
+from skillopt_mcp.store.files import SIDE_FILES, check_store, is_empty, make_file, remove_store
+from skillopt_mcp.store.pool import has_schema
 
 _PAGES = 4096
-SIDE_FILES = ("-wal", "-shm", "-journal")
-
-
-def replaced_stores(path: Path) -> list[Path]:
-    """Return the stores that a restore took the place of, and that are kept beside a store."""
-    found = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")
-    return sorted(each for each in found if not each.name.endswith(SIDE_FILES))
 
 
 def copy_into(
@@ -52,31 +44,6 @@ def copy_into(
         copy.close()
 
 
-def make_file(path: Path) -> None:
-    """Make an empty file that its user alone may read and write, whatever the umask. Raises OSError."""
-    made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    try:
-        os.fchmod(made, 0o600)
-    finally:
-        os.close(made)
-
-
-def remove_store(path: Path) -> None:
-    """Remove a copy with whatever lies beside it."""
-    for end in ("", *SIDE_FILES):
-        with suppress(NotADirectoryError):
-            path.with_name(path.name + end).unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last. Raises OSError."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
 ALONE_MS = 1_000
 
 
@@ -91,7 +58,7 @@ def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] =
     try:
         with driver.storage_errors(source):
             if not has_schema(connection, source):
-                raise told_empty(source)
+                raise is_empty(source)
         _make(target)
         try:
             copy_into(connection, source, target, advance)

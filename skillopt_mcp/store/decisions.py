@@ -87,19 +87,19 @@ class Decisions:
                      alpha_for(n + 1, staked),
                      new.backend, json.dumps(new.tasks), new.claim, new.rule],
                 )  # fmt: skip
-                append(connection, "test_opened", new.id, skill=new.skill_id, j=n_before + 1)
+                append(connection, "test_opened", new.id)
                 row = connection.execute(f"{_CONFIRMATION} {where}", identity).fetchone()
             found = _confirmation(row)
             known = set(found.tasks)
             if found.claim == "like_these" and not set(new.tasks) <= known:
                 found = replace(found, tasks=tuple(dict.fromkeys(found.tasks + new.tasks)))
-                joined = json.dumps(found.tasks)
-                connection.execute("update confirmation set tasks = ? where id = ?", [joined, found.id])
                 [n_pairs] = connection.execute(_N_PAIRS, [found.id]).fetchone()
-                append(
-                    connection, "test_widened", found.id, skill=new.skill_id, n=len(found.tasks), n_pairs=n_pairs,
-                    n_joined=len(set(new.tasks) - known),
-                )  # fmt: skip
+                connection.execute(
+                    "update confirmation set tasks = ?, joined = json_insert(joined, '$[#]', json_array(?, ?))"
+                    " where id = ?",
+                    [json.dumps(found.tasks), len(set(new.tasks) - known), n_pairs, found.id],
+                )
+                append(connection, "test_widened", found.id)
         return found
 
     def staked(self, skill_id: int, backend: str) -> tuple[int, float]:
@@ -159,7 +159,7 @@ class Decisions:
     def list_begun_anew(self, row: ConfirmationRow) -> dict[int, Anew]:
         """Return how often the attempts of a test's pairs were claimed again, of those that were: by pair number."""
         rows = self._pool.rows(
-            "select t.draw, t.version_id, c.n_claims - 1 from trial t join call c on c.id = t.call_id"
+            "select c.draw, t.version_id, c.n_claims - 1 from trial t join call c on c.id = t.call_id"
             " where t.scope = ? and c.n_claims > 1",
             [row.id],
         )
@@ -182,12 +182,8 @@ class Decisions:
 
     def find_joined_late(self, confirmation_id: str) -> Late | None:
         """Return how many tasks joined a test that had pairs, and how many pairs the first of them came after."""
-        rows = self._pool.rows(
-            "select json_extract(content, '$.n_joined'), json_extract(content, '$.n_pairs') from event"
-            " where kind = 'test_widened' and json_extract(content, '$.key[0]') = ? order by seq",
-            [confirmation_id],
-        )
-        late = [(cast(int, n), cast(int, n_pairs)) for n, n_pairs in rows if n and n_pairs]
+        row = self._pool.row("select joined from confirmation where id = ?", [confirmation_id])
+        late = [(n, n_pairs) for n, n_pairs in json.loads(str(row[0])) if n_pairs] if row else []
         return Late(sum(n for n, _ in late), late[0][1]) if late else None
 
     def add_decision(self, decision: Decision) -> None:
@@ -266,15 +262,13 @@ def insert_decision(connection: Connection, decision: Decision) -> None:
     """Store a verdict within the caller's transaction."""
     cursor = connection.execute(
         "insert into decision(skill_id, gate, base_version, version_id, scope, verdict, reason, inputs)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+        " select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"
+        " where not exists (select 1 from decision where scope = ?5 and gate = ?2 and inputs = ?8)",
         [decision.skill_id, decision.gate, decision.base_version, decision.version_id, decision.scope,
          decision.verdict, decision.reason, decision.inputs],
     )  # fmt: skip
     if cursor.rowcount:
-        append(
-            connection, "decision_taken", int(cursor.lastrowid or 0), skill=decision.skill_id, gate=decision.gate,
-            version=decision.version_id, verdict=decision.verdict,
-        )  # fmt: skip
+        append(connection, "decision_taken", int(cursor.lastrowid or 0))
 
 
 def _decision(row: Row) -> Decision:

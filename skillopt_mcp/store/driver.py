@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,32 +16,10 @@ from typing import Any, Protocol
 from skillopt_mcp.errors import BadInput, SkillOptError, StoreError, UnsafeStore
 
 BUSY_TIMEOUT_S = 30
-MOUNT_TABLE = Path("/proc/self/mountinfo")
-NETWORK_FILE_SYSTEMS = frozenset(  # as the mount table spells them
-    [
-        # Of servers.
-        "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "ncp", "afpfs", "davfs", "afs", "auristorfs",
-        "coda",
-        # Of clusters.
-        "ceph", "glusterfs", "gfs", "gfs2", "lustre", "ocfs2", "orangefs", "pvfs2", "beegfs", "gpfs", "mmfs", "panfs",
-        "wekafs", "acfs", "cvfs",
-        # Of the machine that a virtual one runs on.
-        "9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "prl_fs", "hgfs", "vmhgfs", "osxfs", "grpcfuse",
-        "fakeowner",  # of Docker Desktop, over a folder of the machine that it runs on
-    ]
-)  # fmt: skip
-# Of what another program serves, those known to lie over local disks; "fuseblk" is a local disk itself.
-_LOCAL_FUSE = frozenset(
-    [
-        "gocryptfs", "encfs", "cryfs", "securefs", "mergerfs", "bindfs", "unionfs", "unionfs-fuse", "fuse-overlayfs",
-        "portal", "lxcfs", "ntfs-3g", "exfat", "fuse2fs",
-    ]
-)  # fmt: skip
 # What SQLite needs to begin at all: its shared memory and a page or two.
 _LEAST_ROOM = 1 << 17
 # What one transaction may add to a file.
 _MOST_AT_ONCE = 1 << 26
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # What is raised by a copy of a whole database carries no name.
 _UNNAMED = {
@@ -232,43 +209,3 @@ def _of_files(path: Path) -> str:
 
 def _damaged(path: Path) -> UnsafeStore:
     return UnsafeStore(f"'{path}' is damaged or no store: nothing was changed; restore a backup or use --store")
-
-
-def refuse_network_file_system(path: Path) -> None:
-    """Raise UnsafeStore when `path` lies on a file system whose locks or shared memory cannot be trusted."""
-    kind = file_system(path)
-    if is_untrusted(kind):
-        what = "a file system of another program" if is_fuse(kind) else "a network file system"
-        raise UnsafeStore(
-            f"the store '{path}' lies on {what} ('{kind}'), where SQLite can lose data: "
-            "name a folder on a local disk with --store or SKILLOPT_STORE"
-        )
-
-
-def is_untrusted(kind: str) -> bool:
-    """Return whether a kind of file system is a network's, or one of another program that is not known to be local."""
-    family, _, program = kind.partition(".")
-    return family in NETWORK_FILE_SYSTEMS or (is_fuse(kind) and program not in _LOCAL_FUSE)
-
-
-def is_fuse(kind: str) -> bool:
-    """Return whether a kind of file system is served by another program (FUSE), which may fetch from anywhere."""
-    return kind == "fuse" or kind.startswith("fuse.")
-
-
-def file_system(path: Path) -> str:
-    """Return the kind of file system that `path` would lie on, or "" where the system does not tell."""
-    table = MOUNT_TABLE.read_text("utf-8", "replace") if MOUNT_TABLE.exists() else ""
-    return file_system_in(table, os.path.realpath(path))
-
-
-def file_system_in(mount_table: str, path: str) -> str:
-    """Return the kind of file system of a resolved path: that of the deepest mount above it, the last of equals."""
-    deepest, kind = "", ""
-    for line in mount_table.splitlines():
-        mount, _, source = line.partition(" - ")
-        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), mount.split(" ")[4])
-        is_above = path == point or path.startswith(point.rstrip("/") + "/")
-        if is_above and len(point) >= len(deepest):
-            deepest, kind = point, source.split(" ")[0]
-    return kind

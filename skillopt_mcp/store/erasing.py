@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Value
 
 _PAGE = 500
@@ -44,6 +42,10 @@ _STILL_KNOWN = (
 _EMPTY = (
     "update trajectory set prompt = '', answer = '', reason = '', messages = '[]'"
     " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased)"
+)
+_NOTE_ERASED = (
+    "insert into erased(trajectory_id) select id from trajectory"
+    " where id in (select value from json_each(?)) and id not in (select trajectory_id from erased) order by id"
 )
 _GOES_ON = "(run.status = 'running' or run.status = 'stopped' and run.kind = 'replay')"
 # A proposal that was given up may yet be at work in the process that it was taken from.
@@ -207,34 +209,11 @@ class Erasing:
         with self._pool.write() as connection:
             if any(run not in held for run, _ in connection.execute(_HOLDING, [json.dumps(ids)]).fetchall()):
                 return None
-            return sum(_erase(connection, skill_id, own) for skill_id, own in _by_skill(connection, ids))
-
-
-def note_erased(connection: Connection, skill_id: int, ids: Sequence[int]) -> None:
-    """Record within the caller's transaction that these attempts of a skill are erased."""
-    [last] = connection.execute("select coalesce(max(id), 0) from erased").fetchone()
-    rows = list(enumerate(ids, last + 1))
-    connection.executemany("insert into erased(id, trajectory_id) values (?, ?)", rows)
-    append(connection, "attempts_erased", last + 1, last + len(rows), skill=skill_id)
-
-
-def _by_skill(connection: Connection, ids: Sequence[int]) -> list[tuple[int, list[int]]]:
-    found: dict[int, list[int]] = {}
-    sql = (
-        "select skill_id, id from trajectory where id in (select value from json_each(?))"
-        " and id not in (select trajectory_id from erased) order by skill_id, id"
-    )
-    for skill_id, trajectory_id in connection.execute(sql, [json.dumps(ids)]).fetchall():
-        found.setdefault(skill_id, []).append(trajectory_id)
-    return list(found.items())
-
-
-def _erase(connection: Connection, skill_id: int, ids: Sequence[int]) -> int:
-    told = json.dumps(ids)
-    connection.execute(_STILL_KNOWN, [told])
-    connection.execute(_EMPTY, [told])
-    note_erased(connection, skill_id, ids)
-    return len(ids)
+            chosen = json.dumps(ids)
+            connection.execute(_STILL_KNOWN, [chosen])
+            n = connection.execute(_EMPTY, [chosen]).rowcount
+            connection.execute(_NOTE_ERASED, [chosen])
+            return n
 
 
 _READ_AT_ONCE = 200
@@ -261,7 +240,6 @@ _NAMED = {
     "trajectory": "'trajectory:' || id",
     "trial": "scope",
     "version_file": "substr(version_id, 1, 12)",
-    "event": "seq",
 }
 _UNPACKED = "select sha256, content from blob where encoding = 'zlib' and sha256 > ? order by sha256 limit ?"
 _VERSIONS = (

@@ -1,6 +1,6 @@
-"""Integrity: whether a store's file, schema and rows are what was written, each problem in words.
+"""Integrity: whether a store's file, schema and rows are what was written.
 
-SQLite checks its file and indexes, contents and tasks are named by digests of them, and events are a chain.
+SQLite checks its file and indexes, contents and tasks are named by their digests, and events are a chain.
 """
 
 from __future__ import annotations
@@ -12,92 +12,134 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+from pydantic import BaseModel, ConfigDict
+
 from skillopt_mcp.records.skills import files_digest
 from skillopt_mcp.records.tasks import task_digest
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.events import KINDS, Events, Key
-from skillopt_mcp.store.pool import Pool, Row, Value
-from skillopt_mcp.store.schema import prepare
+from skillopt_mcp.store.events import KINDS, Event, Events
+from skillopt_mcp.store.pool import Pool, Row, Value, prepare
 
 _PAGE = 500
 _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_stat%'"
 _KEYS = {
-    "skill_root": "select path from skill_root where created_at >= ?",
-    "skill": "select id from skill where created_at >= ?",
-    "forgotten": "select skill_id from forgotten where created_at >= ?",
-    "permission": "select skill_id from permission where created_at >= ?",
-    "command": "select name from command where created_at >= ?",
-    "run": "select id from run where created_at >= ?",
-    "candidate": "select id from candidate where created_at >= ?",
-    "confirmation": "select id from confirmation where created_at >= ?",
-    "decision": "select id from decision where created_at >= ?",
-    "promotion": "select id from promotion where created_at >= ?",
-    "approval": "select id from approval where created_at >= ?",
-    "task": "select id from task where created_at >= ?",
-    "rotation": "select task_id from rotation where created_at >= ?",
-    "retirement": "select task_id from retirement where created_at >= ?",
-    "erased": "select id from erased where created_at >= ?",
+    "skill_root": "select path from skill_root",
+    "permission": "select skill_id from permission",
+    "command": "select name from command",
+    "confirmation": "select id from confirmation",
+    "decision": "select id from decision",
+    "approval": "select id from approval",
+    "promotion": "select id from promotion",
+}
+_PAIRS = (
+    "select t.id, p.n, t.base_version, p.base, t.version_id, p.candidate from confirmation t"
+    " join pair p on p.confirmation_id = t.id order by t.id, p.n"
+)
+# The draws of a test begin with its name and the number of the pair.
+_SCORED = (
+    "select t.scope, cast(substr(c.draw, length(t.scope) + 2) as integer), t.version_id, cast(t.hard as real)"
+    " from trial t join call c on c.id = t.call_id where t.scope in (select id from confirmation)"
+)
+_LEARNED = (
+    "select distinct t.id from confirmation c, json_each(c.tasks) tested join task t on t.id = tested.value"
+    " where t.split = 'train'"
+)
+_TEXTS = {
+    "file": "SQLite: {detail}",
+    "tables": "{detail} of its tables are missing: {where}",
+    "schema": "the schema differs in {where} from what this version makes",
+    "reference": "row {where} refers to a row of table {detail} that is not there",
+    "content": "the content {where} is not what that digest names",
+    "version": "the files of version {where} are not what that digest names",
+    "task": "task {where} is not what its digest names",
+    "split": "task {where} of a promotion test is a train task",
+    "pair": "pair {where} is not what its trials scored",
+    "event": "event {where} does not follow from the one before it: the chain is broken",
+    "changed": "{where} is not what event {detail} recorded",
+    "no_event": "{where} has no event: it was written by other means",
+    "head": "the chain has no event with the hash {where}: what came after it was removed",
+    "decision": "decision {where} does not recompute: {detail}",
+    "best_version": "the best version of skill {where} is not the one that was promoted last",
+    "promotion": "promotion {where} rests on no accepting decision",
+    "unreadable": "{detail}",
 }
 
 
+class Damage(BaseModel):
+    """One thing that is wrong with a store: what kind, of which row or file, and details."""
+
+    model_config = ConfigDict(frozen=True)
+    code: str
+    where: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return _TEXTS[self.code].format(where=self.where, detail=self.detail)
+
+
 class Integrity:
-    """All tables, as they are read to be checked. Every method yields what is wrong; StoreError where none can tell."""
+    """All tables, as they are read to be checked; a check raises StoreError where it cannot be made."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def file_problems(self) -> Iterator[str]:
+    def check_file(self) -> Iterator[Damage]:
         """Yield what SQLite finds wrong with the file and its indexes."""
-        for [told] in self._pool.rows("pragma integrity_check"):
-            if told != "ok":
-                yield f"SQLite: {told!s}"
+        for [message] in self._pool.rows("pragma integrity_check"):
+            if message != "ok":
+                yield Damage(code="file", detail=str(message))
 
-    def shape_problems(self) -> Iterator[str]:
+    def check_tables(self) -> Iterator[Damage]:
+        """Yield that tables are missing, if any are."""
+        expected = {name for kind, name, *_ in _expected_schema() if kind == "table"}
+        missing = sorted(expected - {name for [name] in self._pool.rows("select name from sqlite_schema")}, key=str)
+        if missing:
+            names = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            yield Damage(code="tables", where=names, detail=f"{len(missing)} of {len(expected)}")
+
+    def check_schema(self) -> Iterator[Damage]:
         """Yield the rows that refer to none, and where the schema is another."""
         for table, row_id, parent, _ in self._pool.rows("pragma foreign_key_check"):
-            yield f"row {row_id!s} of table {table!s} refers to a row of {parent!s} that is not there"
+            yield Damage(code="reference", where=f"{row_id!s} of table {table!s}", detail=str(parent))
         for kind, name, *_ in sorted(set(self._pool.rows(_SCHEMA)) ^ _expected_schema(), key=str):
-            yield f"the schema differs in {kind!s} '{name!s}' from what this version makes"
+            yield Damage(code="schema", where=f"{kind!s} '{name!s}'")
 
-    def row_problems(self) -> Iterator[str]:
-        """Yield the rows that are not what the digest that names them says."""
+    def check_digests(self) -> Iterator[Damage]:
+        """Yield rows unlike the digest that names them, tested tasks to train on, and pairs unlike their trials."""
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
             if not _is_its_content(row):
-                yield f"table blob: the content of {row[0]!s} is not what that digest names"
-        yield from self._version_problems()
+                yield Damage(code="content", where=str(row[0]))
+        yield from self._check_versions()
         for row in self._walk("select id, digest, prompt, judge, files from task where id > ? order by id", 0):
             if not _is_its_task(row):
-                yield f"table task: row {row[0]!s} is not what its digest names"
+                yield Damage(code="task", where=str(row[0]))
+        for [task_id] in self._pool.rows(_LEARNED):
+            yield Damage(code="split", where=str(task_id))
+        scored = set(self._pool.rows(_SCORED))
+        for test, n, base_version, base, version, candidate in self._pool.rows(_PAIRS):
+            arms = ((base_version, base), (version, candidate))
+            if any(score is not None and (test, n, arm, score) not in scored for arm, score in arms):
+                yield Damage(code="pair", where=f"{n!s} of test {test!s}")
 
-    def chain_problems(self, events: Events) -> Iterator[str]:
+    def check_chain(self, events: Events) -> Iterator[Damage]:
         """Yield where the chain of events is broken, and which rows are not what their last event recorded."""
-        seq, last_hash, since = 0, "", ""
-        latest: dict[tuple[str, tuple[Key, ...]], tuple[int, str, str]] = {}
+        previous_hash, seq = "", 0
+        last = dict[tuple[str, str], Event]()
         for event in events.walk():
             seq += 1
-            if (event.seq, event.prev_hash) != (seq, last_hash) or not event.is_sound:
-                yield f"event {event.seq} ({event.kind}) does not follow from the one before it: the chain is broken"
-            seq, last_hash = event.seq, event.hash
-            try:
-                told = event.told
-            except ValueError:
-                yield f"event {event.seq} ({event.kind}) cannot be read"
-                continue
-            since = since or told.at
-            latest[KINDS.get(event.kind, event.kind), told.key] = (event.seq, event.kind, told.rows)
-        for (table, key), (number, kind, digest) in latest.items():
-            if events.rows_digest(kind, key) != digest:
-                yield f"table {table}: {_named(key)} is not what event {number} ({kind}) recorded"
-        if since:
-            yield from self._unrecorded(since, _recorded(latest))
-
-    def _unrecorded(self, since: str, recorded: set[tuple[str, Key]]) -> Iterator[str]:
+            if event.seq != seq or event.kind not in KINDS or not event.follows(previous_hash):
+                yield Damage(code="event", where=f"{event.seq} ({event.kind})")
+            seq, previous_hash = event.seq, event.hash
+            last[KINDS.get(event.kind, ""), event.key] = event
+        for (table, key), event in last.items():
+            if table and events.digest(table, key) != event.row_sha256:
+                yield Damage(code="changed", where=f"{table} {key}", detail=f"{event.seq} ({event.kind})")
         for table, sql in _KEYS.items():
-            for [key] in self._pool.rows(sql, [since]):
-                if (table, key) not in recorded:
-                    yield f"table {table}: {key!s} has no event: it was written by other means"
+            for [row_key] in self._pool.rows(sql):
+                if (table, str(row_key)) not in last:
+                    yield Damage(code="no_event", where=f"{table} {row_key!s}")
 
-    def _version_problems(self) -> Iterator[str]:
+    def _check_versions(self) -> Iterator[Damage]:
         rows = self._pool.rows(
             "select v.skill_id, v.id, f.path, f.executable, f.sha256 from version v left join version_file f"
             " on f.skill_id = v.skill_id and f.version_id = v.id order by v.skill_id, v.id, f.path"
@@ -109,7 +151,7 @@ class Integrity:
                 held.append((str(path), bool(executable), str(sha256)))
         for (skill_id, version), held in files.items():
             if files_digest(held) != version:
-                yield f"table version: the files of {version!s} of skill {skill_id!s} are not what that digest names"
+                yield Damage(code="version", where=f"{version!s} of skill {skill_id!s}")
 
     def _walk(self, sql: str, lowest: Value) -> Iterator[Row]:
         """Yield all rows page by page, each a read of its own: one long read would keep the journal from shrinking."""
@@ -145,20 +187,3 @@ def _is_its_task(row: Row) -> bool:
     except ValueError:
         return False
     return json.dumps(parsed) == files and task_digest(str(prompt), str(judge), parsed) == digest
-
-
-def _recorded(latest: dict[tuple[str, tuple[Key, ...]], tuple[int, str, str]]) -> set[tuple[str, Key]]:
-    """Return the rows that events tell of as (table, key)."""
-    found: set[tuple[str, Key]] = set()
-    for table, key in latest:
-        if table in ("task", "erased"):
-            found |= {(table, n) for n in range(int(key[0]), int(key[-1]) + 1)}
-        elif table in ("rotation", "retirement"):
-            found |= {(table, n) for n in json.loads(str(key[0]))}
-        else:
-            found.add((table, key[0]))
-    return found
-
-
-def _named(key: tuple[Key, ...]) -> str:
-    return " ".join(map(str, key))

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple, TypeVar, cast
 
 from skillopt_mcp.records.budgets import Caps, Cost, Spent
 from skillopt_mcp.records.calls import Reply, Role
-from skillopt_mcp.store.budgets import Bill, charge, n_affordable
-from skillopt_mcp.store.calls import claim_again, insert_reply
+from skillopt_mcp.store.calls import Bill, charge, claim_again, insert_reply, n_affordable
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.tasks import KNOWS

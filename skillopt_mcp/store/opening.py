@@ -1,4 +1,4 @@
-"""Opening: the store as one object, a room per family of tables."""
+"""Opening: the store as one object, with an attribute per family of tables."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from skillopt_mcp.store.approvals import Approvals
 from skillopt_mcp.store.batches import Batches
-from skillopt_mcp.store.budgets import Budgets
-from skillopt_mcp.store.calls import Calls
+from skillopt_mcp.store.calls import Budgets, Calls
 from skillopt_mcp.store.candidates import Candidates
 from skillopt_mcp.store.decisions import Decisions
 from skillopt_mcp.store.events import Events
@@ -17,14 +15,13 @@ from skillopt_mcp.store.leases import Leases
 from skillopt_mcp.store.ledger import Ledger
 from skillopt_mcp.store.permissions import Commands, Permissions
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.promotions import Promotions
-from skillopt_mcp.store.retirements import Retirements
+from skillopt_mcp.store.promotions import Approvals, Promotions
 from skillopt_mcp.store.runs import Runs
 from skillopt_mcp.store.skills import Skills
-from skillopt_mcp.store.tasks import Exposures, Tasks
+from skillopt_mcp.store.tasks import Exposures, Retirements, Tasks
 from skillopt_mcp.store.trajectories import Trajectories
 
-_Room = TypeVar("_Room")
+_Table = TypeVar("_Table")
 
 
 class Store:
@@ -59,12 +56,12 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def room(self, make: Callable[[Pool], _Room]) -> _Room:
-        """Return a room that few need, so that opening a store does not load it."""
+    def table(self, make: Callable[[Pool], _Table]) -> _Table:
+        """Return tables that few need, so that opening a store does not load them."""
         return make(self._pool)
 
     def empty_log(self, wait_ms: int) -> bool:
-        """Bring the log beside the store into it, and cut it to nothing; return whether nobody kept us from it."""
+        """Write the write-ahead log into the store, and empty it; return whether no other process prevented that."""
         return self._pool.empty_log(wait_ms)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class Permissions:
                 "insert or replace into permission(skill_id, granted_by, simulated, host_run) values (?, ?, ?, ?)",
                 [skill_id, granted_by, int(simulated), int(host_run)],
             )
-            append(connection, "permission_set", skill_id, by=granted_by, simulated=simulated, host_run=host_run)
+            append(connection, "permission_set", skill_id)
 
     def revoke(self, skill_id: int) -> None:
         """Take the standing permission back."""
@@ -98,7 +98,7 @@ class Commands:
                 "insert into command(name, argv, sha256, limits, reads, require_sandbox) values (?, ?, ?, ?, ?, ?)",
                 values,
             )
-            append(connection, "command_registered", command.name, replaced=bool(replaced))
+            append(connection, "command_registered", command.name)
         return bool(replaced)
 
     def remove(self, name: str) -> bool:

@@ -1,22 +1,20 @@
-"""Pool: connections to one store file, and the only ways to read and write it."""
+"""Pool: connections to one store file, how a new one is made, and the only ways to read and write it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
-from skillopt_mcp.errors import StoreError
+from skillopt_mcp.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.copying import make_file
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.locations import told_empty
-from skillopt_mcp.store.schema import prepare
+from skillopt_mcp.store.files import make_private, refuse_network_file_system
 
-_FILLED_S = 2.0
-_LEFT = (".salt", ".locks")
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
@@ -31,8 +29,8 @@ class Pool:
         self._idle: list[Connection] = []
         self._pid = os.getpid()
         self._closed = False
-        driver.refuse_network_file_system(path)
-        _make_private(path)
+        refuse_network_file_system(path)
+        make_private(path)
         # Looked at before it is opened: one that is replaced in between is found out by the first that is lent.
         self._file = _file_at(path)
         connection = driver.connect(path)
@@ -160,48 +158,96 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _make_private(path: Path) -> None:
-    """Make the store's folder (0700) and file (0600) when they are not there; SQLite gives its side files the same.
+APPLICATION_ID = 0x534B4F50
+_PACKAGE = Path(__file__).resolve().parent.parent
+_FOLDERS = (_PACKAGE / "sql", _PACKAGE.parent / "store")
 
-    Whatever the umask: one that takes rights from the user would leave a store that nobody can open.
+
+@cache
+def schema_sql() -> str:
+    """Return the schema with its views: shipped inside the package, or next to it in a checkout."""
+    for folder in _FOLDERS:
+        if (folder / "schema.sql").is_file():
+            return "\n".join((folder / name).read_text("utf-8") for name in ("schema.sql", "views.sql"))
+    raise StoreError(f"this installation lacks its schema (looked in '{_FOLDERS[0]}'): install skillopt-mcp again")
+
+
+@cache
+def schema_id() -> int:
+    """Return the number that a store with this schema carries as its user_version."""
+    return int(hashlib.sha256(schema_sql().encode()).hexdigest()[:7], 16)
+
+
+def prepare(connection: Connection, path: Path) -> None:
+    """Make the schema in an empty file, and check every other one, before anything is changed.
+
+    Raises StoreError when the file is not a store, or one of another version, UnsafeStore when this SQLite may not use
+    its journal mode.
     """
-    try:
-        _make_folder(path.parent, 0o700)
-        make_file(path)
-        return
-    except FileExistsError:
-        if path.is_dir():
-            raise StoreError(f"'{path}' is a folder: name a file with --store") from None
-        if path.exists() and not path.is_file():
-            raise StoreError(f"'{path}' is no regular file: name another with --store") from None
-    except OSError as error:
-        raise StoreError(
-            f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"
-        ) from error
-    _check_not_emptied(path)
+    with driver.storage_errors(path):
+        is_new = not has_schema(connection, path)
+        _set_journal_mode(connection, path, is_new=is_new)
+        if not is_new:
+            return
+        connection.execute("begin immediate")
+        try:
+            if not has_schema(connection, path):  # another process may have been faster
+                for statement in _statements(schema_sql()):
+                    connection.execute(statement)
+                connection.execute(f"pragma application_id = {APPLICATION_ID}")
+                connection.execute(f"pragma user_version = {schema_id()}")
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
 
 
-def _check_not_emptied(path: Path) -> None:
-    """Raise StoreError for an empty file where there was a store before, as what still lies beside it shows.
+def has_schema(connection: Connection, path: Path) -> bool:
+    """Return whether a file is a store, False when it is empty. Raises StoreError when it is anything else."""
+    version = int(connection.execute("pragma user_version").fetchone()[0])
+    owner = int(connection.execute("pragma application_id").fetchone()[0])
+    if owner != APPLICATION_ID:
+        if owner or version or connection.execute("select count(*) from sqlite_schema").fetchone()[0]:
+            raise StoreError(f"'{path}' is a database of another program: name another file with --store")
+        return False
+    if version != schema_id():
+        raise StoreError(f"the store '{path}' was made by another version of skillopt-mcp; move it aside")
+    return True
 
-    Another process that begins a new store there fills the file in a moment.
-    """
-    deadline = time.monotonic() + _FILLED_S
-    while os.path.isfile(path) and not os.path.getsize(path) and any(os.path.exists(f"{path}{end}") for end in _LEFT):
-        if time.monotonic() > deadline:
-            raise told_empty(path)
+
+def _set_journal_mode(connection: Connection, path: Path, *, is_new: bool) -> None:
+    """Choose WAL for a new store where it is safe. A store keeps its mode: another process may have it open."""
+    mode = str(connection.execute("pragma journal_mode").fetchone()[0])
+    if driver.is_safe_for_wal(driver.sqlite_version()):
+        if is_new and mode != "wal":
+            _retry_while_busy(lambda: connection.execute("pragma journal_mode = wal"))
+    elif mode == "wal":
+        found = ".".join(map(str, driver.sqlite_version()))
+        raise UnsafeStore(
+            f"the store '{path}' is in WAL mode, and this Python's SQLite {found} can corrupt it: "
+            "install pysqlite3>=0.6.1 next to skillopt-mcp, or name another file with --store"
+        )
+
+
+def _retry_while_busy(action: Callable[[], object]) -> None:
+    deadline = time.monotonic() + driver.BUSY_TIMEOUT_S
+    while True:
+        try:
+            action()
+            return
+        except driver.sqlite().OperationalError as error:
+            if not driver.is_busy(error) or time.monotonic() > deadline:
+                raise
         time.sleep(0.01)
 
 
-def _make_folder(folder: Path, mode: int) -> None:
-    """Make a folder with exactly this mode when it is not there, and those above it so that the user can pass."""
-    if os.path.isdir(folder):
-        return
-    _make_folder(folder.parent, 0o777)
-    try:
-        folder.mkdir(mode)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
-        return
-    folder.chmod((folder.stat().st_mode & mode) | 0o700)
+def _statements(sql: str) -> list[str]:
+    """Return the statements of a script one by one: executescript would commit the transaction we are in."""
+    found, pending = [], ""
+    for line in sql.splitlines(keepends=True):
+        pending += line
+        if line.rstrip().endswith(";") and driver.sqlite().complete_statement(pending):
+            found.append(pending)
+            pending = ""
+    return found

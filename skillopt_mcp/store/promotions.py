@@ -1,25 +1,131 @@
-"""Promotions at rest: the journal of a change while it happens, the history of the live file afterwards."""
+"""Promotions at rest: what a person agreed to, the journal of a change while it happens, and the history afterwards."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import cast
 
-from skillopt_mcp.records.candidates import AgreedBy, AgreedOn, Promotion, PromotionKind, PromotionState, undone_by
-from skillopt_mcp.store.approvals import close_versions, is_unused
+from skillopt_mcp.records.candidates import (
+    AgreedBy,
+    AgreedOn,
+    Approval,
+    Promotion,
+    PromotionKind,
+    PromotionState,
+    undone_by,
+)
+from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.events import append
 from skillopt_mcp.store.permissions import Permission, is_granted
-from skillopt_mcp.store.pool import Pool, Row
+from skillopt_mcp.store.pool import Pool, Row, Value
+
+_CHANGE = "skill_id = ? and kind = ? and from_version = ? and to_version = ?"
+_UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedApproval:
+    """An approval that no change has used up: of which change, by whose login, and when."""
+
+    kind: PromotionKind
+    from_version: str
+    to_version: str
+    login: str
+    at: str
+
+
+class Approvals:
+    """Table approval."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def add_approval(self, new: Approval) -> int:
+        """Store that a person agreed to a change; return the id of that."""
+        with self._pool.write() as connection:
+            cursor = connection.execute(
+                "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, login)"
+                " values (?, ?, ?, ?, ?, ?, ?)",
+                [*_change(new), _shown(new), new.evidence, new.login],
+            )
+            approval_id = int(cursor.lastrowid or 0)
+            append(connection, "approval_given", approval_id)
+        return approval_id
+
+    def find_unused(self, wanted: Approval) -> tuple[int, str] | None:
+        """Return the id and the login of an unused approval of this change, or None.
+
+        It may have been shown with more findings, as what is known to be a secret differs by process; never with fewer.
+        """
+        rows = self._pool.rows(
+            f"select id, login, findings from approval where {_CHANGE} and evidence = ? and {_UNUSED} order by id",
+            [*_change(wanted), wanted.evidence],
+        )
+        return next(((cast(int, id), str(by)) for id, by, shown in rows if _covers(str(shown), wanted)), None)
+
+    def list_unused(self, skill_id: int) -> list[UnusedApproval]:
+        """Return the unused approvals of a skill, the oldest first."""
+        rows = self._pool.rows(
+            "select kind, from_version, to_version, login, created_at from approval"
+            f" where skill_id = ? and {_UNUSED} order by id",
+            [skill_id],
+        )
+        return [
+            UnusedApproval(cast(PromotionKind, kind), str(old), str(new), str(by), str(at))
+            for kind, old, new, by, at in rows
+        ]
+
+    def drop(self, skill_id: int, approval_id: int) -> None:
+        """Take back one approval, unless a change has used it up."""
+        with self._pool.write() as connection:
+            _remove_unused(connection, skill_id, "skill_id = ? and id = ?", [skill_id, approval_id])
+
+
+def is_unused(connection: Connection, approval_id: int) -> bool:
+    """Return, within the caller's transaction, whether an approval is there and no change has used it up."""
+    found = connection.execute(f"select 1 from approval where id = ? and {_UNUSED}", [approval_id]).fetchone()
+    return found is not None
+
+
+def close_versions(connection: Connection, skill_id: int, versions: Collection[str]) -> None:
+    """Take back, within the caller's transaction, every unused approval of a change that leads to these versions."""
+    for version in versions:
+        _remove_unused(connection, skill_id, "skill_id = ? and to_version = ?", [skill_id, version])
+
+
+def _remove_unused(connection: Connection, skill_id: int, condition: str, values: Sequence[Value]) -> int:
+    where = f"where {condition} and {_UNUSED}"
+    taken = connection.execute(f"select id from approval {where}", values).fetchall()
+    connection.execute(f"delete from approval {where}", values)
+    for [approval_id] in taken:
+        append(connection, "approval_withdrawn", approval_id)
+    return len(taken)
+
+
+def _shown(approval: Approval) -> str:
+    """Return the digest of all findings together, which is what older releases kept alone, and of each."""
+    return " ".join(dict.fromkeys([approval.findings_digest, *sorted(approval.finding_digests)]))
+
+
+def _covers(shown: str, wanted: Approval) -> bool:
+    digests = set(shown.split())
+    return wanted.findings_digest in digests or wanted.finding_digests <= digests
+
+
+def _change(approval: Approval) -> list[Value]:
+    return [approval.skill_id, approval.kind, approval.from_version, approval.to_version]
+
 
 _PROMOTION = (
-    "select id, skill_id, kind, candidate_id, from_version, to_version,"
-    " iif(exists (select 1 from undoing where promotion_id = promotion.id), 'undoing', state),"
-    " verdict, agreed_by, agreed_on, login, created_at from promotion"
+    "select id, skill_id, kind, candidate_id, from_version, to_version, state, verdict, agreed_by, agreed_on, login,"
+    " created_at from promotion"
 )
 _DONE = f"{_PROMOTION} where skill_id = ? and state = 'done' order by id desc"
 
 
 class Promotions:
-    """Tables promotion, undoing."""
+    """Table promotion."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -43,10 +149,7 @@ class Promotions:
                  new.agreed_by, new.agreed_on, new.login, approval_id],
             )  # fmt: skip
             row = connection.execute(f"{_PROMOTION} where id = ?", [cursor.lastrowid]).fetchone()
-            append(
-                connection, "promotion_begun", row[0], skill=new.skill_id, what=new.kind, version=new.to_version,
-                agreed_by=new.agreed_by, agreed_on=new.agreed_on,
-            )  # fmt: skip
+            append(connection, "promotion_begun", row[0])
         return _promotion(row)
 
     def finish(self, promotion: Promotion) -> None:
@@ -63,23 +166,26 @@ class Promotions:
             if promotion.is_persons_rollback:
                 changes = [_promotion(row) for row in connection.execute(_DONE, [promotion.skill_id]).fetchall()]
                 close_versions(connection, promotion.skill_id, undone_by(changes))
-            append(connection, "promotion_finished", promotion.id, skill=promotion.skill_id)
+            append(connection, "promotion_finished", promotion.id)
 
     def give_up(self, promotion: Promotion) -> None:
         """Note that the change has failed: from here on it is taken back, and never finished."""
         with self._pool.write() as connection:
-            connection.execute("insert into undoing(promotion_id) values (?) on conflict do nothing", [promotion.id])
+            connection.execute("update promotion set state = 'undoing' where id = ?", [promotion.id])
+            append(connection, "promotion_given_up", promotion.id)
 
     def undo(self, promotion: Promotion) -> None:
         """Note that the change did not happen; the approval that it rested on is unused again."""
         with self._pool.write() as connection:
             connection.execute("update promotion set state = 'undone', approval_id = null where id = ?", [promotion.id])
-            connection.execute("delete from undoing where promotion_id = ?", [promotion.id])
-            append(connection, "promotion_taken_back", promotion.id, skill=promotion.skill_id)
+            append(connection, "promotion_taken_back", promotion.id)
 
     def list_pending(self) -> list[Promotion]:
         """Return the changes that were begun and neither finished nor undone."""
-        return [_promotion(row) for row in self._pool.rows(f"{_PROMOTION} where state = 'pending' order by id")]
+        return [
+            _promotion(row)
+            for row in self._pool.rows(f"{_PROMOTION} where state in ('pending', 'undoing') order by id")
+        ]
 
     def last_begun(self, path: str) -> Promotion | None:
         """Return the newest change of the skill at a path, whatever came of it, or None."""

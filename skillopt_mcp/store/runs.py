@@ -24,7 +24,6 @@ from skillopt_mcp.records.runs import (
 )
 from skillopt_mcp.store.candidates import insert_candidate, insert_trials
 from skillopt_mcp.store.decisions import insert_decision
-from skillopt_mcp.store.events import append, canonical
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import insert_blob
 
@@ -37,10 +36,6 @@ _RUN = (
 _ALIKE = (
     "select id from run where skill_id = ?1 and (status = 'finished') = ?2 and kind = ?3 and base_version = ?4"
     " and config = ?5 and sessions = ?6 and (?7 is null or tasks = ?7) and prompts = ?8 order by rowid desc"
-)
-_HIGHER = (
-    "select iif(json_valid(content), json_extract(content, '$.higher'), null) from event"
-    " where kind in ('run_running', 'run_stopped', 'run_finished') and instr(content, ?) order by seq desc limit 1"
 )
 _CapValues = tuple[int | None, int | None, float | None, float | None]
 _TRIED = (
@@ -61,7 +56,7 @@ class Runs:
         """Store a run at its start; a run that is there stays as it was frozen."""
         with self._pool.write() as connection:
             prompts = run.prompts.encode()
-            cursor = connection.execute(
+            connection.execute(
                 "insert into run"
                 "(id, skill_id, base_version, config, prompts, tasks, sessions, target, optimizer, status, note, judge,"
                 " kind, answering, max_calls, max_tokens, max_usd, max_minutes)"
@@ -71,8 +66,6 @@ class Runs:
                  json.dumps(run.sessions), run.target, run.optimizer, run.status, run.note, run.judge, run.kind,
                  _answering_json(run.answering), *_cap_values(run.caps)],
             )  # fmt: skip
-            if cursor.rowcount:
-                append(connection, "run_running", run.id, skill=run.skill_id)
 
     def get_run(self, run_id: str) -> Run:
         """Return a run. Raises NotFound."""
@@ -144,14 +137,13 @@ class Runs:
     def set_status(self, run_id: str, status: RunStatus, result: str | None = None, higher: str = "") -> None:
         """Note that a run goes on, stopped (at caps that the options `higher` raise), or finished with `result`."""
         with self._pool.write() as connection:
-            cursor = connection.execute("update run set status = ?, result = ? where id = ?", [status, result, run_id])
-            if cursor.rowcount:
-                append(connection, f"run_{status}", run_id, **({"higher": higher} if higher else {}))
+            values = [status, result, higher, run_id]
+            connection.execute("update run set status = ?, result = ?, higher = ? where id = ?", values)
 
     def get_higher(self, run_id: str) -> str:
         """Return the options that raise the caps at which a run has stopped; empty where it stopped otherwise."""
-        row = self._pool.row(_HIGHER, [f'"key":{canonical([run_id])}'])
-        return str(row[0] or "") if row else ""
+        row = self._pool.row("select higher from run where id = ?", [run_id])
+        return str(row[0]) if row else ""
 
     def set_caps(self, run_id: str, caps: Caps) -> None:
         """Note under which caps a run goes on."""
@@ -171,7 +163,6 @@ class Runs:
         with self._pool.write() as connection:
             values = [target, optimizer, judge, run_id]
             connection.execute("update run set target = ?, optimizer = ?, judge = ? where id = ?", values)
-            append(connection, "run_running", run_id)
 
     def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
         """Return the promotion tests that a run has come to, each with the pairs that it had by then."""

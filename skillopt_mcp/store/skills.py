@@ -11,7 +11,6 @@ from typing import Literal, cast
 from skillopt_mcp.errors import NotFound, UnsafeStore
 from skillopt_mcp.records.skills import Origin, Skill, SkillFile, SkillFiles, Version
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
 from skillopt_mcp.store.permissions import withdraw
 from skillopt_mcp.store.pool import Pool, Row
 
@@ -30,7 +29,7 @@ Versions are never deleted, so what is kin stays kin.
 
 
 _SKILL = "select id, name, path, live_version, best_version from skill"
-_LISTED = "id not in (select skill_id from forgotten)"
+_LISTED = "is_hidden = 0"
 _VERSION = "select id, skill_id, parent_id, origin, created_at from version"
 _COMPRESS_FROM = 1024
 # A decision or a note rests on a candidate or a run.
@@ -46,7 +45,7 @@ union all select 'standing permissions', count(*) from permission where skill_id
 
 
 class Skills:
-    """Tables skill, forgotten, version, version_file, blob."""
+    """Tables skill, version, version_file, blob."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -86,8 +85,7 @@ class Skills:
 
     def find_forgotten_paths(self, name: str) -> set[str]:
         """Return those of `find_paths` whose skills are not listed."""
-        sql = "select path from skill where name = ? and id in (select skill_id from forgotten)"
-        return {str(row[0]) for row in self._pool.rows(sql, [name])}
+        return {str(row[0]) for row in self._pool.rows("select path from skill where name = ? and is_hidden", [name])}
 
     def get_skill(self, skill_id: int) -> Skill:
         """Return the skill with this id."""
@@ -122,13 +120,8 @@ class Skills:
             else:
                 skill_id, parent = _skill(row).id, _skill(row).live_version
                 values = [name, files.digest, skill_id]
-                connection.execute("update skill set name = ?, live_version = ? where id = ?", values)
+                connection.execute("update skill set name = ?, live_version = ?, is_hidden = 0 where id = ?", values)
             add_version(connection, skill_id, files, parent_id=parent, origin="recorded")
-            _recall(connection, skill_id)
-            if row is None:
-                append(connection, "skill_tracked", skill_id, name=name, version=files.digest)
-            elif files.digest != parent:
-                append(connection, "skill_edited", skill_id, files.digest, before=parent)
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
 
     def move(self, skill_id: int, name: str, path: str) -> dict[str, int]:
@@ -144,15 +137,13 @@ class Skills:
                 other = _skill(row)
                 held = _counted(connection.execute(_RECORDED, [other.id]).fetchall())
                 connection.execute("update skill set path = ? where id = ?", [f"moving {other.id}", other.id])
-            connection.execute("update skill set name = ?, path = ? where id = ?", [name, path, skill.id])
-            append(connection, "skill_moved", skill.id, before=skill.path, path=path)
-            _recall(connection, skill.id)
+            connection.execute(
+                "update skill set name = ?, path = ?, is_hidden = 0 where id = ?", [name, path, skill.id]
+            )
             if row is not None:
                 values = [skill.name, skill.path, other.id]
                 connection.execute("update skill set name = ?, path = ? where id = ?", values)
-                append(connection, "skill_moved", other.id, before=path, path=skill.path)
-                _forget(connection, other.id)
-                withdraw(connection, other.id)
+                _hide(connection, other.id)
         return held
 
     def count_recorded(self, skill_id: int) -> dict[str, int]:
@@ -165,12 +156,11 @@ class Skills:
         It is listed again once its folder is looked at.
         """
         with self._pool.write() as connection:
-            _forget(connection, skill_id)
-            withdraw(connection, skill_id)
+            _hide(connection, skill_id)
 
     def list_forgotten(self) -> set[int]:
         """Return the ids of the skills that are not listed."""
-        return {cast(int, row[0]) for row in self._pool.rows("select skill_id from forgotten")}
+        return {cast(int, row[0]) for row in self._pool.rows("select id from skill where is_hidden")}
 
     def get_version(self, skill_id: int, version_id: str) -> Version:
         """Return a version by its id or by an unambiguous beginning of it (8 characters or more)."""
@@ -189,8 +179,7 @@ class Skills:
     def list_having(self, version_id: str) -> list[Skill]:
         """Return the listed skills that have a version whose id begins so."""
         rows = self._pool.rows(
-            f"{_SKILL} where id in (select skill_id from version where id >= ? and id < ?)"
-            " and id not in (select skill_id from forgotten) order by id",
+            f"{_SKILL} where id in (select skill_id from version where id >= ? and id < ?) and {_LISTED} order by id",
             [version_id, version_id + "g"],
         )
         return [_skill(row) for row in rows]
@@ -267,7 +256,7 @@ def add_version(
 def _is_changing(connection: Connection, skill_id: int, begun: int) -> bool:
     sql = "select id, state from promotion where skill_id = ? order by id desc limit 1"
     row = connection.execute(sql, [skill_id]).fetchone()
-    return row is not None and (row[0] != begun or row[1] == "pending")
+    return row is not None and (row[0] != begun or row[1] in ("pending", "undoing"))
 
 
 def told(recorded: Mapping[str, int]) -> str:
@@ -279,14 +268,10 @@ def _counted(rows: Sequence[Row]) -> dict[str, int]:
     return {str(kind): cast(int, n) for kind, n in rows if n}
 
 
-def _forget(connection: Connection, skill_id: int) -> None:
-    if connection.execute("insert into forgotten(skill_id) values (?) on conflict do nothing", [skill_id]).rowcount:
-        append(connection, "skill_forgotten", skill_id)
-
-
-def _recall(connection: Connection, skill_id: int) -> None:
-    if connection.execute("delete from forgotten where skill_id = ?", [skill_id]).rowcount:
-        append(connection, "skill_recalled", skill_id)
+def _hide(connection: Connection, skill_id: int) -> None:
+    """Take a skill off the lists within the caller's transaction, and its standing permission back."""
+    connection.execute("update skill set is_hidden = 1 where id = ?", [skill_id])
+    withdraw(connection, skill_id)
 
 
 def _skill(row: Row) -> Skill:

@@ -1,18 +1,17 @@
-"""Tasks at rest: in a split that stays; with the promotion tests that have drawn them."""
+"""Tasks at rest: in a split that stays, with the promotion tests that drew them; which were removed, and why."""
 
 from __future__ import annotations
 
 import json
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from skillopt_mcp.judges.judging import parse_judge_json
 from skillopt_mcp.records.judging import judge_json
 from skillopt_mcp.records.tasks import SPLITS, NewTask, Split, Task, TaskFile
 from skillopt_mcp.splits import Placed, StoredTask, default_name, files_json, place
 from skillopt_mcp.store.driver import Connection
-from skillopt_mcp.store.events import append
 from skillopt_mcp.store.pool import Pool, Row
 from skillopt_mcp.store.skills import KIN
 
@@ -89,7 +88,6 @@ class Tasks:
                     if each.predecessor:
                         # Who knew the old one knows what this one asks.
                         connection.execute(_KNOWN_TOO, [task_id, each.predecessor])
-            note_added(connection, skill_id, sum(each.is_new for each in placed))
         return placed
 
     def count_tasks(self, skill_id: int) -> dict[Split, int]:
@@ -154,13 +152,6 @@ def parse_files(files: str) -> tuple[TaskFile, ...]:
     return tuple(TaskFile(*file) for file in json.loads(files))
 
 
-def note_added(connection: Connection, skill_id: int, n: int) -> None:
-    """Record that the last `n` tasks of the store were added within the caller's transaction."""
-    if n:
-        [last] = connection.execute("select max(id) from task").fetchone()
-        append(connection, "tasks_added", last - n + 1, last, skill=skill_id, n=n)
-
-
 _N_IN_SPLITS = (
     "select split, count(*) from task where skill_id = ? and id not in (select task_id from retirement) group by split"
 )
@@ -198,3 +189,53 @@ def _task(row: Row) -> Task:
         tags=tuple(json.loads(str(tags))),
         files=parse_files(str(files)),
     )
+
+
+class Retirement(NamedTuple):
+    """How a task was taken out of use: the skill had `n_tests` promotion tests, `n_looks` of which had drawn it."""
+
+    name: str
+    split: Split
+    reason: str
+    n_tests: int
+    n_looks: int
+    at: str
+
+
+class Retirements:
+    """Table retirement."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def retire(self, skill_id: int, task_ids: Iterable[int], reason: str) -> list[int]:
+        """Take tasks of a skill out of use, and return which were in use; the names of these are free from then on."""
+        with self._pool.write() as connection:
+            return [each for each in task_ids if retire_task(connection, skill_id, each, reason)]
+
+    def list_retired(self, skill_id: int) -> dict[int, Retirement]:
+        """Return how tasks of a skill were taken out of use, by task id, in the order in which they were."""
+        rows = self._pool.rows(
+            "select task_id, retirement.name, split, reason, n_tests, n_looks, retirement.created_at from retirement"
+            " join task on id = task_id where skill_id = ? order by retirement.created_at, task_id",
+            [skill_id],
+        )
+        return {cast(int, row[0]): Retirement(*row[1:]) for row in rows}  # type: ignore[arg-type]
+
+
+def retire_task(connection: Connection, skill_id: int, task_id: int, reason: str) -> bool:
+    """Take a task out of use within the caller's transaction; return whether it was in use."""
+    cursor = connection.execute(_RETIRE, [reason, task_id, skill_id])
+    if cursor.rowcount:
+        # A name longer than any that can be given is free, and so is the one it had.
+        [digest] = connection.execute("select digest from task where id = ?", [task_id]).fetchone()
+        connection.execute("update task set name = ? where id = ?", [f"retired {digest * 4}", task_id])
+    return bool(cursor.rowcount)
+
+
+_RETIRE = (
+    "insert into retirement(task_id, name, reason, n_tests, n_looks) select id, name, ?,"
+    " (select coalesce(max(j), 0) from confirmation where skill_id = task.skill_id),"
+    " (select count(distinct confirmation_id) from pair where task_id = task.id)"
+    " from task where id = ? and skill_id = ? on conflict do nothing"
+)

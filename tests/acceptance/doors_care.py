@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -65,6 +66,7 @@ FILES = {
     "references/logo.bin": bytes(range(256)),
     "scripts/run.sh": b"#!/bin/sh\necho hello\n",
 }
+RUNNABLE = ("scripts/run.sh", "references/more.md")
 
 
 def tasks_of(n: int = 36, seed: int = 7) -> list[dict[str, Any]]:
@@ -117,7 +119,8 @@ class Desk(Workbench):
             path = self.skill_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        (self.skill_path / "scripts/run.sh").chmod(0o755)
+        for name in RUNNABLE:
+            (self.skill_path / name).chmod(0o755)
         with self.serve(target=self.target) as server:
             server.tool("add_tasks", skill=str(self.skill_path), tasks=tasks_of())
             for name, parts in TEXTS.items():
@@ -214,7 +217,7 @@ def files_of(folder: Path) -> dict[str, tuple[bytes, bool]]:
 
 
 # A step is a call that changes a file or speaks to SQLite, from the first temporary file on.
-_POSIX = {"write", "rename", "replace", "unlink", "mkdir"}
+_POSIX = {"write", "fchmod", "rename", "replace", "unlink", "mkdir"}
 
 
 def disturb(what: str, deadly: int, live: Path, edit: Path, count: Path) -> None:
@@ -225,11 +228,13 @@ def disturb(what: str, deadly: int, live: Path, edit: Path, count: Path) -> None
         nonlocal begun
         begun = begun or (event == "open" and ".skillopt-" in str(given[0]) and bool(given[2] & os.O_CREAT))
 
-    def profile(_frame: object, event: str, called: Any) -> None:
+    def profile(frame: FrameType, event: str, called: Any) -> None:
         nonlocal n
         if not begun or event != "c_call":
             return
         is_step = called.__name__ in _POSIX and called.__module__ == "posix"
+        # Two files are exchanged by a call into the C library, which encodes their names first.
+        is_step = is_step or frame.f_code.co_name == "fsencode"
         if is_step or (called.__name__ == "execute" and "sqlite" in type(getattr(called, "__self__", None)).__module__):
             n += 1
             if n == deadly:
@@ -278,13 +283,20 @@ DAMAGES = {
     "a score is another": ["update pair set candidate = 0 where candidate = 1 and n = 2"],
     "a trial is gone": ["delete from trial where id = 4"],
     "a trial's score is another": ["update trial set hard = 1 - hard where id = 4"],
-    "an event is gone": ["delete from event where seq = 5"],
-    "the last event is another": ["update event set content = '{}' where seq = (select max(seq) from event)"],
+    "an event is gone": ["delete from event where seq = 2"],
+    "the last event is another": ["update event set key = 'x' where seq = (select max(seq) from event)"],
     "a skill's text is another": ["update blob set content = x'00' where sha256 = (select min(sha256) from blob)"],
+    "an event is of another day": ["update event set at = '2020' || substr(at, 5) where seq = 2"],
+    "a skill's text is another skill's": [
+        "update blob set (size, encoding, content) = (select size, encoding, content from blob order by size limit 1) "
+        "where sha256 = (select sha256 from blob order by size desc limit 1)"
+    ],
+    "a task is in another split": ["update task set split = 'train' where id = 2"],
+    "a permission is wider": ["update permission set simulated = 1"],
     "a version's file is gone": ["delete from version_file where path = 'references/new.md'"],
     "a task is gone": ["delete from task where id = 2"],
     "a permission was slipped in": [
-        "insert into permission (skill_id, granted_by, simulated, created_at, host_run) "
+        "insert or replace into permission (skill_id, granted_by, simulated, created_at, host_run) "
         "values (1, 'me', 1, '2026-01-01T00:00:00.000Z', 1)"
     ],
 }

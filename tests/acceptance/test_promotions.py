@@ -16,6 +16,7 @@ from tests.acceptance.doors_care import (
     LESSON,
     NOT_PROVEN,
     REFUSED,
+    RUNNABLE,
     STALE,
     UNAPPROVED,
     Desk,
@@ -56,6 +57,22 @@ def test_a_command_writes_only_what_is_proven_clean_and_seen(desk: Desk) -> None
         desk.promote(name, exit_code=1, **options)
         assert desk.files() == before, name
     assert desk.changes() == []
+
+
+def test_an_undecided_candidate_goes_live_by_a_person_who_looks_alone(desk: Desk) -> None:
+    options: dict[str, Any] = {"target": desk.target, "max_pairs": 3, "yes": True, "json": True}
+    assert desk.run("evaluate", desk.ids["untested"], **options).facts.verdict == "undecided"
+    desk.facts("skills permit", desk.skill_path, simulated=True, yes=True)
+    before = desk.files()
+    with desk.serve() as server:
+        assert status(server, "promote_skill", candidate_id=desk.ids["untested"]) in NOT_PROVEN
+    for name in ("untested", "bad"):
+        for answers in ({}, {"unproven": True}):
+            desk.promote(name, exit_code=1, **answers)
+    bad = desk.at_terminal("promote", desk.ids["bad"], unproven=True, simulated=True)
+    assert (bad.exit_code, desk.files()) == (1, before)
+    assert desk.at_terminal("promote", desk.ids["untested"], unproven=True).exit_code == 0
+    assert (LESSON.encode() in desk.skill_file.read_bytes(), desk.changes()) == (True, ["promote"])
 
 
 def test_what_is_live_or_was_never_live_or_is_on_another_text_is_refused(desk: Desk) -> None:
@@ -101,7 +118,7 @@ def test_a_link_or_a_write_protected_file_is_left_alone(desk: Desk) -> None:
 
 def test_a_rollback_restores_every_byte_and_can_be_undone(desk: Desk) -> None:
     before = desk.files()
-    assert before == {name: (content, name.endswith(".sh")) for name, content in FILES.items()}
+    assert before == {name: (content, name in RUNNABLE) for name, content in FILES.items()}
     assert desk.promote("both")["status"] == PROMOTED
     after = desk.files()
     changed = [name for name in before if after[name] != before[name]]
@@ -159,7 +176,7 @@ def test_what_a_person_saves_during_a_change_is_what_stays(desk: Desk, kind: str
         while (ended := disturb(n))[1] >= n:
             assert desk.skill_file.read_bytes() == MINE, (n, ended)
             desk.bring_back(kept)
-            n += EVERY
+            n += 1 if kind == "promote" else EVERY
     assert n > 15
 
 

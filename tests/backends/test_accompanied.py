@@ -1,4 +1,4 @@
-"""A target with a companion sees both documents, and its evidence is told from that of any other."""
+"""A target with a companion sees both documents, and its evidence counts for that companion alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_attempt_sees_the_skill_and_the_memory_whichever_is_trained() -> None
     assert first.files.text == "# Skill\n\n\n=== CLAUDE.md ===\n# Memory\n\n\n=== references/more.md ===\nMore.\n"
 
 
-def test_the_name_says_what_is_beside_and_the_fingerprint_changes_with_it() -> None:
+def test_name_and_fingerprint_include_the_companion() -> None:
     target = Scripted(lambda call: "1")
     other = SkillFiles((SkillFile("CLAUDE.md", b"# Other memory\n"),))
     ours, theirs = (WithCompanion(target, files, "project:CLAUDE.md") for files in (MEMORY, other))

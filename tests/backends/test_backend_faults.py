@@ -1,4 +1,4 @@
-"""Backend faults: what a program says wrongly of a failed attempt, or of its slots, is told where it is said."""
+"""Backend faults: what is wrong in a fault that a program raises is reported with the fault."""
 
 from __future__ import annotations
 
@@ -14,46 +14,42 @@ NAN, INFINITY = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
-    ("usage", "told"),
+    ("usage", "message"),
     [
         (Usage(-5, 1), 'the tokens_in of its usage is "-5", not a whole number from 0'),
         (Usage(1, 1, NAN), 'the usd of its usage is "nan", not a number from 0'),
-        (Usage(1, 1, -0.5), 'the usd of its usage is "-0.5"'),
-        (Usage(1, 1, INFINITY), 'the usd of its usage is "inf"'),
         (Usage(1, 1, latency_ms=NAN), 'the latency_ms of its usage is "nan"'),
-        (Usage(NAN, 1), 'the tokens_in of its usage is "nan"'),  # type: ignore[arg-type]
         (Usage(10**13), 'the tokens_in of its usage is "10000000000000"'),
     ],
 )
-def test_a_cost_that_cannot_be_is_left_out_and_the_message_says_so(usage: Usage, told: str) -> None:
+def test_an_impossible_cost_is_left_out_and_the_message_says_so(usage: Usage, message: str) -> None:
     fault = BackendFault("refusal", "no", usage=usage)
     assert fault.usage is None
-    assert fault.message.startswith(f"no (left out: {told}")
+    assert fault.message.startswith(f"no (left out: {message}")
     assert str(fault) == fault.message
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"message": None}, "the message of a BackendFault (refusal) is of type NoneType: give a text"),
         (
             {"usage": {"tokens_in": 4}},
-            'its usage is of type dict, not skillopt_mcp.Usage, as a BackendFault says ("boo"): give usage a',
+            'its usage is of type dict, not skillopt_mcp.Usage in a BackendFault ("boo"): give usage a',
         ),
         ({"usage": Usage("a", 1)}, "the tokens_in of its usage is \"'a'\", not a whole number"),  # type: ignore[arg-type]
         ({"usage": Usage(1, 1, "1")}, "the usd of its usage is \"'1'\", not a number"),  # type: ignore[arg-type]
         (
             {"retry_after": "3"},
-            'nobody can wait for "\'3\'", as a BackendFault says ("boo"): give retry_after a number',
+            'retry_after is "\'3\'" in a BackendFault ("boo"): give a number of seconds',
         ),
-        ({"retry_after": NAN}, 'nobody can wait for "nan"'),
-        ({"retry_after": INFINITY}, 'nobody can wait for "inf"'),
+        ({"retry_after": NAN}, 'retry_after is "nan"'),
     ],
 )
-def test_what_is_of_another_type_ends_the_run_with_what_to_give(arguments: dict[str, object], told: str) -> None:
+def test_what_is_of_another_type_ends_the_run_with_what_to_give(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(BackendError) as error:
         BackendFault("refusal", **{"message": "boo"} | arguments)  # type: ignore[arg-type]
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -43,7 +43,7 @@ sys.exit(main())
 
 
 def test_a_backend_is_one_file(tmp_path: Path) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "skillopt_mcp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, tmp_path / "skillopt_mcp")
     shutil.copytree(PACKAGE.parent / "store", tmp_path / "store")
     (tmp_path / "skillopt_mcp/backends/echo.py").write_text(ECHO)
     home = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}

@@ -13,7 +13,10 @@ OLD = {
     "pair": "select n, name, base, candidate from pair join task on task.id = task_id order by confirmation_id, n",
     "note": "select epoch, text from meta_note order by id",
 }
-NEW = OLD | {}
+NEW = OLD | {
+    "score": "select draw, version_id, name, hard, soft from trial t join call on call.id = call_id"
+    " join task on task.id = task_id order by t.id"
+}
 
 # Flags of `replay` that have another name now, such as "--slots": "--concurrency".
 FLAGS: dict[str, str] = {"--slots": "--concurrency", "--gate": "--search-gate"}

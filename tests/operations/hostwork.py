@@ -7,9 +7,10 @@ from pathlib import Path
 from workshop import Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
 from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed, Submitted
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
 

@@ -11,21 +11,15 @@ from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotions import promoting
-from skillopt_mcp.promotions.consent import Consent, Lacking, Ready, permit, revoke
-from skillopt_mcp.promotions.promoting import (
-    agree,
-    check_promotion,
-    next_step,
-    promote_skill,
-    question_of_promotion,
-    rollback_skill,
-)
+from skillopt_mcp.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
+from skillopt_mcp.promotions.promoting import check_promotion, next_step, promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import question_of_promotion
 from skillopt_mcp.records.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"
-ROLLED_BACK = "a person rolled it back, and nobody but a person puts it back"
+ROLLED_BACK = "a person rolled it back; only a person puts it back"
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def candidate(place: Place, workspace: Workspace) -> str:
 
 def approve(workspace: Workspace, candidate: str) -> None:
     standing = check_promotion(workspace, candidate, Consent.APPROVED)
-    assert isinstance(standing, Lacking)
+    assert isinstance(standing, NeedsPerson)
     agree(workspace, standing.approval)
 
 
@@ -90,7 +84,7 @@ def test_an_approval_that_was_shown_with_a_secret_serves_whoever_does_not_know_i
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     terminal = place.open()
     shown = check_promotion(terminal, candidate, Consent.APPROVED)
-    assert isinstance(shown, Lacking)
+    assert isinstance(shown, NeedsPerson)
     assert (shown.answer.status, len(shown.approval.findings)) == ("held", 1)
     approve(terminal, candidate)
     assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"
@@ -115,15 +109,16 @@ def test_what_a_person_rolled_back_no_tool_puts_back(place: Place, workspace: Wo
     for consent in (Consent.STANDING, Consent.APPROVED):
         said = promote_skill(workspace, candidate, consent)
         assert (said.status, said.reason) == ("needs_approval", ROLLED_BACK)
-        assert f"skillopt-mcp promote {candidate}" in said.next_step
-        assert "skills permit" not in said.next_step
+        assert said.next_step.command == f"skillopt-mcp promote {candidate}"
+        assert said.permit is None
         again = rollback_skill(workspace, "ledger-clerk", version, consent)
         assert (again.status, again.reason) == ("needs_approval", ROLLED_BACK)
     assert place.main.read_bytes() == before
     (row,) = list_skills(workspace).skills
     assert (row.open_candidates, row.next_step.action) == (0, "propose_edits")
     said_of = next_step(workspace, workspace.store.candidates.get_candidate(candidate), Consent.STANDING)
-    assert said_of.endswith(f"a person runs: skillopt-mcp rollback ledger-clerk {version[:12]}")
+    assert said_of
+    assert said_of.command == f"skillopt-mcp rollback ledger-clerk {version[:12]}"
 
 
 def test_an_approval_from_before_a_rollback_does_not_outlive_it(

@@ -10,29 +10,18 @@ import pytest
 from workshop import SEED, SIMULATION, Place, go_on_or_start, use
 
 from skillopt_mcp import Caps, Rolled, __version__, train
+from skillopt_mcp.answering import describe_changes, lock_of
 from skillopt_mcp.backends.simulated import Simulated, open_simulated
-from skillopt_mcp.dispatch import describe_changes, lock_of
 from skillopt_mcp.errors import BadInput, Busy, CapReached, NotFound, Refused
 from skillopt_mcp.judges.judging import parse_judge
+from skillopt_mcp.memory_files import Training, consolidate, documents, taken_up
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.runs import Answering, Run
 from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import (
-    Training,
-    consolidate,
-    documents,
-    furthest,
-    left_changed,
-    new_run,
-    replay,
-    start_run,
-    taken_up,
-    unfinished_run,
-)
+from skillopt_mcp.runs import furthest, left_changed, list_runs, new_run, replay, start_run, unfinished_run
 from skillopt_mcp.show.export import export_run
-from skillopt_mcp.show.inspecting import answering_of, describe_run
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Progress
 from skillopt_mcp.workspace import Workspace
@@ -45,7 +34,7 @@ class Updated(Simulated):
     """The simulation as a newer version of a program would be: the same name, and another fingerprint."""
 
     def __init__(self) -> None:
-        super().__init__(open_simulated(f"honest,seed={SEED}")._settings)
+        super().__init__(open_simulated(f"honest,seed={SEED}")._options)
         self.fingerprint = f"{BEFORE},version=2"
         self.heard: list[Call] = []
 
@@ -71,13 +60,11 @@ def stopped(workspace: Workspace) -> Run:
 def test_a_run_keeps_the_fingerprints_of_all_who_answer(workspace: Workspace, tmp_path: Path) -> None:
     run = workspace.store.runs.get_run(start_run(workspace, "ledger-clerk", CONFIG).id)
     assert run.answering == (Answering(0, {"optimizer": BEFORE, "target": BEFORE}, __version__),)
-    told = [{"after": 0, "fingerprints": {"optimizer": BEFORE, "target": BEFORE}, "program": __version__}]
-    assert answering_of(workspace, run.id) == told
     assert f"answered by optimizer {BEFORE}; target {BEFORE}; skillopt-mcp {__version__}\n" in describe_run(
         workspace, run.id
     )
     export_run(workspace, run.id, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["answering"] == told
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["answering"][0]["after"] == 0
 
 
 def test_a_run_does_not_go_on_with_another_state_of_its_model(workspace: Workspace) -> None:
@@ -106,7 +93,7 @@ def test_a_run_that_may_go_on_with_another_model_measures_anew_and_says_so(works
     change = f"after step 1, the target changed from '{BEFORE}' to '{BEFORE},version=2'"
     assert result.changes == describe_changes(store.runs.get_run(run.id)) == [change]
     assert [row.changes for row in list_runs(workspace).runs] == [[change]]
-    assert f"\nchanged in mid-run: {change}\n" in describe_run(workspace, run.id)
+    assert f"\nchanged during the run: {change}\n" in describe_run(workspace, run.id)
     current = store.skills.get_files(run.skill_id, step.current_version)
     measured = [call for call in updated.heard if call.draw.startswith(f"{run.id}/val")][:30]
     assert {call.request.files for call in measured} == {current}  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.maintenance.verify import write_new
+from skillopt_mcp.maintenance.backup import write_new
 
 
 @contextmanager

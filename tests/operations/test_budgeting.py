@@ -15,8 +15,7 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
 from skillopt_mcp.records.evidence import Claim
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import replay, start_run, unfinished_run
+from skillopt_mcp.runs import list_runs, replay, start_run, unfinished_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 

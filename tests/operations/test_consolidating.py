@@ -10,8 +10,8 @@ from workshop import SIMULATION, Place
 from skillopt_mcp.backends.world import TOPICS
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput
+from skillopt_mcp.memory_files import Document, Training, accompanied, consolidate, documents
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.runs import Document, Training, accompanied, consolidate, documents
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 

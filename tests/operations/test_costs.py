@@ -27,9 +27,8 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.records.calls import Call, Reply, Usage
 from skillopt_mcp.records.results import Replayed
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import describe_run
+from skillopt_mcp.runs import list_runs, replay, start_run
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
 

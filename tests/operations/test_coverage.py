@@ -92,7 +92,7 @@ def asked(workspace: Workspace, candidate: str) -> Promoted:
     result = promote_skill(workspace, candidate, Consent.STANDING)
     assert result.status == "needs_approval"
     assert workspace.live(workspace.skill("ledger-clerk")) == before
-    assert "skills permit" not in result.next_step
+    assert result.permit is None
     return result
 
 
@@ -107,7 +107,7 @@ def test_it_covers_no_verdict_that_a_shorter_skill_is_no_worse(place: Place, per
 def test_it_covers_no_test_at_a_larger_error_rate(place: Place, permitted: Workspace) -> None:
     candidate = place.propose(permitted)
     assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(alpha=0.3)).verdict == "accept"
-    assert "larger error rate than 0.05" in asked(permitted, candidate).reason
+    assert "error rate above 0.05" in asked(permitted, candidate).reason
 
 
 def test_a_target_that_answers_alike_each_time_is_told_of_and_not_covered(place: Place, permitted: Workspace) -> None:
@@ -177,7 +177,8 @@ def test_what_a_host_judges_is_covered_where_a_person_allowed_that(place: Place,
         candidate = place.accepted(own)
         result = promote_skill(own, candidate, Consent.STANDING)
         assert (result.status, result.reason) == ("needs_approval", why)
-        assert "(or once: skillopt-mcp skills permit ledger-clerk --host-run)" in result.next_step
+        assert result.permit
+        assert result.permit.command == "skillopt-mcp skills permit ledger-clerk --host-run"
         permit(own, "ledger-clerk", simulated=False, host_run=True)
         assert promote_skill(own, candidate, Consent.STANDING).status == "promoted"
 

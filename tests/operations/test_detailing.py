@@ -8,8 +8,8 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, Lacking, permit
-from skillopt_mcp.promotions.promoting import agree, check_promotion, promote_skill, rollback_skill
+from skillopt_mcp.promotions.consent import Consent, NeedsPerson, agree, permit
+from skillopt_mcp.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.records.results import EditOutcome, SplitCounts
 from skillopt_mcp.runs import start_run
 from skillopt_mcp.show.details import (
@@ -26,7 +26,7 @@ from skillopt_mcp.show.details import (
     json_bytes,
     within,
 )
-from skillopt_mcp.show.inspecting import detailed, inspect
+from skillopt_mcp.show.inspecting import inspect, look_up
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
@@ -69,7 +69,7 @@ def test_a_skill_tells_its_splits_candidates_permission_and_approvals(place: Pla
 def test_an_approval_that_nothing_has_used_is_told_with_its_candidate(place: Place, workspace: Workspace) -> None:
     candidate = place.accepted(workspace)
     standing = check_promotion(workspace, candidate, Consent.APPROVED)
-    assert isinstance(standing, Lacking)
+    assert isinstance(standing, NeedsPerson)
     agree(workspace, standing.approval)
     [told] = skill(workspace).approvals
     assert told == ApprovalRow(id=candidate, kind="promote", login="", at=told.at)
@@ -175,7 +175,7 @@ def test_fields_come_with_the_first_page_as_far_as_it_has_room_and_in_full_to_a_
     assert 0 < len(first.candidate.edits) < 60
     assert first.candidate.n_left_out == 60 - len(first.candidate.edits)
     assert inspect(workspace, id, first.cursor).candidate is None
-    whole = detailed(workspace, "candidate", id)
+    whole = look_up(workspace, id).detail
     assert isinstance(whole, CandidateDetail)
     assert (len(whole.edits), whole.n_left_out) == (60, 0)
 
@@ -186,7 +186,7 @@ def test_all_candidates_are_told_to_a_terminal_and_the_newest_to_a_model(place: 
     assert told.n_candidates == 25
     assert [row.id for row in told.candidates] == ids[: len(told.candidates)]
     assert len(told.candidates) + told.n_left_out == 20
-    whole = detailed(workspace, "skill", SKILL)
+    whole = look_up(workspace, SKILL).detail
     assert isinstance(whole, SkillDetail)
     assert [row.id for row in whole.candidates] == ids
 

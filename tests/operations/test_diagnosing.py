@@ -91,7 +91,7 @@ def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
     with Workspace(path) as workspace:
         found = diagnose(workspace)
     assert found.store.pages == "damaged"
-    assert any("is damaged" in each and "skillopt-mcp export SKILL FILE" in each for each in found.problems)
+    assert any("is damaged" in each and "skillopt-mcp store restore FILE" in each for each in found.problems)
 
 
 def test_whatever_is_kept_beside_a_store_is_named_with_its_size(tmp_path: Path, home: Path) -> None:

@@ -7,8 +7,8 @@ from workshop import LESSONS, SEED, Place, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace

@@ -9,7 +9,7 @@ from workshop import SIMULATION, Place
 
 from skillopt_mcp import Config, Progress, Stopped, Trained, evaluate, train
 from skillopt_mcp.api import Callback, StageName
-from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.runs import list_runs
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.training import loop as training
 

@@ -10,18 +10,19 @@ from hostwork import Clock, begun_proposal, server
 from test_erasing import CANARY, LEARNED, erased, found_in, given_to, is_sound, recorded
 from workshop import Place, use
 
-from skillopt_mcp import continuing as reflecting
+from skillopt_mcp import proposals as reflecting
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.calls.owners import Lock, lock_run
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
 from skillopt_mcp.errors import Busy
+from skillopt_mcp.host_work import hand_out
 from skillopt_mcp.maintenance import erase as erasing
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.work_folders import WorkFolders
-from skillopt_mcp.work_items import hand_out
 from skillopt_mcp.workspace import Workspace
 
 
@@ -131,5 +132,5 @@ def test_two_erasures_at_once_take_each_attempt_out_once(place: Place, workspace
     other = place.open()
     meant = erasing.Meant([1, 2, 3, 4])  # type: ignore[attr-defined]
     done = erasing.erase(workspace, meant, lambda _: erasing.erase(other, meant) and None)
-    assert (done.n, workspace.store.room(Erasing).list_erased()) == (4, [1, 2, 3, 4])
+    assert (done.n, workspace.store.table(Erasing).list_erased()) == (4, [1, 2, 3, 4])
     assert is_sound(place)

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast, get_args
 import pytest
 from workshop import SEED, Place, use
 
-from skillopt_mcp import run_rows as listing_runs
+from skillopt_mcp import runs as listing_runs
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_tasks

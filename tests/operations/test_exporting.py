@@ -9,8 +9,7 @@ from workshop import Place
 
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.records.skills import SkillFile, SkillFiles, short
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import replay, start_run
+from skillopt_mcp.runs import list_runs, replay, start_run
 from skillopt_mcp.show.export import check_folder, export_run, export_version
 from skillopt_mcp.skill_folders import read_skill
 from skillopt_mcp.training.config import Config

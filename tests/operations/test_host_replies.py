@@ -11,12 +11,13 @@ from hostwork import Clock, begun, begun_proposal, server
 from workshop import PLACEBO, SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
 from skillopt_mcp.errors import BadInput, NotFound
+from skillopt_mcp.host_work import Room
 from skillopt_mcp.promotion_tests import evaluate_candidate
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed, Receipt, Submitted
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.work_items import Room
 from skillopt_mcp.workspace import Workspace
 
 HANDS_IN = Room(items=0)

@@ -11,14 +11,14 @@ from workshop import PLACEBO, SEED, Place, right_when_taught, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.gates.confirm import ConfirmRule
+from skillopt_mcp.host_work import MAX_ITEMS, Room, receive
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.records.results import Submitted
 from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.work_items import MAX_ITEMS, Room, receive
 from skillopt_mcp.workspace import Workspace
 
 HANDS_IN = Room(items=0)

@@ -5,12 +5,12 @@ from hostwork import begun
 from workshop import PLACEBO, SEED, Place, as_if_real, use
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.errors import NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.show.details import PromotionTest
 from skillopt_mcp.show.inspecting import inspect, promotion_test
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
 
@@ -26,7 +26,8 @@ def test_a_decided_test_tells_what_its_verdict_rests_on(place: Place, workspace:
         pass
     id = named(workspace, candidate)
     assert promotion_test(workspace, id) == PromotionTest(
-        id=id, skill="ledger-clerk", candidate_id=candidate, base=verdict.base, candidate=verdict.candidate, j=1,
+        id=id, skill="ledger-clerk", candidate_id=candidate, base=verdict.base, candidate=verdict.candidate,
+        test_number=1,
         alpha=verdict.alpha, pairs_done=verdict.pairs_done, pairs_missing=0, verdict="accept",
         reason=verdict.reason.partition(". This is a SIMULATION")[0], claim=f"better {verdict.claim}",
         backend=verdict.backend, simulated=True,
@@ -42,7 +43,7 @@ def test_a_decided_test_tells_what_its_verdict_rests_on(place: Place, workspace:
         assert line in shown.text.splitlines()
     assert f"\nverdict: accept: {promotion_test(workspace, id).reason}\n" in shown.text
     assert f"answered by: {verdict.backend} (a SIMULATION" in shown.text
-    assert f"skillopt-mcp promote {candidate} --simulated" in shown.next_step
+    assert shown.next_step.command == f"skillopt-mcp promote {candidate} --simulated"
 
 
 def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, workspace: Workspace) -> None:
@@ -50,11 +51,12 @@ def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, wor
     for candidate in (first, second):
         evaluate_candidate(workspace, candidate, rule=ConfirmRule(max_pairs=2))
     tests = [promotion_test(workspace, named(workspace, candidate)) for candidate in (first, second)]
-    assert [(test.candidate_id, test.j, test.verdict, test.pairs_done) for test in tests] == [
+    assert [(test.candidate_id, test.test_number, test.verdict, test.pairs_done) for test in tests] == [
         (first, 1, "undecided", 2), (second, 2, "undecided", 2),
     ]  # fmt: skip
     assert tests[1].alpha < tests[0].alpha
-    assert inspect(workspace, tests[1].id).next_step == f"Call evaluate_candidate with candidate_id {second}."
+    step = inspect(workspace, tests[1].id).next_step
+    assert (step.action, step.arguments) == ("evaluate_candidate", {"candidate_id": second})
 
 
 def test_a_test_that_a_host_works_on_tells_how_far_it_is_and_no_mean(place: Place, host: Workspace) -> None:

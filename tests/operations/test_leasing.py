@@ -7,12 +7,13 @@ import json
 from hostwork import Clock, begun, begun_proposal, server
 from workshop import Place
 
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.host_work import Room
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.results import Proposed, Receipt
 from skillopt_mcp.store.leases import Lease
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.trajectories import Recording, record_trajectory
-from skillopt_mcp.work_items import Room
 from skillopt_mcp.workspace import Workspace
 
 HANDS_IN = Room(items=0)

@@ -21,7 +21,7 @@ from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import evaluate_candidate, foreseen_test
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.records.results import Evaluated
-from skillopt_mcp.show.inspecting import described_test
+from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.tasks import add_tasks, remove_tasks
 from skillopt_mcp.training.confirmation import upcoming_alpha
@@ -141,9 +141,10 @@ def test_what_is_foreseen_and_what_is_shown_are_the_numbers_of_the_test(place: P
     assert (row.j, row.alpha) == (foreseen.j, foreseen.alpha) == (3, pytest.approx(alpha_for(3, LIFE)))
     assert found.alpha == round(row.alpha, 6)
     said = "test 3 in the skill's life (2 before it in other folders that have held one version with it)"
-    assert said in described_test(unlucky, row.id)
-    assert "test 2 in the skill's life, at" in described_test(
-        unlucky, unlucky.store.decisions.list_tests(unlucky.skill(str(place.skill)).id)[1].id
+    assert said in inspect(unlucky, row.id).text
+    assert (
+        "test 2 in the skill's life, at"
+        in inspect(unlucky, unlucky.store.decisions.list_tests(unlucky.skill(str(place.skill)).id)[1].id).text
     )
 
 

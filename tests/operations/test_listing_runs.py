@@ -4,13 +4,13 @@ from hostwork import Clock, begun, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import submit_work
+from skillopt_mcp.host_work import Room
 from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.run_rows import list_runs
-from skillopt_mcp.runs import replay, start_run
-from skillopt_mcp.show.inspecting import describe_run, inspect
+from skillopt_mcp.runs import list_runs, replay, start_run
+from skillopt_mcp.show.inspecting import inspect
+from skillopt_mcp.show.run_report import describe_run
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.work_items import Room
 from skillopt_mcp.workspace import Workspace
 
 SMALL = Config(epochs=1, batch=10, slow_update=False, meta_skill=False, max_pairs=8)
@@ -51,7 +51,7 @@ def test_a_proposal_that_has_ended_is_listed_with_the_runs(host: Workspace, prop
     assert listed.next_step.as_command() == f"skillopt-mcp show {row.id}"
     shown = inspect(host, row.id)
     assert f"outcome: {done.status}; candidate {done.candidate_id}" in shown.text.splitlines()
-    assert shown.next_step == ""
+    assert shown.next_step is None
 
 
 def test_nothing_goes_on_with_a_proposal_for_a_version_that_is_live_no_more(

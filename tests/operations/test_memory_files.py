@@ -83,7 +83,7 @@ def test_without_a_person_who_allows_it_a_memory_file_is_not_written(memory: Pat
     candidate_id = _accepted(memory, workspace)
     refused = promote_skill(workspace, candidate_id, PERSON)
     assert refused.status == "refused"
-    assert refused.next_step == f"A person can allow it: skillopt-mcp skills add-root '{memory}'"
+    assert refused.next_step.command == f"skillopt-mcp skills add-root {memory}"
     assert LESSONS not in memory.read_text()
 
     assert add_root(workspace, str(memory)) == memory

@@ -9,7 +9,7 @@ import pytest
 from workshop import SIMULATION, Place
 
 from skillopt_mcp import CapReached, Caps, Config, evaluate, train
-from skillopt_mcp.runs import Training, consolidate, documents
+from skillopt_mcp.memory_files import Training, consolidate, documents
 from skillopt_mcp.workspace import Workspace
 from tests.vendors import Vendor, vending
 

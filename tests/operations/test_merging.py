@@ -8,10 +8,10 @@ import pytest
 from workshop import LESSONS, Place
 
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
-from skillopt_mcp.continuing import propose_from_evidence
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.runs import start_run
 from skillopt_mcp.training.config import Config

@@ -10,14 +10,14 @@ from workshop import PLACEBO, SEED, Place, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import submit_work
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import alpha_for
+from skillopt_mcp.host_work import Room
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.budgets import Caps
 from skillopt_mcp.records.results import Submitted
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
-from skillopt_mcp.work_items import Room
 from skillopt_mcp.workspace import Workspace
 
 LIFE = 0.05

@@ -23,7 +23,9 @@ def test_edits_make_a_candidate_and_leave_the_live_file_alone(place: Place, empt
     assert result.status == "candidate"
     assert result.edits == [EditOutcome(index=0, op="append", path="SKILL.md", status="applied")]
     assert "+Round once.\n" in result.diff
-    assert result.next_step.startswith(f"Call evaluate_candidate with candidate_id {result.candidate_id};")
+    assert (result.next_step.action, result.next_step.arguments) == (
+        "evaluate_candidate", {"candidate_id": result.candidate_id}
+    )  # fmt: skip
     assert place.main.read_bytes() == before
     assert "reasoning: it was rounded twice" in inspect(empty, str(result.candidate_id)).text
 
@@ -57,7 +59,7 @@ def test_unmatched_edits_are_reported_and_the_rest_applies(place: Place, empty: 
 def test_edits_that_change_nothing_make_no_candidate(place: Place, empty: Workspace) -> None:
     result = propose_edits(empty, str(place.skill), [{"op": "delete", "target": "nowhere to be found"}])
     assert (result.status, result.candidate_id, result.diff) == ("no_change", None, "")
-    assert result.next_step.startswith("Nothing would change. Correct the unmatched edits")
+    assert result.next_step.action == "propose_edits"
     assert empty.store.candidates.list_candidates(1) == []
 
 
@@ -66,7 +68,7 @@ def test_the_guard_holds_a_candidate_for_a_person(place: Place, empty: Workspace
     result = propose_edits(empty, str(place.skill), edits)
     assert result.status == "held"
     assert any("evil.example" in finding for finding in result.findings)
-    assert f"skillopt-mcp promote {result.candidate_id}" in result.next_step
+    assert "a person has to promote it" in result.next_step.why
 
 
 @pytest.mark.parametrize(

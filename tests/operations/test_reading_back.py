@@ -94,13 +94,14 @@ def test_a_disk_that_keeps_no_run_bits_is_left_as_it_was(
     candidate = accepted_as(place, workspace, before.replaced(main, SkillFile("references/more.md", b"More.")))
     kept = os.fchmod
     monkeypatch.setattr(os, "fchmod", lambda descriptor, mode: kept(descriptor, mode | 0o111))
-    with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written: .* is taken back$'):
+    with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written .* is taken back$'):
         promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
     assert read_skill(place.skill) == before
     assert workspace.store.promotions.list_pending() == []
     made = workspace.store.candidates.get_candidate(candidate)
-    advice = f"Call promote_skill with candidate_id {candidate}."
-    assert next_step(workspace, made, Consent.PERSON_SIMULATED) == advice
+    step = next_step(workspace, made, Consent.PERSON_SIMULATED)
+    assert step
+    assert (step.action, step.arguments) == ("promote_skill", {"candidate_id": candidate})
 
 
 def test_a_disk_that_lists_a_new_file_by_another_name_is_left_as_it_was(
@@ -146,10 +147,7 @@ def test_a_rollback_to_what_cannot_be_read_back_is_told_what_fits_a_rollback(
     for files in (earlier, read_skill(place.skill)):
         workspace.store.skills.track(tracked.name, tracked.path, files)
     result = rollback_skill(workspace, "ledger-clerk", earlier.digest, Consent.PERSON)
-    assert (result.status, result.next_step) == (
-        "refused",
-        "Name another version: skillopt-mcp show ledger-clerk lists them.",
-    )
+    assert (result.status, result.next_step.action) == ("refused", "inspect")
 
 
 def test_what_stands_in_the_way_of_a_new_file_uses_up_no_approval(place: Place, workspace: Workspace) -> None:

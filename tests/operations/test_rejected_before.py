@@ -8,14 +8,15 @@ from pathlib import Path
 from hostwork import begun_proposal
 from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
 from skillopt_mcp.maintenance.erase import erase
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.prompts.history import TEXT_LIMIT
 from skillopt_mcp.prompts.rendering import cut_middle
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.results import Proposed
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.trajectories import Meant, Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 
@@ -130,5 +131,5 @@ def test_a_reflected_proposal_says_that_it_repeats_what_a_person_rolled_back(pla
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     recorded(host, place)
     result = answered(host, begun_proposal(host, str(place.skill)), LESSONS)
-    told = f"Mind that it makes an edit of {undone} again, which a person rolled back. Call evaluate_candidate"
-    assert result.next_step.startswith(told)
+    assert undone in result.repeats
+    assert result.next_step.action == "evaluate_candidate"

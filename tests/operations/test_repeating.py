@@ -103,4 +103,5 @@ def test_what_a_simulation_rejected_is_held_against_no_edit(place: Place, worksp
     assert result.verdict == "reject"
     place.main.write_bytes(place.main.read_bytes() + b"\nMy own words.\n")
     edits = [{"op": "append", "content": "- Pay attention to the wording of the request."}]
-    assert propose_edits(workspace, str(place.skill), edits).next_step.startswith("Call evaluate_candidate")
+    again = propose_edits(workspace, str(place.skill), edits)
+    assert (again.repeats, again.next_step.action) == ("", "evaluate_candidate")

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,8 +28,8 @@ from skillopt_mcp.records.candidates import NewCandidate
 from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.runs import describe_others_left, furthest, new_run, replay, start_run, unfinished_run
-from skillopt_mcp.show.inspecting import describe_run
 from skillopt_mcp.show.listing import list_skills
+from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool
@@ -122,41 +120,6 @@ def change_run(place: Place, sql: str) -> None:
     with pool.write() as connection:
         connection.execute(sql)
     pool.close()
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from skillopt_mcp.runs import replay, unfinished_run
-from skillopt_mcp.workspace import Workspace
-store, project, backend, deadly = sys.argv[1:]
-workspace = Workspace(Path(store), target=backend, optimizer=backend, project=Path(project))
-n_replies = 0
-def count(*_):
-    global n_replies
-    n_replies += 1
-    if n_replies == int(deadly):
-        os.kill(os.getpid(), signal.SIGKILL)
-replay(workspace, unfinished_run(workspace, "ledger-clerk"), on_reply=count)
-"""
-
-
-def test_a_run_killed_again_and_again_ends_like_one_that_was_not(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    for deadly in (1, 43, 137, 50):
-        command = [sys.executable, "-c", _KILLED, str(place.store_path), str(place.folder), SIMULATION, str(deadly)]
-        killed = subprocess.run(command, capture_output=True, check=False)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert workspace.store.runs.get_run(run.id).status == "running"
-    resumed = replay(workspace, unfinished_run(workspace, "ledger-clerk"))
-
-    whole = place.open(store="uninterrupted.db")
-    place.add_tasks(whole)
-    twin = start_run(whole, "ledger-clerk", CONFIG)
-    assert twin.id == run.id
-    assert replay(whole, twin) == resumed
-    assert whole.store.runs.list_steps(run.id) == workspace.store.runs.list_steps(run.id)
-    assert decisions(whole) == decisions(workspace)
 
 
 class Died(BaseException):

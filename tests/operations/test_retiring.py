@@ -1,4 +1,4 @@
-"""Retiring: a wrong task makes room for the corrected one, and nobody gains a verdict by it."""
+"""Retiring: a wrong task makes room for the corrected one, and no verdict is gained by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, most_
 from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import ALL_RETIRED, planned, replay, start_run
-from skillopt_mcp.show.inspecting import described_test, inspect
+from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import history
 from skillopt_mcp.tasks import (
     REASON_CHARACTERS,
@@ -69,14 +69,7 @@ def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) ->
     }
     assert check_stored(workspace, SKILL).n_tasks == 87
     assert gone["test"].id not in workspace.store.tasks.list_looks(skill.id)
-    assert "train 29, val 29, test 29; 3 more are retired" in inspect(workspace, SKILL).text
-
-
-def test_a_wrong_task_is_no_problem_any_more_once_it_is_retired(workspace: Workspace) -> None:
-    add_tasks(workspace, SKILL, [{"id": "w", "prompt": "?", "judge": {"kind": "regex", "pattern": ".*"}}])
-    assert check_stored(workspace, SKILL).problems
-    remove_tasks(workspace, SKILL, ["w"])
-    assert check_stored(workspace, SKILL).problems == []
+    assert "train 29, val 29, test 29; 3 removed" in inspect(workspace, SKILL).text
 
 
 def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
@@ -95,11 +88,11 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     assert (first.pairs_done, again.pairs_done) == (8, 16)
     assert [each.tasks for each in workspace.store.decisions.list_tests(1)] == [row.tasks]
     assert "; 30 of its tasks were retired since it began, and stay in it" in again.reason
-    assert "pairs so far: 16" in described_test(workspace, row.id)
+    assert "pairs so far: 16" in inspect(workspace, row.id).text
     assert verify_store(workspace.store.path).problems == []
 
 
-def test_a_test_is_not_begun_anew_where_only_retired_tasks_asked_a_judge(place: Place, workspace: Workspace) -> None:
+def test_a_test_is_not_begun_again_where_only_retired_tasks_asked_a_judge(place: Place, workspace: Workspace) -> None:
     rubric = {"kind": "rubric", "rubric": "Is it kind?"}
     add_tasks(workspace, SKILL, [{"id": "asks", "prompt": "Greet me.", "judge": rubric, "split": "test"}])
     use(workspace, undecided(), "target")
@@ -113,17 +106,7 @@ def test_a_test_is_not_begun_anew_where_only_retired_tasks_asked_a_judge(place: 
     assert len(workspace.store.decisions.list_tests(1)) == 1
 
 
-def test_a_verdict_stands_whatever_is_retired_after_it(place: Place, workspace: Workspace) -> None:
-    accepted = place.accepted(workspace)
-    [row] = workspace.store.decisions.list_tests(1)
-    before = workspace.store.decisions.latest_in(row.id)
-    remove_tasks(workspace, SKILL, [task.name for task in of_split(workspace, "test")[:5]])
-    assert evaluate_candidate(workspace, accepted).verdict == "accept"
-    assert workspace.store.decisions.latest_in(row.id) == before
-    assert workspace.store.decisions.list_tests(1) == [row], "its share of the error rate is spent once"
-
-
-def test_a_later_verdict_tells_what_was_retired_before_it(place: Place, workspace: Workspace) -> None:
+def test_a_later_verdict_shows_what_was_retired_before_it(place: Place, workspace: Workspace) -> None:
     begun(place, workspace, pairs=30)
     looks = workspace.store.tasks.list_looks(1)
     names = {task.id: task.name for task in workspace.store.tasks.list_in_use(1)}
@@ -190,24 +173,14 @@ def test_a_test_that_a_retirement_overtakes_is_not_opened(
     assert workspace.store.decisions.list_tests(1) == []
 
 
-def test_retiring_is_told_in_the_history_with_its_reason(place: Place, workspace: Workspace) -> None:
+def test_retiring_is_in_the_history_with_its_reason(place: Place, workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     remove_tasks(workspace, SKILL, [wrong.name], "the key was 41")
     [line] = history(workspace, SKILL).retired
     assert line.endswith(f" task '{wrong.name}' (test): the key was 41")
-    assert [event.kind for event in workspace.store.events.walk()][-1] == "tasks_retired"
 
 
-def test_retiring_twice_changes_nothing(workspace: Workspace) -> None:
-    wrong = of_split(workspace, "test")[0]
-    remove_tasks(workspace, SKILL, [wrong.name])
-    head = workspace.store.events.last()
-    again = remove_tasks(workspace, SKILL, [wrong.name, wrong.name])
-    assert (again.removed, again.already, again.next_step) == ([], [wrong.name], None)
-    assert workspace.store.events.last() == head
-
-
-def test_an_unknown_id_retires_none_of_those_named_beside_it(workspace: Workspace) -> None:
+def test_an_unknown_id_retires_none_of_those_named_next_to_it(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     with pytest.raises(NotFound, match="'ledger-clerk' has no task \"nope\": see them with"):
         remove_tasks(workspace, SKILL, [wrong.name, "nope"])
@@ -223,7 +196,7 @@ def test_a_reason_holds_no_secret(workspace: Workspace) -> None:
     assert secret not in workspace.store.retirements.list_retired(1)[wrong.id].reason
 
 
-def test_whoever_knew_the_retired_task_knows_the_corrected_one(place: Place, workspace: Workspace) -> None:
+def test_who_knew_the_retired_task_knows_the_corrected_one(place: Place, workspace: Workspace) -> None:
     add_tasks(workspace, SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT, "split": "test"}])
     remove_tasks(workspace, SKILL, ["mine"])
     add_tasks(place.open(), SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT | {"expected": "else"}}])

@@ -10,19 +10,20 @@ import pytest
 from workshop import PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.continuing import propose_from_evidence
 from skillopt_mcp.dispatch import has_decided
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.promotions.review import review_candidate
+from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.store.erasing import Erasing
+from skillopt_mcp.store.ledger import ServedBy, Servings
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.serving import ServedBy, Servings
 from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
 
@@ -111,11 +112,11 @@ def test_a_dated_model_decides_in_a_test_of_its_own(place: Place, workspace: Wor
     assert verify_store(place.store_path).problems == []
 
 
-def test_an_alias_that_switches_for_both_versions_is_told_and_no_more(place: Place, workspace: Workspace) -> None:
+def test_an_alias_that_switches_for_both_versions_is_reported_and_no_more(place: Place, workspace: Workspace) -> None:
     candidate, result = evaluated(place, workspace, lambda _, n: "old-model" if n < 3 else "new-model")
     assert result.verdict == "accept"
-    told = "; both versions were answered by new-model and old-model: the model changed in the course of the test"
-    assert told in result.reason
+    caveat = "; both versions were answered by new-model and old-model: the model changed in the course of the test"
+    assert caveat in result.reason
     assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
 
 
@@ -149,10 +150,10 @@ def test_a_name_of_a_programs_own_backend_is_kept_on_one_line_and_short(place: P
     evaluated(place, workspace, lambda *_: " two\nlines \ud800" + "x" * 999)
     name = f"two lines \ufffd{'x' * 189}"
     [row] = workspace.store.decisions.list_tests(1)
-    assert {each.name for each in workspace.store.room(Servings).list_of_test(row)} == {name}
+    assert {each.name for each in workspace.store.table(Servings).list_of_test(row)} == {name}
 
 
-def test_where_nobody_says_who_answered_a_verdict_keeps_what_it_always_kept(place: Place, workspace: Workspace) -> None:
+def test_without_the_names_of_models_a_verdict_stays_as_it_is(place: Place, workspace: Workspace) -> None:
     use(workspace, as_if_real())
     place.accepted(workspace)
     [(_, decision)] = workspace.store.decisions.list_decisions()
@@ -178,12 +179,12 @@ def test_a_forged_word_on_who_answered_does_not_verify(place: Place, workspace: 
     with pool.write() as connection:
         connection.execute(f"update decision set inputs = {forged}")
     pool.close()
-    problems = verify_store(place.store_path).problems
-    assert "decision 1 (confirm) does not recompute: other models answered in its pairs than it says" in problems
+    problems = [str(each) for each in verify_store(place.store_path).problems]
+    assert "decision 1 (confirm) does not recompute: its pairs were answered by other models" in problems
 
 
 def test_an_erased_answer_keeps_who_gave_it_and_its_store_is_sound(place: Place, workspace: Workspace) -> None:
     run_id = learn(place, workspace)
-    assert workspace.store.room(Erasing).clear_calls([1])[0] == 1
+    assert workspace.store.table(Erasing).clear_calls([1])[0] == 1
     assert verify_store(place.store_path).problems == []
-    assert workspace.store.room(Servings).list_of_scope(run_id) == [ServedBy("optimizer", "optimizer-v1", 1)]
+    assert workspace.store.table(Servings).list_of_scope(run_id) == [ServedBy("optimizer", "optimizer-v1", 1)]

@@ -7,7 +7,8 @@ import re
 from workshop import PLACEBO, Place
 
 from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.training.confirmation import drawn_pairs
 from skillopt_mcp.workspace import Workspace
@@ -19,17 +20,13 @@ def told(workspace: Workspace) -> list[str]:
     return [line.partition(": ")[2] for line in lines if line.startswith("candidate ")]
 
 
-def step(workspace: Workspace, id: str) -> str:
-    return inspect(workspace, id, consent=Consent.PERSON_SIMULATED).next_step
-
-
 def test_a_skill_tells_which_of_its_candidates_still_can_be_promoted(place: Place, workspace: Workspace) -> None:
     first = place.accepted(workspace)
     place.propose(workspace, PLACEBO)
     assert told(workspace) == ["accept", "not evaluated"]
     promote_skill(workspace, first, Consent.PERSON_SIMULATED)
     stale = "stale: the file has changed since"
-    assert told(workspace) == ["accept, promoted and live", f"not evaluated, {stale}"]
+    assert told(workspace) == ["accept, live", f"not evaluated, {stale}"]
     rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
     assert told(workspace) == ["accept, rolled back", "not evaluated"]
     place.main.write_text("# Mine\n")
@@ -39,7 +36,7 @@ def test_a_skill_tells_which_of_its_candidates_still_can_be_promoted(place: Plac
 def test_a_candidate_that_another_followed_is_live_no_more(place: Place, workspace: Workspace) -> None:
     promote_skill(workspace, place.accepted(workspace), Consent.PERSON_SIMULATED)
     place.main.write_text("# Mine\n")
-    assert told(workspace) == ["accept, promoted, and live no more"]
+    assert told(workspace) == ["accept, live before"]
 
 
 def test_the_evidence_counts_the_tasks_that_were_drawn_and_not_all_that_could_be(

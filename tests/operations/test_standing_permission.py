@@ -9,7 +9,8 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.workspace import Workspace
 
@@ -37,7 +38,7 @@ def test_it_covers_no_version_that_was_merely_seen_once(place: Place, permitted:
     place.main.write_bytes(mine := text + b"\nMy own words.\n")
     result = rollback_skill(permitted, "ledger-clerk", once, STANDING)
     assert (result.status, place.main.read_bytes()) == ("stale", mine)
-    assert result.next_step.endswith(f"skillopt-mcp rollback ledger-clerk {once[:12]}")
+    assert result.next_step.command == f"skillopt-mcp rollback ledger-clerk {once[:12]}"
 
 
 def test_it_covers_going_back_no_further_than_the_last_change(place: Place, permitted: Workspace) -> None:
@@ -49,7 +50,7 @@ def test_it_covers_going_back_no_further_than_the_last_change(place: Place, perm
     result = rollback_skill(permitted, "ledger-clerk", first, STANDING)
     assert result.status == "needs_approval"
     assert "more than undo the last promotion" in result.reason
-    assert "skills permit" not in result.next_step
+    assert result.permit is None
 
 
 def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
@@ -63,7 +64,7 @@ def test_it_covers_no_test_on_a_handful_of_tasks(place: Place) -> None:
         result = promote_skill(workspace, candidate, STANDING)
         assert (result.status, place.main.read_bytes()) == ("needs_approval", before)
         assert "tested on 5 held-out tasks" in result.reason
-        assert "skills permit" not in result.next_step
+        assert result.permit is None
         evaluated = evaluate_candidate(workspace, candidate)
         evidence = (
             f"mean score {evaluated.base.mean:.2f} before and {evaluated.candidate.mean:.2f} with this change, "
@@ -100,13 +101,13 @@ def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitte
     place.main.write_bytes(mine := place.main.read_bytes() + b"\nMy own words.\n")
     rebased = rebase_candidate(permitted, candidate)
     told = f"it makes an edit of {candidate} again, which a person rolled back"
-    assert rebased.next_step.startswith(f"Mind that {told}. Call evaluate_candidate")
+    assert (rebased.repeats, rebased.next_step.action) == (told, "evaluate_candidate")
     assert rebased.candidate_id
     while evaluate_candidate(permitted, rebased.candidate_id).verdict == "undecided":
         pass
     result = promote_skill(permitted, rebased.candidate_id, STANDING)
-    assert (result.status, result.reason) == ("needs_approval", f"{told}: a person should see it")
-    assert "skills permit" not in result.next_step
+    assert (result.status, result.reason) == ("needs_approval", told)
+    assert result.permit is None
     assert place.main.read_bytes() == mine
     assert promote_skill(permitted, rebased.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"
 
@@ -119,7 +120,7 @@ def test_it_covers_no_edit_proposed_anew_that_a_person_rolled_back(place: Place,
     edits = [{"op": "append", "content": LESSONS}, {"op": "append", "content": "- One more rule."}]
     proposed = propose_edits(permitted, "ledger-clerk", edits)
     assert proposed.candidate_id
-    assert f"it makes an edit of {candidate} again" in proposed.next_step
+    assert candidate in proposed.repeats
     while evaluate_candidate(permitted, proposed.candidate_id).verdict == "undecided":
         pass
     result = promote_skill(permitted, proposed.candidate_id, STANDING)
@@ -132,10 +133,10 @@ def test_it_covers_an_edit_again_that_a_tool_undid_or_a_person_put_back(place: P
     rollback_skill(permitted, "ledger-clerk", None, STANDING)
     place.main.write_bytes((own := place.main.read_bytes()) + b"\nMy own words.\n")
     rebased = rebase_candidate(permitted, candidate)
-    assert rebased.next_step.startswith("Call evaluate_candidate")
+    assert rebased.repeats == ""
     place.main.write_bytes(own)
     rollback_skill(permitted, "ledger-clerk", version, Consent.PERSON)
     rollback_skill(permitted, "ledger-clerk", None, Consent.PERSON)
     rollback_skill(permitted, "ledger-clerk", version, Consent.PERSON)
     place.main.write_bytes(own + b"\nMy other words.\n")
-    assert propose_edits(permitted, "ledger-clerk", [{"op": "append", "content": LESSONS}]).next_step.startswith("Call")
+    assert propose_edits(permitted, "ledger-clerk", [{"op": "append", "content": LESSONS}]).repeats == ""

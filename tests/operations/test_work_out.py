@@ -9,9 +9,10 @@ from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.continuing import propose_from_evidence, submit_work
+from skillopt_mcp.host_work import Room
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.work_items import Room
+from skillopt_mcp.proposals import propose_from_evidence
+from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
 
 APPENDED = {"op": "append", "content": "- Add VAT."}

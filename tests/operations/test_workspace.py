@@ -9,7 +9,7 @@ from workshop import Place
 from skillopt_mcp.errors import BackendError, BadSkill, NotFound
 from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.records.evidence import Confirmation
-from skillopt_mcp.run_rows import list_runs
+from skillopt_mcp.runs import list_runs
 from skillopt_mcp.sessions import harvest
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import list_skills

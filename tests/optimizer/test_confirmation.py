@@ -83,7 +83,7 @@ class MemoryDecisions:
         """Return that nothing was begun anew."""
         return {}
 
-    def room(self, make: object) -> MemoryDecisions:
+    def table(self, make: object) -> MemoryDecisions:
         """Return itself: all is in one place."""
         return self
 
@@ -294,7 +294,10 @@ def evidence(bench: Bench) -> tuple[object, ...]:
     return (
         bench.rows("select confirmation_id, n, task_id, base, candidate from pair order by 1, 2"),
         bench.rows("select gate, scope, verdict, reason, inputs from decision order by id"),
-        bench.rows("select scope, version_id, task_id, draw, hard, soft from trial order by 1, 4, 2"),
+        bench.rows(
+            "select t.scope, version_id, task_id, draw, hard, soft from trial t"
+            " join call on call.id = call_id order by 1, 4, 2"
+        ),
         bench.rows("select key from call order by key"),
     )
 

@@ -211,7 +211,7 @@ def test_a_store_that_another_process_holds_for_long_is_told_before_a_call_has_t
     skill, call = make_skill(tmp_path), {"task": "Add the page up."}
     server = SkillOptServer(lambda: services.open_services(Setup(tmp_path / "store.db")))
     with Store(tmp_path / "store.db") as other:
-        with other.room(lambda pool: pool).write():
+        with other.table(lambda pool: pool).write():
             [refused] = ask_all(server, [("record_trajectory", {"skill": str(skill), **call})])
         assert str(tmp_path / "store.db") in error_text(refused)
         assert ask_one(server, "record_trajectory", skill=str(skill), **call)["trajectory_id"] == "trajectory:1"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from skillopt_mcp.errors import BadInput, StoreError, UnsafeStore
-from skillopt_mcp.store import driver
+from skillopt_mcp.store import driver, files
 from skillopt_mcp.store.pool import Pool
 
 MOUNTS = """\
@@ -81,8 +81,8 @@ def test_only_a_sqlite_without_the_wal_reset_bug_is_safe_for_wal(version: tuple[
     ],
 )
 def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: str) -> None:
-    assert driver.file_system_in(MOUNTS, path) == kind
-    assert driver.is_untrusted(kind) is (kind in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"})
+    assert files.file_system_in(MOUNTS, path) == kind
+    assert files.is_untrusted(kind) is (kind in {"nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs", "nfs", "smb3"})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_deepest_mount_above_a_path_tells_its_file_system(path: str, kind: s
     ],
 )  # fmt: skip
 def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(kind: str) -> None:
-    assert driver.is_untrusted(kind)
+    assert files.is_untrusted(kind)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(kind: str) -
              "fuse.portal", "ext4", "overlay", "tmpfs", "zfs", ""],
 )  # fmt: skip
 def test_a_local_file_system_is_trusted_though_another_program_serves_it(kind: str) -> None:
-    assert not driver.is_untrusted(kind)
+    assert not files.is_untrusted(kind)
 
 
 def test_a_file_system_of_another_program_is_refused_by_name_with_what_to_do(
@@ -114,7 +114,7 @@ def test_a_file_system_of_another_program_is_refused_by_name_with_what_to_do(
 ) -> None:
     table, shared = tmp_path / "mountinfo", tmp_path / "shared"
     table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - fuse.cloudfs cloudfs rw\n")
-    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    monkeypatch.setattr(files, "MOUNT_TABLE", table)
     with pytest.raises(
         UnsafeStore, match=r"another program \('fuse\.cloudfs'\).*a folder on a local disk with --store"
     ):
@@ -126,8 +126,8 @@ def test_each_network_file_system_of_the_table_is_refused_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, shared = tmp_path / "mountinfo", tmp_path / "shared"
-    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
-    for kind in sorted(driver.NETWORK_FILE_SYSTEMS):
+    monkeypatch.setattr(files, "MOUNT_TABLE", table)
+    for kind in sorted(files.NETWORK_FILE_SYSTEMS):
         table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - {kind} there rw\n")
         with pytest.raises(UnsafeStore, match=rf"a network file system \('{kind}'\)"):
             Pool(shared / "skillopt.db")
@@ -135,7 +135,7 @@ def test_each_network_file_system_of_the_table_is_refused_by_its_name(
 
 
 def test_without_a_mount_table_no_file_system_is_named() -> None:
-    assert driver.file_system_in("", "/home/ann/skillopt.db") == ""
+    assert files.file_system_in("", "/home/ann/skillopt.db") == ""
 
 
 def test_a_network_file_system_is_refused_by_name_and_nothing_is_made(
@@ -144,7 +144,7 @@ def test_a_network_file_system_is_refused_by_name_and_nothing_is_made(
     table = tmp_path / "mountinfo"
     shared = tmp_path / "shared"
     table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n")
-    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    monkeypatch.setattr(files, "MOUNT_TABLE", table)
     with pytest.raises(UnsafeStore, match=r"network file system \('nfs4'\).*--store or SKILLOPT_STORE"):
         Pool(shared / "skillopt.db")
     assert not shared.exists()
@@ -156,7 +156,7 @@ def test_a_link_to_a_network_file_system_is_refused_too(tmp_path: Path, monkeypa
         folder.mkdir()
     table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - nfs4 server:/ rw\n")
     (local / "skillopt.db").symlink_to(shared / "skillopt.db")
-    monkeypatch.setattr(driver, "MOUNT_TABLE", table)
+    monkeypatch.setattr(files, "MOUNT_TABLE", table)
     with pytest.raises(UnsafeStore, match="nfs4"):
         Pool(local / "skillopt.db")
     assert list(shared.iterdir()) == []
@@ -244,7 +244,7 @@ def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> Non
     try:
         told = r"no file may be longer than 200,000 bytes here: raise .*\(ulimit -f\)"
         with pytest.raises(StoreError, match=told), pool.write() as connection:
-            connection.execute("insert into event values (1, 'x', hex(zeroblob(400000)), '', '')")
+            connection.execute("insert into event values (1, 'x', hex(zeroblob(400000)), '', '', '')")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert pool.rows("select * from event") == []

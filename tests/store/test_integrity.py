@@ -1,84 +1,126 @@
 """Integrity: what the digests, the chain and the schema show of a change that was made by other means."""
 
+from pathlib import Path
+
 import pytest
 from children import SKILL
 
+from skillopt_mcp.errors import StoreError
 from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
-from skillopt_mcp.records.calls import Call, Question, Reply, Usage
+from skillopt_mcp.records.candidates import Approval
+from skillopt_mcp.records.commands import RegisteredCommand
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
-from skillopt_mcp.store.budgets import Bill
-from skillopt_mcp.store.calls import Settlement
+from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.events import append
 from skillopt_mcp.store.integrity import Integrity
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.trajectories import NewTrajectory
+
+
+def kinds(store: Store) -> list[str]:
+    return [event.kind for event in store.events.walk()]
+
+
+def problems(store: Store) -> list[str]:
+    integrity = store.table(Integrity)
+    found = [*integrity.check_file(), *integrity.check_tables(), *integrity.check_schema(), *integrity.check_digests()]
+    return [str(each) for each in [*found, *integrity.check_chain(store.events)]]
 
 
 @pytest.fixture
 def full(store: Store) -> Store:
-    """Return a store with rows of several tables, sound as it is."""
+    """Return a store with a task and three events: two skill roots, and a permission."""
     skill = store.skills.track("s", "/s", SKILL)
-    store.permissions.add_root("/")
-    task = NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}), split="val", tags=("a",))
-    store.tasks.add_tasks(skill.id, [task], EQUAL_SHARES)
-    store.trajectories.add_trajectory(skill.id, skill.live_version, NewTrajectory("a", "b", True, 1, "c", "[]"))
-    call = Call("optimizer", "reflect", Question("q", "e", "r"), "1")
-    bill = Bill("b", NO_CAPS, Spent(), [Cost(1, 0, 0)])
-    claimed = store.calls.settle(Settlement([], [], 0, [(b"k", call)], "r", "o", bill))
-    reply = Reply("said", (), Usage(1, 2, 0, 3), id=claimed.claims[0].id)
-    store.calls.settle(Settlement([reply], [], 0, [], "r", "o", Bill("b", NO_CAPS, Spent(), [])))
+    store.tasks.add_tasks(skill.id, [NewTask("what?", parse_judge({"kind": "exact", "expected": "42"}))], EQUAL_SHARES)
+    for root in ("/", "/etc"):
+        store.permissions.add_root(root)
+    store.permissions.grant(skill.id, "a person")
     assert problems(store) == []
     return store
 
 
-def problems(store: Store) -> list[str]:
-    integrity = store.room(Integrity)
-    rows = [*integrity.row_problems(), *integrity.chain_problems(store.events)]
-    return [*integrity.file_problems(), *integrity.shape_problems(), *rows]
-
-
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "trigger", "found"),
     [
-        ("update task set tags = '[]'", "table task: 1 1 is not what event 3 (tasks_added) recorded"),
-        ("update task set digest = 'x'", "table task: row 1 is not what its digest names"),
-        ("update skill set name = 'x'", "table skill: 1 is not what event 1 (skill_tracked) recorded"),
-        ("update skill_root set path = '/x'", "table skill_root: / is not what event 2 (root_added) recorded"),
-        ("insert into permission(skill_id, granted_by) values (1, 'me')", "table permission: 1 has no event"),
-        ("insert into skill_root(path) values ('/x')", "table skill_root: /x has no event"),
-        ("drop index call_by_scope", "the schema differs in index 'call_by_scope'"),
-        ("create table other(a)", "the schema differs in table 'other'"),
+        ("update task set digest = 'x'", "", "task 1 is not what its digest names"),
+        ("update skill_root set path = '/x' where path = '/'", "", "skill_root / is not what event 1 (root_added)"),
+        ("update permission set host_run = 1", "", "permission 1 is not what event 3 (permission_set) recorded"),
+        ("insert into skill_root(path) values ('/x')", "", "skill_root /x has no event"),
+        ("drop index call_by_scope", "", "the schema differs in index 'call_by_scope'"),
+        ("create table other(a)", "", "the schema differs in table 'other'"),
+        ("update blob set content = x'00'", "blob_is_never_rewritten", "the content "),
+        ("update version_file set path = 'x'", "version_file_is_never_rewritten", "the files of version "),
+        ("update task set files = '[ ]'", "task_is_frozen", "task 1 is not what its digest names"),
+        ("update event set key = 'x' where seq = 1", "event_is_never_rewritten", "event 1 (root_added)"),
+        ("delete from event where seq = 2", "event_is_never_removed", "event 3 (permission_set) does not follow"),
+        ("delete from event where seq = 3", "event_is_never_removed", "permission 1 has no event"),
     ],
 )
-def test_a_row_that_was_changed_behind_the_program_is_named(full: Store, sql: str, said: str) -> None:
+def test_a_row_that_was_changed_by_other_means_is_named(full: Store, sql: str, trigger: str, found: str) -> None:
     pool = Pool(full.path)
+    if trigger:
+        with pytest.raises(StoreError, match="never"), pool.write() as connection:
+            connection.execute(sql)
     with pool.write() as connection:
+        rule = connection.execute("select sql from sqlite_schema where name = ?", [trigger]).fetchone()
+        if rule:
+            connection.execute(f"drop trigger {trigger}")
         connection.execute(sql)
+        if rule:
+            connection.execute(rule[0])
     pool.close()
-    assert any(problem.startswith(said) for problem in problems(full)), problems(full)
+    assert any(problem.startswith(found) for problem in problems(full)), problems(full)
 
 
-@pytest.mark.parametrize(
-    ("trigger", "sql", "said"),
-    [
-        ("blob_is_never_rewritten", "update blob set content = x'00'", "table blob"),
-        ("version_file_is_never_rewritten", "update version_file set path = 'x'", "table version: the files of"),
-        ("task_is_frozen", "update task set files = '[ ]'", "table task: row 1"),
-        ("event_is_never_rewritten", "update event set kind = 'root_added' where seq = 1", "event 1 (root_added)"),
-        ("event_is_never_removed", "delete from event where seq = 2", "event 3 (tasks_added) does not follow"),
-        ("event_is_never_removed", "delete from event where seq = 3", "table task: 1 has no event"),
-    ],
-)
-def test_what_the_store_itself_forbids_is_noticed_when_the_rule_was_taken_away(
-    full: Store, trigger: str, sql: str, said: str
-) -> None:
-    pool = Pool(full.path)
+def test_a_store_without_its_tables_is_one_problem(store: Store) -> None:
+    pool = Pool(store.path)
     with pool.write() as connection:
-        [rule] = connection.execute("select sql from sqlite_schema where name = ?", [trigger]).fetchone()
-        connection.execute(f"drop trigger {trigger}")
-        connection.execute(sql)
-        connection.execute(rule)
+        connection.execute("drop table event")
+        connection.execute("drop table approval")
+    [problem] = store.table(Integrity).check_tables()
+    assert str(problem).endswith("of its tables are missing: approval, event")
     pool.close()
-    assert any(problem.startswith(said) for problem in problems(full)), problems(full)
+
+
+def test_an_event_is_undone_with_what_it_records(path: Path) -> None:
+    pool = Pool(path)
+
+    def fail() -> None:
+        with pool.write() as connection:
+            connection.execute("insert into skill_root(path) values ('/')")
+            append(connection, "root_added", "/")
+            raise ValueError("too late")
+
+    with pytest.raises(ValueError, match="too late"):
+        fail()
+    assert pool.rows("select * from event") == []
+    pool.close()
+
+
+def test_consents_are_recorded_once_and_in_order(store: Store) -> None:
+    skill = store.skills.track("s", "/s", SKILL)
+    store.permissions.grant(skill.id, "a person")
+    for _ in range(2):
+        store.permissions.revoke(skill.id)
+    store.commands.register(RegisteredCommand("c", ("/bin/true",), "0" * 64))
+    for _ in range(2):
+        store.commands.remove("c")
+    given = Approval(skill.id, "rollback", SKILL.digest, SKILL.digest, (), "", "a terminal")
+    for approval_id in [store.approvals.add_approval(given) for _ in range(2)]:
+        store.approvals.drop(skill.id, approval_id)
+    assert kinds(store) == [
+        "permission_set", "permission_withdrawn", "command_registered", "command_removed", "approval_given",
+        "approval_given", "approval_withdrawn", "approval_withdrawn",
+    ]  # fmt: skip
+    assert problems(store) == []
+
+
+def test_a_promotion_test_is_recorded_each_time_that_tasks_join_it(store: Store) -> None:
+    skill = store.skills.track("s", "/s", SKILL)
+    for tasks in ((1, 2), (1, 2, 3), (1, 2)):
+        row = ConfirmationRow("t-1", skill.id, "a", "b", 0, 0.0, "x", tasks, "like_these")
+        opened = store.decisions.open_confirmation(row, lambda j, staked: 0.05)
+    assert opened.tasks == (1, 2, 3)
+    assert kinds(store) == ["test_opened", "test_widened"]
+    assert problems(store) == []

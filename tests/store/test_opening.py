@@ -11,10 +11,9 @@ from children import SKILL, open_each, write_once
 
 from skillopt_mcp.errors import StoreError, UnsafeStore
 from skillopt_mcp.store import driver
-from skillopt_mcp.store.locations import store_path
+from skillopt_mcp.store.files import store_path
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.schema import APPLICATION_ID, schema_id
+from skillopt_mcp.store.pool import APPLICATION_ID, Pool, schema_id
 from tests.processes import Spawn, start, together
 
 ROUNDS = 8
@@ -69,7 +68,7 @@ def test_folder_and_files_are_for_the_user_alone(path: Path) -> None:
 
 
 def test_an_empty_file_where_a_store_was_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skillopt_mcp.store.pool._FILLED_S", 0)
+    monkeypatch.setattr("skillopt_mcp.store.files._FILLED_S", 0)
     Store(path).close()
     path.write_bytes(b"")
     path.with_name("skillopt.db.locks").mkdir()

@@ -10,8 +10,7 @@ from skillopt_mcp.judges.judging import parse_judge
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import Pool
-from skillopt_mcp.store.schema import schema_sql
+from skillopt_mcp.store.pool import Pool, schema_sql
 
 
 def test_every_table_and_view_is_commented_and_in_the_store(pool: Pool) -> None:

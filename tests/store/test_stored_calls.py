@@ -4,8 +4,7 @@ import pytest
 
 from skillopt_mcp.records.budgets import NO_CAPS, Cost, Spent
 from skillopt_mcp.records.calls import Call, Question, Reply
-from skillopt_mcp.store.budgets import Bill
-from skillopt_mcp.store.calls import Claim, Settlement
+from skillopt_mcp.store.calls import Bill, Claim, Settlement
 from skillopt_mcp.store.opening import Store
 
 

@@ -14,6 +14,7 @@ from skillopt_mcp.backends.agents.events import AgentEvents
 from skillopt_mcp.backends.agents.places import Place, private_place, sweep_places
 from skillopt_mcp.backends.agents.processes import MAX_OUTPUT_BYTES, Ended, Line, run
 from skillopt_mcp.backends.agents.working_copy import Unusable, lay_out
+from skillopt_mcp.backends.api.faults import FIXES
 from skillopt_mcp.backends.base import RETRYABLE, BackendFault, unusable_usage
 from skillopt_mcp.errors import BackendError
 from skillopt_mcp.records.calls import Call, Fault, Reply, Rollout, Usage
@@ -25,7 +26,7 @@ _BY_STATUS: dict[int, Fault] = {
     401: "auth", 402: "auth", 403: "auth", 404: "model_not_found", 408: "connection", 413: "context_too_long",
     429: "rate_limit", 503: "overloaded", 529: "overloaded",
 }  # fmt: skip
-# Tried in this order: what is said in words is nearer to the cause than a status.
+# Tried in this order: words are nearer to the cause than a status.
 _BY_WORDS: tuple[tuple[Fault, str], ...] = (
     ("auth", r"quota exceeded|insufficient_quota|credit balance|billing"),
     ("rate_limit", r"rate limit|usage limit|hit your limit|too many requests"),
@@ -47,16 +48,11 @@ _BY_WORDS: tuple[tuple[Fault, str], ...] = (
     ),
 )
 _FIXES: dict[Fault, str] = {
-    "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
-    "overloaded": "it is asked again later",
-    "timeout": "raise timeout=SECONDS in the spec, or use a faster model",
+    **FIXES,
     "connection": "check the network",
-    "server": "it is asked again later",
     "auth": "{login}",
     "model_not_found": "check the model's name in the spec, and that the account may use it",
     "unsupported": "{settings}",
-    "context_too_long": "use a model with a larger context, or a shorter task or skill",
-    "refusal": "reword the task, or leave it out",
     "truncated": "use a larger max_usd=DOLLARS where one is set, or ask for a shorter answer",
     "malformed": "check that nothing between the program and its model changes the answers",
     "empty": "use another model, or reword the task",
@@ -66,7 +62,7 @@ _FIXES: dict[Fault, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Which program speaks, and what a person does about its account (`login`) and its options (`settings`)."""
+    """The program, and what a person does about its account (`login`) and its options (`settings`)."""
 
     name: str
     login: str
@@ -74,19 +70,19 @@ class Program:
 
     def fault(self, fault: Fault, what: str, usage: Usage | None = None) -> BackendFault:
         """Return the fault with a message of one line: who, what, and what to do."""
-        said = " ".join(what.split())
-        said = said if len(said) <= MESSAGE_CHARACTERS else f"{said[: MESSAGE_CHARACTERS - 3]}..."
+        text = " ".join(what.split())
+        text = text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 3]}..."
         fix = _FIXES[fault].format(login=self.login, settings=self.settings)
-        return BackendFault(fault, f"{self.name}: {said.rstrip('.;')}; {fix}", _retry_after_s(what), usage)
+        return BackendFault(fault, f"{self.name}: {text.rstrip('.;')}; {fix}", _retry_after_s(what), usage)
 
 
 def fault_of(text: str, status: int | None = None) -> Fault:
-    """Return the fault that a program's words, and the status that its model's server answered with, amount to."""
+    """Return the fault that a program's words describe, and the status that its model's server answered with."""
     found = next((fault for fault, words in _BY_WORDS if re.search(words, text, re.I)), None)
     if found:
         return found
-    told = _STATUS.search(text)
-    status = status or (int(told[1] or told[2]) if told else None)
+    named = _STATUS.search(text)
+    status = status or (int(named[1] or named[2]) if named else None)
     if status is None:
         return "internal"
     return _BY_STATUS.get(status) or ("server" if status >= 500 else "internal")
@@ -116,7 +112,7 @@ class Host(Protocol):
 
     @property
     def most_used(self) -> Usage | None:
-        """Return what it is told to use at most for a call: money alone has such a limit. None without one."""
+        """Return the most that it may use for a call, None without a limit: only money has one."""
         ...
 
     def line(self, call: Call, place: Place) -> Line:
@@ -128,7 +124,7 @@ class Host(Protocol):
         ...
 
     def read(self, ended: Ended) -> AgentEvents:
-        """Return what was told."""
+        """Return what it reported."""
         ...
 
     def secrets(self) -> Mapping[str, str]:
@@ -156,14 +152,14 @@ class AgentBackend:
             raise host.program.fault("internal", str(reason)) from None
         except OSError as error:
             raise host.program.fault("internal", f"it could not be run: {error}") from None
-        told = host.read(ended)
-        failure = _failure(ended, told, host)
+        events = host.read(ended)
+        failure = _failure(ended, events, host)
         if failure:
             raise failure
-        messages = told.transcript(skill) if isinstance(call.request, Rollout) else ()
-        # What a program counted wrongly is as good as not told: nothing of what was set aside comes back for it.
-        usage = Usage(estimated=True) if unusable_usage(told.usage) else told.usage
-        return Reply(told.answer or "", messages, usage, served=told.served)
+        messages = events.transcript(skill) if isinstance(call.request, Rollout) else ()
+        # A wrong count is as good as none: nothing of what was reserved is given back for it.
+        usage = Usage(estimated=True) if unusable_usage(events.usage) else events.usage
+        return Reply(events.answer or "", messages, usage, served=events.served)
 
     def worst_case(self, call: Call) -> Usage | None:
         """Return the most that the program may use for a call, by its own account, None when nothing limits it."""
@@ -183,23 +179,21 @@ class AgentBackend:
         return ended.replaced({**here, **secrets}), skill
 
 
-def _failure(ended: Ended, told: AgentEvents, host: Host) -> BackendFault | None:
+def _failure(ended: Ended, events: AgentEvents, host: Host) -> BackendFault | None:
     program = host.program
     if ended.exit is None:
-        return program.fault("timeout", f"no answer within {host.timeout:g} s", told.usage)
-    if told.fault:
-        return program.fault(told.fault, told.said, told.usage)
-    if told.answer is None:
-        return _untold(ended, program)
-    if not told.answer.strip():
-        return program.fault("empty", "the answer is empty", told.usage)
-    return None
+        return program.fault("timeout", f"no answer within {host.timeout:g} s", events.usage)
+    if events.fault:
+        return program.fault(events.fault, events.reason, events.usage)
+    if events.answer is None:
+        return _no_end(ended, program)
+    return None if events.answer.strip() else program.fault("empty", "the answer is empty", events.usage)
 
 
-def _untold(ended: Ended, program: Program) -> BackendFault:
-    """Return the fault of a program that ended without telling how."""
+def _no_end(ended: Ended, program: Program) -> BackendFault:
+    """Return the fault of a program whose output has no end."""
     if ended.exit == 0 or len(ended.output) >= MAX_OUTPUT_BYTES // 2:
-        return program.fault("malformed", f"its {len(ended.output):,} characters of output tell no end")
+        return program.fault("malformed", f"its {len(ended.output):,} characters of output have no end")
     if ended.exit is not None and ended.exit < 0:
         # What it ran may have brought that about, such as by taking all memory: an attempt has one chance.
         return program.fault("malformed", f"it was ended by signal {-ended.exit}")
@@ -207,7 +201,7 @@ def _untold(ended: Ended, program: Program) -> BackendFault:
     words = errors or ended.output.strip()
     fault = fault_of(words)
     if not errors and fault in RETRYABLE:
-        # Its output quotes what it read: words alone there would get an attempt made anew.
+        # Its output quotes what it read: words in it are no reason to retry an attempt.
         fault = "internal"
     return program.fault(fault, f"exit code {ended.exit}: {words[-_SAID_CHARACTERS:]}")
 

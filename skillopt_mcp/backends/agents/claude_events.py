@@ -18,7 +18,7 @@ _CODES: dict[str, Fault] = {
 }
 # The model of a message that it wrote itself.
 _BY_ITSELF = "<synthetic>"
-# Its finer word for what went wrong on the way, where its version has one.
+# Its finer word for what went wrong, where its version has one.
 _ON_THE_WAY: dict[str, Fault] = {"connection_failed": "connection", "computer_slept": "connection"}
 
 
@@ -42,16 +42,16 @@ class _Content(Event):
         return [_Block(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
 
-class _Said(Event):
-    """What the model or a tool said; `error` is a code, where it is the program that speaks of a failure."""
+class _MessageEvent(Event):
+    """A message of the model or of a tool; `error` is a code, where the program itself reports a failure."""
 
     message: _Content
     parent_tool_use_id: str | None = None
     error: str | None = None
 
 
-class _Begun(Event):
-    """What the program says of itself as it begins: the model that it is going to ask."""
+class _SystemEvent(Event):
+    """At the beginning: the model that the program is going to ask."""
 
     subtype: str = ""
     model: JsonValue = None
@@ -83,57 +83,57 @@ class _Result(Event):
 
 
 def read_claude(output: str) -> AgentEvents:
-    """Return what Claude Code told."""
-    told = AgentEvents()
+    """Return what Claude Code printed."""
+    events = AgentEvents()
     code: str | None = None
     names: dict[str, str] = {}
     asked: JsonValue = None
     for kind, line in objects(output):
-        if kind in ("assistant", "user") and (said := parsed(line, _Said)) and said.parent_tool_use_id is None:
-            code = said.error
+        if kind in ("assistant", "user") and (sent := parsed(line, _MessageEvent)) and not sent.parent_tool_use_id:
+            code = sent.error
             if not code:
-                _hear(said, kind, names, told)
-        elif kind == "system" and (begun := parsed(line, _Begun)) and begun.subtype == "init":
-            asked = begun.model or asked
+                _read_message(sent.message, kind, names, events)
+        elif kind == "system" and (init := parsed(line, _SystemEvent)) and init.subtype == "init":
+            asked = init.model or asked
         elif kind == "result" and (result := parsed(line, _Result)):
-            _end(result, code, told)
-    # It counts usage under the name that it asked for, too: only a message says who wrote it.
-    told.models = told.models or [served_name(asked)]
-    return told
+            _end(result, code, events)
+    # It counts usage under the name that it asked for, too: only a message names the model that wrote it.
+    events.models = events.models or [served_name(asked)]
+    return events
 
 
-def _hear(said: _Said, kind: str, names: dict[str, str], told: AgentEvents) -> None:
-    """Keep the parts of a message; what the program itself says to the model, such as the skill's text, is left out."""
-    if kind == "assistant" and said.message.model != _BY_ITSELF:
-        told.models += filter(None, [served_name(said.message.model)])
-    for block in said.message.blocks:
+def _read_message(message: _Content, kind: str, names: dict[str, str], events: AgentEvents) -> None:
+    """Keep the parts of a message; what the program itself sends, such as the skill's text, is left out."""
+    if kind == "assistant" and message.model != _BY_ITSELF:
+        events.models += filter(None, [served_name(message.model)])
+    for block in message.blocks:
         if block.type == "tool_result":
-            told.add("tool", text_of(block.content), names.get(block.tool_use_id))
+            events.add("tool", text_of(block.content), names.get(block.tool_use_id))
         elif kind != "assistant":
             continue
         elif block.type == "text" and block.text.strip():
-            told.add("assistant", block.text)
+            events.add("assistant", block.text)
         elif block.type == "thinking" and block.thinking.strip():
-            told.add("assistant", block.thinking, "thinking")
+            events.add("assistant", block.thinking, "thinking")
         elif block.type == "tool_use":
             names[block.id] = block.name
-            told.add(TOOL_CALL, to_json(block.input or {}).decode(), block.name)
+            events.add(TOOL_CALL, to_json(block.input or {}).decode(), block.name)
 
 
-def _end(result: _Result, code: str | None, told: AgentEvents) -> None:
-    told.usage = result.usage()
+def _end(result: _Result, code: str | None, events: AgentEvents) -> None:
+    events.usage = result.usage()
     if not result.is_error and result.subtype == "success":
-        told.answer = result.result
+        events.answer = result.result
         return
     words = " ".join(str(error) for error in result.errors or ())
-    told.said = words or result.result or result.subtype.replace("_", " ")
+    events.reason = words or result.result or result.subtype.replace("_", " ")
     if result.stop_reason == "refusal":
-        told.fault = "refusal"
+        events.fault = "refusal"
     elif result.subtype.startswith("error_max"):
-        told.fault = "truncated"
+        events.fault = "truncated"
     else:
         coded = _CODES.get(code or "") or _ON_THE_WAY.get(result.api_error or "")
-        told.fault = coded or fault_of(told.said, result.api_error_status)
+        events.fault = coded or fault_of(events.reason, result.api_error_status)
 
 
 def text_of(content: JsonValue) -> str:

@@ -28,7 +28,7 @@ class Tokens(Event):
 
     @property
     def used(self) -> Usage:
-        """Return what that is of a call."""
+        """Return these tokens as the usage of a call."""
         return Usage(self.input_tokens, self.output_tokens, tokens_cached=self.cached_input_tokens)
 
 
@@ -62,7 +62,7 @@ class _Row(Event):
 
 def read_session(text: str) -> AgentEvents:
     """Return what a conversation holds; its answer is None until the task is complete."""
-    told = AgentEvents()
+    events = AgentEvents()
     names: dict[str, str] = {}
     for kind, line in objects(text):
         row = parsed(line, _Row)
@@ -70,29 +70,29 @@ def read_session(text: str) -> AgentEvents:
             continue
         payload = row.payload
         if kind == "response_item":
-            _read_payload(payload, names, told)
+            _read_payload(payload, names, events)
         elif kind == "turn_context":
-            told.models += filter(None, [served_name(payload.model)])
+            events.models += filter(None, [served_name(payload.model)])
         elif payload.type == "token_count" and payload.info:
-            told.usage = payload.info.total_token_usage.used
+            events.usage = payload.info.total_token_usage.used
         elif payload.type == "task_complete":
-            told.answer = payload.last_agent_message or ""
-    return told
+            events.answer = payload.last_agent_message or ""
+    return events
 
 
-def _read_payload(payload: _Payload, names: dict[str, str], told: AgentEvents) -> None:
+def _read_payload(payload: _Payload, names: dict[str, str], events: AgentEvents) -> None:
     if payload.type == "message" and payload.role == "assistant":
         for text in _texts(payload.content):
-            told.add("assistant", text)
+            events.add("assistant", text)
     elif payload.type == "reasoning":
         for text in _texts(payload.summary):
-            told.add("assistant", text, "thinking")
+            events.add("assistant", text, "thinking")
     elif payload.type in ("function_call", "custom_tool_call"):
         name, arguments = _called(payload)
         names[payload.call_id] = name
-        told.add(TOOL_CALL, arguments, name)
+        events.add(TOOL_CALL, arguments, name)
     elif payload.type in ("function_call_output", "custom_tool_call_output"):
-        told.add("tool", _result(payload.output), names.get(payload.call_id))
+        events.add("tool", _result(payload.output), names.get(payload.call_id))
 
 
 def _called(payload: _Payload) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def _called(payload: _Payload) -> tuple[str, str]:
     except ValueError:
         return SHELL, payload.arguments
     command = (given.get("cmd") or given.get("command")) if isinstance(given, dict) else None
-    # [shell, "-lc", what] is the shell told to run what.
+    # [shell, "-lc", what] runs what in a shell.
     words = command[-1] if isinstance(command, list) and command else command
     return SHELL, to_json({"command": words}).decode()
 
@@ -170,61 +170,61 @@ class _Failed(Event):
 
 
 def read_codex(output: str, session: str) -> AgentEvents:
-    """Return what Codex told, by its events and, where it is there, by the file of its session."""
-    told = _by_events(output)
+    """Return what Codex printed, and what the file of its session adds where it is there."""
+    events = _by_events(output)
     kept = read_session(session)
     if kept.messages:
-        told.messages = kept.messages
-    if kept.answer and told.fault is None:
-        told.answer = kept.answer
+        events.messages = kept.messages
+    if kept.answer and events.fault is None:
+        events.answer = kept.answer
     if kept.usage != Usage():
-        told.usage = kept.usage
-    # The session keeps what was asked for; that another one answers is told on the way.
-    told.models = told.models or kept.models
-    return told
+        events.usage = kept.usage
+    # The session keeps what was asked for; an event reports that another one answers.
+    events.models = events.models or kept.models
+    return events
 
 
 def _by_events(output: str) -> AgentEvents:
-    """Return what the events tell; the answer is the last thing that was said."""
-    told = AgentEvents()
+    """Return what the events hold; the answer is the last message of the agent."""
+    events = AgentEvents()
     last = ""
     for kind, line in objects(output):
         if kind == "item.completed" and (done := parsed(line, _Completed)):
-            _read_item(done.item, told)
+            _read_item(done.item, events)
             last = done.item.text if done.item.type == "agent_message" else last
         elif kind == "turn.completed" and (turn := parsed(line, _Turn)):
-            told.usage = told.usage.plus(turn.usage.used)
-            told.answer, told.fault = last, None
+            events.usage = events.usage.plus(turn.usage.used)
+            events.answer, events.fault = last, None
         elif kind == "turn.failed" and (failed := parsed(line, _Failed)):
-            told.said = failed.error.message or "the turn failed"
-            told.fault = fault_of(told.said)
-    return told
+            events.reason = failed.error.message or "the turn failed"
+            events.fault = fault_of(events.reason)
+    return events
 
 
-def _read_item(item: _Item, told: AgentEvents) -> None:
+def _read_item(item: _Item, events: AgentEvents) -> None:
     if item.type == "agent_message" and item.text.strip():
-        told.add("assistant", item.text)
+        events.add("assistant", item.text)
     elif item.type == "reasoning" and item.text.strip():
-        told.add("assistant", item.text, "thinking")
+        events.add("assistant", item.text, "thinking")
     elif item.type == "command_execution":
-        told.add(TOOL_CALL, _json({"command": _bare(item.command)}), SHELL)
+        events.add(TOOL_CALL, _json({"command": _bare(item.command)}), SHELL)
         ending = f"\n[exit code {item.exit_code}]" if item.exit_code else ""
-        told.add("tool", item.aggregated_output + ending, SHELL)
+        events.add("tool", item.aggregated_output + ending, SHELL)
     elif item.type == "file_change":
-        told.add(TOOL_CALL, _json({"changes": item.changes}), "apply_patch")
-        told.add("tool", item.status, "apply_patch")
+        events.add(TOOL_CALL, _json({"changes": item.changes}), "apply_patch")
+        events.add("tool", item.status, "apply_patch")
     elif item.type == "mcp_tool_call":
         name = f"{item.server}.{item.tool}"
-        told.add(TOOL_CALL, _json(item.arguments or {}), name)
-        told.add("tool", _json(item.error or item.result), name)
+        events.add(TOOL_CALL, _json(item.arguments or {}), name)
+        events.add("tool", _json(item.error or item.result), name)
     elif item.type == "web_search":
-        told.add(TOOL_CALL, _json({"query": item.query}), "web_search")
+        events.add(TOOL_CALL, _json({"query": item.query}), "web_search")
     elif item.type == "error" and (rerouted := _REROUTED.match(item.message)):
-        told.models.append(served_name(rerouted[1]))
+        events.models.append(served_name(rerouted[1]))
 
 
 def _bare(command: str) -> str:
-    """Return what a shell is told to run, where the command is SHELL -lc WHAT."""
+    """Return what a shell runs, where the command is SHELL -lc WHAT."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -17,7 +17,7 @@ SKILL = "skill"
 
 
 class Event(BaseModel):
-    """A part of what is told; what we do not read may be anything."""
+    """A part of the output; what we do not read may be anything."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -27,7 +27,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(slots=True)
 class AgentEvents:
-    """All that was told: `answer` is None until the end was told; `fault` is what it ended in, with what was said.
+    """What a program reported: `answer` is None until the end; `fault` is what it ended in, with the `reason`.
 
     `models` are those that answered, in the order in which they began to.
     """
@@ -36,7 +36,7 @@ class AgentEvents:
     messages: list[Message] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     fault: Fault | None = None
-    said: str = ""
+    reason: str = ""
     models: list[str] = field(default_factory=list)
 
     @property
@@ -51,7 +51,7 @@ class AgentEvents:
         self.messages.append(Message(role, text, name))
 
     def transcript(self, skill: str | None) -> tuple[Message, ...]:
-        """Return the messages before the answer, after one that says whether the skill was opened."""
+        """Return the messages before the answer, below one that records whether the skill was opened."""
         messages = self.messages
         if messages and messages[-1] == Message("assistant", cut_middle(self.answer or "", MESSAGE_CHARACTERS)):
             messages = messages[:-1]

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from skillopt_mcp.backends.agents.places import Place
 from skillopt_mcp.records.calls import storable
 
@@ -45,15 +43,11 @@ class Ended:
     record: str = ""
 
     def replaced(self, words: Mapping[str, str]) -> Ended:
-        """Return the same with other words in the place of some: `words` has them by what they replace."""
+        """Return the same with some words replaced: `words` has the new ones by the old ones."""
         texts = [self.output, self.errors, self.record]
         for old, new in words.items():
             texts = [text.replace(old, new) for text in texts]
         return Ended(self.exit, *texts)
-
-
-class _Told(BaseModel):
-    exit: int
 
 
 async def run(line: Line, place: Place, timeout_s: float) -> Ended:
@@ -68,11 +62,11 @@ async def run(line: Line, place: Place, timeout_s: float) -> Ended:
     )  # fmt: skip
     assert supervisor.stdin
     assert supervisor.stdout
-    told = b""
+    line_out = b""
     try:
         async with asyncio.timeout(timeout_s):
-            told = await supervisor.stdout.readline()
-        if not told:
+            line_out = await supervisor.stdout.readline()
+        if not line_out:
             raise OSError("its supervisor died")
     except TimeoutError:
         pass
@@ -80,7 +74,7 @@ async def run(line: Line, place: Place, timeout_s: float) -> Ended:
         # The end of its input is the order to end everything below it.
         supervisor.stdin.close()
         await asyncio.shield(supervisor.wait())
-    exit_code = _Told.model_validate_json(told).exit if told else None
+    exit_code = int(json.loads(line_out)["exit"]) if line_out else None
     return Ended(exit_code, text_of(place.output), text_of(place.errors, MAX_ERROR_BYTES))
 
 

@@ -1,92 +1,91 @@
-"""Clients: the SDK clients of one event loop, and which call goes first where the others wait for what it finds."""
+"""Clients: the SDK clients of one event loop, what the SDKs raise, and which call goes first where the others wait."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from typing import Generic, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
+
+from skillopt_mcp.backends.api.faults import Origin, Rejection, cause, rejection, rejection_fault
+from skillopt_mcp.records.calls import Fault
 
 CALLS_EACH = 32
 LIMITS = httpx2.Limits(max_connections=2 * CALLS_EACH, max_keepalive_connections=CALLS_EACH, keepalive_expiry=60)
 CONNECT_S = 15.0
 
 
-class Closable(Protocol):
-    """What holds connections and can let go of them."""
+class ClientPool:
+    """As many clients as the calls in flight need, a few calls each: the work of a pool grows with its square.
 
-    async def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=Closable)
-
-
-class PerLoop(Generic[C]):
-    """Hands out what belongs to the running event loop: connections serve the loop that opened them, and no other.
-
-    Who runs a loop need not know: every runner closes the open asynchronous generators of its loop before the loop, and
-    closing this one closes what is handed out.
+    `probe` and `warming` say which call goes first: to find out how the server is asked, or to write a cache.
     """
 
-    def __init__(self, make: Callable[[], C]) -> None:
+    def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None]]] = WeakKeyDictionary()
+        self._clients: list[Any] = []
+        self._n_calls: list[int] = []
+        self.probe = Turn(PROBE_S)
+        self._warming: dict[str, Turn] = {}
 
-    async def get(self) -> C:
-        """Return what belongs to the running loop, made on first use."""
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Any]:
+        """Enter with a client for one call."""
+        n = next((n for n, n_calls in enumerate(self._n_calls) if n_calls < CALLS_EACH), len(self._clients))
+        if n == len(self._clients):
+            self._clients.append(self._make())
+            self._n_calls.append(0)
+        self._n_calls[n] += 1
+        try:
+            yield self._clients[n]
+        finally:
+            self._n_calls[n] -= 1
+
+    def warming(self, prefix: str) -> Turn:
+        """Return the turn to write the cache of a prefix; one that is too short to be cached waits for no other."""
+        turn = Turn(None, WARM_S)
+        return turn if len(prefix) < LEAST_CHARACTERS else self._warming.setdefault(prefix, turn)
+
+    async def close(self) -> None:
+        """Close all clients."""
+        for client in self._clients:
+            await client.close()
+
+
+class ClientPools:
+    """The pool of each running event loop: connections serve the loop that opened them, and no other.
+
+    Who runs a loop need not know: every runner closes the open asynchronous generators of its loop before the loop, and
+    closing this one closes the pool.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[ClientPool, AsyncGenerator[None]]]
+        self._held = WeakKeyDictionary()
+
+    async def get(self) -> ClientPool:
+        """Return the pool of the running loop, made on first use."""
         loop = asyncio.get_running_loop()
         held = self._held.get(loop)
         if held is None:
-            made = self._make()
-            closing = self._closing(made)
-            self._held[loop] = held = (made, closing)
+            pool = ClientPool(self._make)
+            closing = self._closing(pool)
+            self._held[loop] = held = (pool, closing)
             await anext(closing)
         return held[0]
 
-    async def _closing(self, made: C) -> AsyncGenerator[None]:
+    async def _closing(self, pool: ClientPool) -> AsyncGenerator[None]:
         try:
             yield
         finally:
             self._held.pop(asyncio.get_running_loop(), None)
-            await made.close()
-
-
-@dataclass(slots=True)
-class _Member(Generic[C]):
-    client: C
-    n_calls: int = 0
-
-
-class Crew(Generic[C]):
-    """As many clients as the calls in flight need, a few calls each: the work of a pool grows with its square."""
-
-    def __init__(self, make: Callable[[], C]) -> None:
-        self._make = make
-        self._members: list[_Member[C]] = []
-
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[C]:
-        """Enter with a client for one call."""
-        member = next((member for member in self._members if member.n_calls < CALLS_EACH), None)
-        if member is None:
-            member = _Member(self._make())
-            self._members.append(member)
-        member.n_calls += 1
-        try:
-            yield member.client
-        finally:
-            member.n_calls -= 1
-
-    async def close(self) -> None:
-        """Close all clients."""
-        for member in self._members:
-            await member.client.close()
+            await pool.close()
 
 
 @cache
@@ -95,99 +94,108 @@ def tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def is_unsent(error: Exception) -> bool:
-    """Return whether a request certainly never left: no address was found, nobody listened, or no connection came."""
-    unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
-    return isinstance(error, unsent) or isinstance(error.__cause__, unsent)
-
-
-def patience(timeout_s: float) -> httpx2.Timeout:
+def time_limits(timeout_s: float) -> httpx2.Timeout:
     """Return the time limits of one request; the whole of it is limited where it is sent."""
     return httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
+# A cached prefix has at least so many characters, and stays in the vendor's cache for so long.
 LEAST_CHARACTERS = 4096
 WARM_S = 240.0
 AFTER_FAILURE_S = 10.0
-
-
-class Warming:
-    """Whose turn it is to write the cache of a prefix. Prefixes too short to be cached wait for nobody."""
-
-    def __init__(self) -> None:
-        self._until: dict[str, float] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
-
-    @asynccontextmanager
-    async def turn(self, prefix: str) -> AsyncIterator[None]:
-        """Enter when `prefix` is cached, or at once when it is this call's turn to write it.
-
-        After a call that failed all go ahead: a cache saves money, and is not worth a queue of failures.
-        """
-        if len(prefix) < LEAST_CHARACTERS:
-            yield
-            return
-        lock = self._locks.setdefault(prefix, asyncio.Lock())
-        leads = not self._is_warm(prefix) and await lock.acquire()
-        if leads and self._is_warm(prefix):
-            lock.release()
-            leads = False
-        warm_s = AFTER_FAILURE_S
-        try:
-            yield
-            warm_s = WARM_S
-        finally:
-            now = asyncio.get_running_loop().time()
-            self._until[prefix] = max(self._until.get(prefix, 0.0), now + warm_s)
-            if leads:
-                lock.release()
-
-    def _is_warm(self, prefix: str) -> bool:
-        return asyncio.get_running_loop().time() < self._until.get(prefix, 0.0)
-
-
 # Servers turn down at once what they do not understand; what takes longer is being answered.
-PATIENCE_S = 5.0
-_FREE_S = 10.0
+PROBE_S = 5.0
 
 
-class Scouting:
-    """Whose turn it is to find out. Nobody waits for long, nor for what is known already."""
+class Turn:
+    """Lets one call go first where the others can use what it finds out or writes.
 
-    def __init__(self) -> None:
+    They wait for it, at most `patience_s` where that is given. After a call that failed all go ahead for a while: a
+    queue of failures costs more than what could be saved; after one that succeeded they do for `known_s`.
+    """
+
+    def __init__(self, patience_s: float | None = None, known_s: float = 0.0) -> None:
+        self._patience_s, self._known_s = patience_s, known_s
         self._lock = asyncio.Lock()
         self._free_until = 0.0
 
     @asynccontextmanager
-    async def turn(self, is_unknown: Callable[[], bool]) -> AsyncIterator[None]:
-        """Enter when nothing `is_unknown` any more of how to ask, or at once when it is this call's turn to find out.
-
-        After a call that failed all go ahead: a request that is turned down costs little, a queue of failures hours.
-        """
-        leads = await self._leads(is_unknown)
+    async def taken(self, is_needed: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
+        """Enter when a first call `is_needed` no more, or at once when this is the first call."""
+        leads = await self._leads(is_needed)
+        free_s = AFTER_FAILURE_S
         try:
             yield
-        except BaseException:
-            if leads:
-                self._free_until = asyncio.get_running_loop().time() + _FREE_S
-            raise
+            free_s = self._known_s
         finally:
+            self._free_until = max(self._free_until, asyncio.get_running_loop().time() + free_s)
             if leads:
                 self._lock.release()
 
-    async def _leads(self, is_unknown: Callable[[], bool]) -> bool:
-        """Return whether this call finds out, and holds the lock for that."""
-        if not is_unknown() or self._is_free():
+    async def _leads(self, is_needed: Callable[[], bool]) -> bool:
+        """Return whether this is the first call, which holds the lock."""
+        if not is_needed() or self._is_free():
             return False
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self._patience_s):
                 await self._lock.acquire()
         except TimeoutError:
             return False
-        if is_unknown() and not self._is_free():
+        if is_needed() and not self._is_free():
             return True
         self._lock.release()
         return False
 
     def _is_free(self) -> bool:
         return asyncio.get_running_loop().time() < self._free_until
+
+
+class StatusError(Protocol):
+    """An error status, as both SDKs raise it."""
+
+    @property
+    def status_code(self) -> int: ...
+
+    @property
+    def body(self) -> object: ...
+
+    @property
+    def response(self) -> httpx2.Response: ...
+
+
+class Sdk(NamedTuple):
+    """The exceptions of an SDK: the root of its tree, those of an error status, and what the others mean in order."""
+
+    error: type[Exception]
+    status_error: type[Exception]
+    faults: Mapping[type[Exception], tuple[Fault, str]]
+
+
+_HTTP_FAULTS: dict[type[Exception], tuple[Fault, str]] = {
+    httpx2.TimeoutException: ("connection", "no answer in time"),
+    httpx2.HTTPError: ("connection", "the connection failed"),
+    TimeoutError: ("connection", "no answer in time"),
+    Exception: ("internal", "the SDK failed"),
+}
+# What never left: no address was found, the connection was refused, or none came.
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
+
+@contextmanager
+def sdk_faults(sdk: Sdk, origin: Origin) -> Iterator[None]:
+    """Turn whatever an SDK raises into a BackendFault."""
+    try:
+        yield
+    except (sdk.error, httpx2.HTTPError, TimeoutError) as error:
+        if isinstance(error, sdk.status_error):
+            raise rejection_fault(rejection_of(cast(StatusError, error)), origin) from None
+        if isinstance(error, _UNSENT) or isinstance(error.__cause__, _UNSENT):
+            raise origin.unsent(error) from None
+        known = {**sdk.faults, **_HTTP_FAULTS}
+        fault, what = next(found for kind, found in known.items() if isinstance(error, kind))
+        raise origin.fault(fault, cause(what, error)) from None
+
+
+def rejection_of(error: StatusError) -> Rejection:
+    """Return what a response with an error status says."""
+    return rejection(error.status_code, error.body, error.response.headers)

@@ -63,7 +63,7 @@ def find_endpoint(options: ApiOptions, base_url: str, names: tuple[str, ...], en
     if parts.scheme == "http" and sends_secret and not options.plain_http and not _is_loopback(parts.hostname or ""):
         raise BackendError(
             f"'{options.provider}:{options.model}' would send ${secret.name} unencrypted to '{host}': use https://, "
-            "or say plain_http=on if that network is yours"
+            "or set plain_http=on if that network is yours"
         )
     path = parts.path.rstrip("/")
     return Endpoint(f"{parts.scheme}://{parts.netloc}{path}", secret, host, f"{host}{path}")
@@ -142,7 +142,7 @@ _KINDS: dict[int, Fault] = {
     503: "overloaded",
     529: "overloaded",
 }
-_FIXES: dict[Fault, str] = {
+FIXES: dict[Fault, str] = {
     "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
     "overloaded": "it is asked again later",
     "timeout": "raise timeout=SECONDS in the spec, or use a faster model",
@@ -170,9 +170,9 @@ class Origin:
         self, fault: Fault, what: str, *, fix: str = "", retry_after: float | None = None, usage: Usage | None = None
     ) -> BackendFault:
         """Return the fault with a message of one line: where, what, and what to do (`fix`, else as the fault says)."""
-        said = " ".join(self.endpoint.secret.out_of(what).split())[:MESSAGE_CHARACTERS]
-        fix = fix or _FIXES[fault].format(key=self.endpoint.secret.name)
-        return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {said}; {fix}", retry_after, usage)
+        text = " ".join(self.endpoint.secret.out_of(what).split())[:MESSAGE_CHARACTERS]
+        fix = fix or FIXES[fault].format(key=self.endpoint.secret.name)
+        return BackendFault(fault, f"{self.endpoint.host} ({self.model}): {text}; {fix}", retry_after, usage)
 
     def unsent(self, error: Exception) -> BackendFault:
         """Return the fault of a request that never left, which costs nothing."""
@@ -227,7 +227,7 @@ def _kind(rejected: Rejection) -> Fault:
         return _KINDS[status]
     if 400 <= status < 500:
         return "auth" if _NO_CREDIT.search(text) else _kind_of_request(text)
-    # A redirection is followed by nobody: the key would go with it.
+    # A redirection is not followed: the key would go with it.
     return "server" if status >= 500 else "model_not_found"
 
 

@@ -22,7 +22,7 @@ PRICES = frozenset({"price_in", "price_out", "price_cached", "price_cache_write"
 
 
 class SpecOptions(BaseModel):
-    """What every backend that a spec opens may be told; secrets are not options, they come from the environment.
+    """The options of every backend that a spec opens; secrets are not options, they come from the environment.
 
     `unanswering` names the options that change no answer.
     """
@@ -42,7 +42,7 @@ class SpecOptions(BaseModel):
 
 
 class ApiOptions(SpecOptions):
-    """What every backend may be told that speaks to an API, by itself or by a program."""
+    """The options of a backend that calls an API, by itself or by a program."""
 
     unanswering: ClassVar[frozenset[str]] = frozenset({"base_url", "key_env", "timeout", "plain_http"})
     base_url: str | None = None
@@ -53,7 +53,7 @@ class ApiOptions(SpecOptions):
 
 
 class PricedOptions(ApiOptions):
-    """What every backend may be told that counts the tokens of each answer, and so can tell what it cost."""
+    """The options of a backend that counts the tokens of each answer, and so knows what it cost."""
 
     unanswering: ClassVar[frozenset[str]] = ApiOptions.unanswering | PRICES
     price_in: float | None = Field(default=None, ge=0)
@@ -88,9 +88,9 @@ def parse_options(text: str, options: type[S]) -> S:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = str(first["loc"][0])
-        told = options.model_fields[where].description
+        wanted = options.model_fields[where].description
         raise BackendError(
-            f"'{where}' of '{spec}' cannot be used: {f'give {told}' if told else first['msg']}"
+            f"'{where}' of '{spec}' cannot be used: {f'give {wanted}' if wanted else first['msg']}"
         ) from None
 
 

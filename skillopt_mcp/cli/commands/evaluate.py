@@ -19,10 +19,11 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import Stopped
 from skillopt_mcp.estimates import estimate_test
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
+from skillopt_mcp.host_work import host_tests
+from skillopt_mcp.memory_files import accompanied
 from skillopt_mcp.promotion_tests import check_said, check_testable, evaluate_candidate, most_pairs, twins_in_test
 from skillopt_mcp.records.results import Arm, Evaluated, Proposed
-from skillopt_mcp.runs import accompanied, best_candidate
-from skillopt_mcp.work_items import host_tests
+from skillopt_mcp.runs import best_candidate
 from skillopt_mcp.workspace import Workspace
 
 _GIVEN = (

@@ -30,7 +30,7 @@ from skillopt_mcp.install.installing import (
     plan_install,
 )
 from skillopt_mcp.skills import first_to_track
-from skillopt_mcp.store.locations import ENVIRONMENT
+from skillopt_mcp.store.files import ENVIRONMENT
 
 # Hosts do not hand these to a server, and both say where the store lies.
 _PLACES_OF_THE_STORE = (ENVIRONMENT, "XDG_DATA_HOME")

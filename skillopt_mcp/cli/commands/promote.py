@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -11,7 +10,8 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent, Ready
-from skillopt_mcp.promotions.promoting import Review, check_promotion, promote_skill, review_candidate
+from skillopt_mcp.promotions.promoting import check_promotion, promote_skill
+from skillopt_mcp.promotions.review import Review, review_candidate
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import short
@@ -82,7 +82,7 @@ class Promote(Changing):
         terminal.say(f"Candidate {self.candidate} of {review.skill}: {versions}")
         if review.why:
             terminal.say(f"Why: {review.why}")
-        undo = NextStep(action="rollback_skill", arguments={"skill": shlex.split(review.called)[0]})
+        undo = NextStep(action="rollback_skill", arguments={"skill": review.handle})
         terminal.say(f"Changes: {review.changes}. Undo: {undo.as_command(terminal.store)}")
         terminal.say()
         terminal.diff(review.diff)

@@ -13,6 +13,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import JsonValue
 
+from skillopt_mcp.answering import (
+    ALLOWED,
+    answering,
+    backends_of,
+    changed_since,
+    check_unchanged,
+    lock_of,
+    run_backends,
+    told_own,
+)
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
 from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, flag_of, prepare
@@ -31,46 +41,31 @@ from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import Watch
 from skillopt_mcp.costs import account, describe_failed, describe_price, is_used_up
 from skillopt_mcp.demo import advised
-from skillopt_mcp.dispatch import (
-    ALLOWED,
-    abandon,
-    answering,
-    backends_of,
-    changed_since,
-    check_unchanged,
-    lock_of,
-    run_backends,
-    waiting_batches,
-)
+from skillopt_mcp.dispatch import abandon, waiting_batches
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.estimates import estimate_rest, estimate_run
+from skillopt_mcp.memory_files import WAY_ON, Consolidated, Training, consolidate, documents, taken_up
 from skillopt_mcp.promotion_tests import run_prospect, twins_in_run
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed
 from skillopt_mcp.records.runs import Run
-from skillopt_mcp.run_rows import describe_running, told_own
 from skillopt_mcp.runs import (
     TOPPED,
-    WAY_ON,
-    Consolidated,
-    Training,
     begin,
     caps_of,
     check_new,
-    consolidate,
     describe_others_left,
-    documents,
+    describe_running,
     new_run,
     replay,
-    taken_up,
     unfinished_run,
 )
 from skillopt_mcp.show.export import check_folder, export_run
 from skillopt_mcp.tasks import add_environment
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.plan import is_topped
+from skillopt_mcp.training.gating import is_topped
 from skillopt_mcp.workspace import Workspace
 
 # What a resumed run may be given again.

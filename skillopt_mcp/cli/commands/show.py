@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +13,12 @@ from skillopt_mcp.costs import price_cell
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.records.results import History
-from skillopt_mcp.run_rows import RunList, RunRow, list_runs, way_to_test
+from skillopt_mcp.runs import RunList, RunRow, list_runs, step_row, way_to_test
 from skillopt_mcp.show.export import export_run, export_version
-from skillopt_mcp.show.inspecting import answering_of, describe_run, detailed, figures_of, inspect, steps_of
+from skillopt_mcp.show.inspecting import SHOWN, look_up
 from skillopt_mcp.show.listing import history
+from skillopt_mcp.show.run_report import describe_run, figures_of
 from skillopt_mcp.skill_folders import known, version_named
-from skillopt_mcp.workspace import Workspace
 
 _N_RUNS = 20
 _BRIEF = ("run", "began", "status", "best", "verdict", "skill")
@@ -47,22 +48,29 @@ class Show(Command):
                 if version := version_named(known(self.id)):
                     return export_version(workspace, *version, folder)
                 return export_run(workspace, self.id, folder)
-            page = inspect(workspace, self.id, consent=Consent.PERSON)
-            text = page.text
-            while page.cursor:
-                page = inspect(workspace, self.id, page.cursor, Consent.PERSON)
-                text += page.text
-            found: dict[str, Any] = {"id": self.id, "kind": page.kind, "text": text, "next_step": page.next_step}
-            if page.kind == "skill":
+            thing = look_up(workspace, self.id, None if terminal.is_json else SHOWN)
+            step = thing.next_step(Consent.PERSON)
+            found: dict[str, Any] = {"id": self.id, "kind": thing.kind, "text": thing.text, "next_step": step}
+            if thing.kind == "skill":
                 self._past, self._runs = history(workspace, self.id), list_runs(workspace, self.id)
                 found |= {
                     "history": self._past.model_dump(mode="json"),
                     "runs": self._runs.model_dump(mode="json")["runs"],
                 }
-            if page.kind == "run" and not terminal.is_json:
-                found["text"] = describe_run(workspace, page.id, terminal.width)
-                self._test = way_to_test(workspace, workspace.store.runs.get_run(page.id))
-            return found | (_fields(workspace, page.kind, page.id) if terminal.is_json else {})
+            if thing.kind == "run":
+                run = workspace.store.runs.get_run(thing.id)
+                if not terminal.is_json:
+                    found["text"], self._test = (
+                        describe_run(workspace, run.id, terminal.width),
+                        way_to_test(workspace, run),
+                    )
+                    return found
+                steps = [step_row(step).model_dump(mode="json") for step in workspace.store.runs.list_steps(run.id)]
+                answering = [asdict(each) for each in run.answering]
+                return found | {"steps": steps, "answering": answering, "run": figures_of(workspace, run)}
+            if thing.detail:
+                found[thing.kind] = thing.detail.model_dump(mode="json", exclude={"n_left_out"})
+            return found
 
     def show(self, result: Any, terminal: Terminal) -> None:
         if isinstance(result, RunList):
@@ -125,13 +133,3 @@ def _cells(row: RunRow) -> dict[str, str]:
         "target": row.target,
         "settings": " ".join(settings) or "-",
     }
-
-
-def _fields(workspace: Workspace, kind: str, id: str) -> dict[str, object]:
-    """Return what is shown in fields next to the text."""
-    if kind == "run":
-        steps = [step.model_dump(mode="json") for step in steps_of(workspace, id)]
-        figures = figures_of(workspace, workspace.store.runs.get_run(id))
-        return {"steps": steps, "answering": answering_of(workspace, id), "run": figures}
-    detail = detailed(workspace, kind, id)
-    return {kind: detail.model_dump(mode="json", exclude={"n_left_out"})} if detail else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.maintenance.backup import BackedUp, Backup, Restored, back_up, restore_store, review_backup
 from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
 from skillopt_mcp.maintenance.verify import Verified, verify_store
+from skillopt_mcp.show.notes import describe_note
 from skillopt_mcp.trajectories import Wanted, attempts_meant
 
 
@@ -26,13 +28,15 @@ class Verify(Command):
     def run(self, terminal: Terminal) -> Verified:
         """Return what is wrong."""
         with working(terminal) as progress:
-            return verify_store(terminal.store_path, self.holds, tell=progress)
+            return verify_store(terminal.store_path, self.holds, advance=progress)
 
     def show(self, result: Verified, terminal: Terminal) -> None:
         for note in result.notes:
-            terminal.note(f"note: {note}")
+            terminal.note(f"note: {describe_note(note)}.")
         for problem in result.problems:
             terminal.note(f"error: {problem}")
+        if result.n_problems > len(result.problems):
+            terminal.note(f"error: and {result.n_problems - len(result.problems):,} more")
         if result.problems:
             terminal.say(f"{result.store} is NOT sound.")
             return
@@ -56,7 +60,7 @@ class Save(Command):
         """Return what the backup holds."""
         with working(terminal) as progress:
             file = Path(self.file).expanduser()
-            return back_up(terminal.store_path, file, unsound=self.unsound, tell=progress)
+            return back_up(terminal.store_path, file, unsound=self.unsound, advance=progress)
 
     def show(self, result: BackedUp, terminal: Terminal) -> None:
         for problem in result.problems:
@@ -78,11 +82,11 @@ class Restore(Command):
         file = Path(self.file).expanduser()
         if not self.yes:
             with working(terminal) as progress:
-                found = review_backup(terminal.store_path, file, unsound=self.unsound, tell=progress)
+                found = review_backup(terminal.store_path, file, unsound=self.unsound, advance=progress)
             self._describe(found, terminal)
             terminal.ask(f"Put it in the place of {terminal.store_path}?", yes=False)
         with working(terminal) as progress:
-            return restore_store(terminal.store_path, file, unsound=self.unsound, tell=progress)
+            return restore_store(terminal.store_path, file, unsound=self.unsound, advance=progress)
 
     def show(self, result: Restored, terminal: Terminal) -> None:
         if self.yes:
@@ -94,13 +98,21 @@ class Restore(Command):
         is_sound = "is NOT sound" if backup.problems else "is sound"
         events = counted(backup.n_events, "event")
         terminal.say(f"{backup.file} {is_sound}: {events}, the last at {backup.last_event_at or '?'}.")
-        terminal.say(f"Skills: {', '.join(backup.skills) or 'none'}.")
-        for missing in backup.missing:
-            terminal.say(f"  Not on this machine: {missing}.")
-        for permit in backup.permits:
-            terminal.say(f"  It allows {permit}.")
+        n_named = Counter(each.name for each in backup.skills)
+        names = [f"{each.name} ('{each.path}')" if n_named[each.name] > 1 else each.name for each in backup.skills]
+        terminal.say(f"Skills: {', '.join(names) or 'none'}.")
+        for each, name in zip(backup.skills, names, strict=True):
+            if each.is_missing:
+                terminal.say(f"  Not on this machine: {each.path}.")
+            if each.is_permitted:
+                terminal.say(f"  It allows promotions of {name} without asking.")
+        for root in backup.roots:
+            terminal.say(f"  It allows the skill root {root}.")
+        for program in backup.programs:
+            terminal.say(f"  It allows the judge program {program}.")
         for lost in backup.lost_tests:
-            terminal.say(f"  It does not have {lost}, whose error rate may then be spent again.")
+            tests = f"{counted(lost.n, 'promotion test')} of {lost.skill} (error rate {lost.alpha:.3f})"
+            terminal.say(f"  It does not have {tests}; that error rate may be spent again.")
         if backup.n_returning:
             terminal.say(f"  Erased since, and in it: {counted(backup.n_returning, 'attempt')}; erase again.")
 

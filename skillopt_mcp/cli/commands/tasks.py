@@ -19,7 +19,7 @@ from skillopt_mcp.environments.rows import read_stream
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.judging import kinds
 from skillopt_mcp.linting import folder_of
-from skillopt_mcp.maintenance.verify import write_new, write_over
+from skillopt_mcp.maintenance.backup import write_new, write_over
 from skillopt_mcp.records.judging import judge_json
 from skillopt_mcp.records.results import TasksAdded
 from skillopt_mcp.records.tasks import SPLITS, Task

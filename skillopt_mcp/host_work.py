@@ -1,4 +1,4 @@
-"""Work items: calls that a host's agents answer; handed out in folders, received, and checked."""
+"""Host work: calls that a host's agents answer: leased in folders, received, checked; and who holds what until when."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import PureWindowsPath
 
 from pydantic import JsonValue
@@ -24,7 +25,6 @@ from skillopt_mcp.evidence import fewest_votes, is_attempted_by_host, is_host_ru
 from skillopt_mcp.gates.confirm import fewest_more
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost, host_evaluation
-from skillopt_mcp.leases import leases_in_time, minute_after, own_leases
 from skillopt_mcp.limits import PATCH_EDITS
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.records.budgets import Cost
@@ -41,6 +41,63 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.training.confirmation import Pace, Test, paused_at
 from skillopt_mcp.workspace import Workspace, shortened
+
+
+def leases_in_time(workspace: Workspace, scope: str) -> list[Lease]:
+    """Return the leases of a scope that have not expired and have no answer."""
+    now = workspace.clock()
+    return [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.expires_at > now]
+
+
+def own_leases(workspace: Workspace, scope: str) -> list[Lease]:
+    """Return what of a scope the caller's own session has out, in time or overdue, in the order in which it took it."""
+    out = [lease for lease in workspace.store.leases.unanswered_of(scope) if lease.session == workspace.session]
+    # Of what came back to the session that had it before, the last lease.
+    return list({lease.call_id: lease for lease in sorted(out, key=lambda lease: lease.taken_at)}.values())
+
+
+def describe_leases(workspace: Workspace, scope: str) -> str:
+    """Return how much work of a scope is out and until when, or since when it is overdue; "" without any.
+
+    In points in time, not as what is left: a text that is read page by page must not change.
+    """
+    if out := leases_in_time(workspace, scope):
+        n = counted(len(out), "item of work is", "items of work are")
+        return f"{n} out until {minute_after(max(lease.expires_at for lease in out))}"
+    overdue = workspace.store.leases.unanswered_of(scope)
+    return f"work was out until {_minute(max(lease.expires_at for lease in overdue))}" if overdue else ""
+
+
+def describe_own_leases(workspace: Workspace, scope: str) -> list[str]:
+    """Return, a line each, the work of a scope that the caller's own session has out.
+
+    Only the session that took work knows its id.
+    """
+    out = own_leases(workspace, scope)
+    if not out:
+        return []
+    return [
+        f"this session has out, each in the folder of its name below {workspace.work_folders.root}:",
+        *(f"  {each.id} since {_minute(each.taken_at)}, until {minute_after(each.expires_at)}" for each in out),
+    ]
+
+
+def describe_answers(store: Store, scope: str) -> str:
+    """Return how many answers and judgements of a host are handed in; "" without any."""
+    n = store.leases.count_answered(scope)
+    n_judged = n.get("judge", 0)
+    parts = [(sum(n.values()) - n_judged, "answer"), (n_judged, "judgement")]
+    return " and ".join(counted(each, one) for each, one in parts if each)
+
+
+def minute_after(at: float) -> str:
+    """Return the first whole minute at or after a point in time, given in seconds since 1970."""
+    return _minute(math.ceil(at / 60) * 60)
+
+
+def _minute(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
 
 MAX_ITEMS = 16
 DEFAULT_ITEMS = 4
@@ -63,9 +120,6 @@ class Room:
             raise BadInput(f"max_items must be 0-{MAX_ITEMS}, got {self.items}")
         if self.chars < 1:
             raise BadInput(f"max_chars must be 1 or more, got {self.chars}")
-
-
-# Handing out
 
 
 def hand_out(
@@ -161,9 +215,6 @@ def withdraw(workspace: Workspace, scope: str) -> None:
     workspace.work_folders.remove(workspace.store.leases.withdraw(scope))
 
 
-# What a host's test takes
-
-
 def is_untouched(test: Test, store: Store) -> bool:
     """Return whether a test has not begun, or not gone on since it paused: its estimate comes before any work."""
     if not test.is_open:
@@ -213,10 +264,6 @@ def estimate_host_test(test: Test, store: Store) -> WorkEstimate:
 
 
 _VOTES = (fewest_votes, n_votes)
-
-
-# Receiving replies
-
 _FIELDS = ("work_id", "reply", "tool_calls", "score", "failed")
 _MAX_TOOL_CALLS = 1_000
 # A given-up task is evidence of the version: another agent would be a second chance. A judge or optimizer is none.
@@ -459,18 +506,10 @@ def host_tests(workspace: Workspace, candidates: Sequence[Candidate]) -> dict[st
     if not candidates:
         return {}
     first, names = candidates[0], {each.version_id: each.id for each in candidates}
-    found = workspace.store.room(Pending).list_begun(first.skill_id, first.base_version, list(names))
+    found = workspace.store.table(Pending).list_begun(first.skill_id, first.base_version, list(names))
     return {
         each.version_id: f"the test of {names[each.version_id]} by a host ({each.id}) is under way, "
         f"{counted(each.n_pairs, 'pair')} done"
         for each in found
         if each.n_pairs and is_host_run(each.backend)
     }
-
-
-def told_again(candidate_id: str) -> str:
-    """Return how the edits of a candidate are made again on top of what is live now."""
-    return (
-        f"call propose_edits with its edits again (inspect {candidate_id} shows them), or at a terminal: skillopt-mcp "
-        f"evaluate {candidate_id} --rebase; either makes a new candidate to evaluate"
-    )

@@ -1,4 +1,4 @@
-"""Continuing: proposals from evidence, and `submit_work`, which goes on with them and with promotion tests."""
+"""Proposals: edits made from recorded sessions and fresh attempts, by models or by the agents of a host."""
 
 from __future__ import annotations
 
@@ -7,43 +7,52 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Literal
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
-from skillopt_mcp.calls.asking import Asker, run_or_wait
+from skillopt_mcp.calls.asking import Asker, Outstanding, run_or_wait
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.calls.spending import Budget
-from skillopt_mcp.candidates import kept, proposed
+from skillopt_mcp.candidates import edits_of, kept, proposed, with_past
 from skillopt_mcp.costs import add_up, check_caps
-from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import BadInput, Busy, NotFound, Refused, SkillOptError
+from skillopt_mcp.errors import BadInput, Busy, Refused
 from skillopt_mcp.estimates import estimate_proposal
 from skillopt_mcp.evidence import judge_named
 from skillopt_mcp.gates.search import mean_score
-from skillopt_mcp.promotion_tests import candidate_of_job, evaluate_candidate, target_tasks
+from skillopt_mcp.host_work import Room, hand_out, withdraw
+from skillopt_mcp.next_step import rebasing
+from skillopt_mcp.promotion_tests import (
+    target_tasks,
+)
 from skillopt_mcp.prompts.loading import load_prompts
-from skillopt_mcp.records.calls import Call, Role, Rollout
-from skillopt_mcp.records.candidates import Candidate, candidate_id
+from skillopt_mcp.records.calls import Call, Question, Role, Rollout
+from skillopt_mcp.records.candidates import Candidate, candidate_id, rolled_back
+from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.next_step import NextStep
-from skillopt_mcp.records.results import Evaluated, Proposed, Receipt, Submitted, WorkEstimate
-from skillopt_mcp.records.runs import Run
+from skillopt_mcp.records.results import (
+    Proposed,
+    WorkEstimate,
+)
+from skillopt_mcp.records.runs import DiscardedEdit, Run
 from skillopt_mcp.records.skills import Skill, SkillFiles
 from skillopt_mcp.records.tasks import Task
-from skillopt_mcp.runs import Outcome, as_it_stands, discarded_before, erased_of, planned, take_back, unmade
-from skillopt_mcp.skill_folders import known
+from skillopt_mcp.runs import planned
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.stages.rollout import Evaluation
+from skillopt_mcp.store.decisions import Discarding, Standing
+from skillopt_mcp.store.erasing import Erasing
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.loop import Turn, guard_findings, step_work
-from skillopt_mcp.training.plan import Plan, State, Step, Work, what_failed
+from skillopt_mcp.training.confirmation import GATE
+from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
+from skillopt_mcp.training.outcome import Work, what_failed
+from skillopt_mcp.training.plan import Plan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
-from skillopt_mcp.work_items import Room, hand_out, receive, withdraw
 from skillopt_mcp.workspace import Workspace, shortened
 
 MAX_SESSIONS = 40
@@ -52,7 +61,6 @@ MAX_ROLLOUTS = 64
 MAX_EDITS = 12
 LEFT_OUT_BYTES = 120
 MAX_NOTES = 8
-_PROPOSAL = "r-"
 
 
 def propose_from_evidence(
@@ -313,109 +321,92 @@ def _candidate(workspace: Workspace, run: Run, base: SkillFiles, work: Work) -> 
     return kept(workspace, made, work.selected, work.applied)
 
 
-# Going on with a job
+EDIT_BYTES = 600
 
 
-def submit_work(
-    workspace: Workspace, replies: Sequence[object], job_id: str = "", room: Room | None = None,
-    wait_s: float | None = None, notify: Notify = silent,
-) -> Submitted:  # fmt: skip
-    """Return what became of the replies, and where their job, or the named one, stands then.
+def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
+    """Return the edits that a promotion test had rejected or a person had rolled back when a run began, newest first.
 
-    A reply is {work_id} (the server reads the folder), {work_id, reply, tool_calls?, score?} or {work_id, failed}. With
-    room for nothing and no job named, an agent only hands in: the outcome of the job is for the session that drives it.
-    Raises BadInput when neither replies nor a job are given, NotFound for an unknown job.
+    They are those of this skill, each once, at most as many as a run's own that were rejected; none of a candidate
+    that was made from an attempt erased since, and none that its base version holds.
     """
-    if not replies and not job_id:
-        raise BadInput("give replies ([{work_id, reply?}]), or the job_id to take work of")
-    room = room or Room()
-    receipts, scopes = receive(workspace, replies)
-    failing = [each.work_id for each in receipts if each.status in ("refused", "unknown")]
-    refused = f"{len(failing)} of {len(receipts)} replies were not taken" if failing else ""
-    mend = _mend(failing, refused) if failing else None
-    receipts = _without_repeats(receipts)
-    job = job_id or next(iter(scopes), "")
-    if not job:
-        return Submitted(status="stopped", job_id="", receipts=receipts, reason=refused, next_step=mend)
-    # A session whose replies were all refused mends those first.
-    turn = replace(room, items=0) if receipts and len(failing) == len(receipts) else room
-    answer = _advance(workspace, job, turn, wait_s, notify).model_copy(update={"receipts": receipts})
-    if not room.items and not job_id:
-        is_over = answer.status == "done" or (answer.status == "stopped" and not mend)
-        status: Literal["done", "running"] = "done" if is_over else "running"
-        return Submitted(
-            status=status, job_id=job, receipts=receipts, next_step=None if answer.status == "done" else mend
-        )
-    if mend and answer.status in ("running", "stopped"):
-        return answer.model_copy(update={"reason": answer.reason or refused, "next_step": mend})
-    return answer.model_copy(update={"reason": refused}) if mend and answer.work else answer
+    room = store.table(Discarding)
+    begun_at = room.begun_at(run.id)
+    changes = [each for each in store.promotions.list_promotions(run.skill_id) if each.created_at < begun_at]
+    undone = rolled_back(changes)
+    erasing = store.table(Erasing)
+    erased = set(erasing.list_made_of(erasing.list_erased()))
+    text = store.skills.get_files(run.skill_id, run.base_version).text
+    found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
+    for standing in room.list_standing(run.id, GATE):
+        became = _became(standing, undone)
+        if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
+            continue
+        edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
+        for edit in edits:
+            if not edit.content or edit.content.strip() not in text:
+                told = DiscardedEdit(edit, became, len(edits) - 1)
+                found.setdefault((edit.op, edit.path, edit.target, edit.content), told)
+    return tuple(found.values())[:MAX_REJECTED]
 
 
-def _mend(failing: list[str], refused: str) -> NextStep:
-    replies: list[JsonValue] = [{"work_id": each} for each in failing]
-    why = f"{refused}: correct what their receipts say"
-    return NextStep(action="submit_work", arguments={"replies": replies}, why=why)
+def _became(standing: Standing, undone: frozenset[str]) -> str:
+    """Return what had become of a candidate that came to nothing; empty for any other."""
+    if standing.version_id in undone:
+        return "promoted, then rolled back by a person"
+    return "rejected by its promotion test" if standing.verdict == "reject" else ""
 
 
-def _without_repeats(receipts: Sequence[Receipt]) -> list[Receipt]:
-    """Return the receipts; a reason that an earlier one has is shortened, as 64 long ones are more than an answer."""
-    seen, brief = set[str](), []
-    for each in receipts:
-        brief.append(each.model_copy(update={"reason": "as above"}) if each.reason in seen else each)
-        seen |= {each.reason} - {""}
-    return brief
+class Outcome(NamedTuple):
+    """What a proposal came to, and which of its attempts were erased before it read them."""
+
+    value: Work | Outstanding
+    erased: frozenset[int]
 
 
-def _advance(workspace: Workspace, job: str, room: Room, wait_s: float | None, notify: Notify) -> Submitted:
-    """Return where a job stands, advanced as far as its backends answer: work, its result, or why it stopped."""
-    store, again = workspace.store, dict[str, JsonValue](job_id=job)
-    outcome: Evaluated | Proposed
-    try:
-        if job.startswith(_PROPOSAL):
-            outcome = advance_proposal(workspace, _proposal(store, known(job)), wait_s, room, notify)
-        else:
-            outcome = evaluate_candidate(workspace, candidate_of_job(workspace, known(job)), wait_s, notify, room=room)
-    except Busy as error:
-        step = NextStep(action="submit_work", arguments=again, why="what was accepted is kept")
-        return Submitted(status="running", job_id=job, receipts=[], reason=str(error), next_step=step)
-    except NotFound:
-        raise
-    except SkillOptError as error:
-        reason = shortened(str(error), 600)
-        return Submitted(
-            status="stopped", job_id=job, receipts=[], reason=reason, next_step=_after_stop(workspace, job)
-        )
-    if outcome.status in ("work", "running"):
-        return Submitted(
-            status="work" if outcome.work else "running", job_id=job, receipts=[], work=outcome.work,
-            estimate=outcome.estimate, next_step=outcome.next_step,
-        )  # fmt: skip
-    result = {"evaluated": outcome} if isinstance(outcome, Evaluated) else {"proposed": outcome}
-    return Submitted(status="done", job_id=job, receipts=[], next_step=outcome.next_step, **result)
+def erased_of(store: Store, run: Run) -> frozenset[int]:
+    """Return those of a run's attempts that were erased."""
+    return store.table(Erasing).erased_of(run.sessions)
 
 
-def _after_stop(workspace: Workspace, job: str) -> NextStep:
-    """Return what to do about a stopped job: go on with it, or make another proposal where the file has changed."""
-    store = workspace.store
-    go_on = NextStep(action="submit_work", arguments={"job_id": job}, why="correct what `reason` says first")
-    if job.startswith(_PROPOSAL):
-        run = store.runs.get_run(job)
-        skill = store.skills.get_skill(run.skill_id)
-        if run.status != "stopped":
-            return go_on
-    else:
-        candidate = store.candidates.get_candidate(candidate_of_job(workspace, job))
-        skill = store.skills.get_skill(candidate.skill_id)
-        if candidate.base_version == skill.live_version:
-            return go_on
-    return NextStep(action="propose_edits", arguments={"skill": skill.name}, why="the live file has changed")
+def take_back(workspace: Workspace, outcome: Outstanding) -> bool:
+    """Take back what was handed out of the questions that show an erased attempt; return whether there are such."""
+    erasing = workspace.store.table(Erasing)
+    requests = {call_id: call.request for call_id, call in outcome.calls.items()}
+    asked = {call_id: set(request.refs) for call_id, request in requests.items() if isinstance(request, Question)}
+    numbers = [int(ref.partition(":")[2]) for refs in asked.values() for ref in refs if ref.startswith("trajectory:")]
+    gone = {f"trajectory:{each}" for each in erasing.erased_of(numbers)}
+    showing = [call_id for call_id, refs in asked.items() if refs & gone]
+    _, leases = erasing.clear_calls(showing)
+    workspace.work_folders.remove(leases)
+    return bool(showing)
 
 
-def _proposal(store: Store, job: str) -> Run:
-    try:
-        run = store.runs.get_run(job)
-    except NotFound:
-        run = None
-    if run is None or run.kind != "proposal":
-        raise NotFound(f"unknown job {quoted(job)}: use the job_id that came with the work")
-    return run
+def as_it_stands(workspace: Workspace, skill: Skill, result: Proposed) -> Proposed:
+    """Return the outcome of a proposal with what to do where its candidate was made for what is not live any more, or
+    was tested before.
+    """
+    if result.candidate_id is None or workspace.trouble(skill):
+        return result
+    candidate = workspace.store.candidates.get_candidate(result.candidate_id)
+    live = workspace.store.skills.get_skill(skill.id).live_version
+    if live == candidate.version_id:
+        return result
+    if live != candidate.base_version:
+        return result.model_copy(update={"next_step": rebasing(candidate.id)})
+    return with_past(workspace.store, result, candidate)
+
+
+def unmade(edits: Sequence[Edit], result: Proposed) -> list[str]:
+    """Return the edits of a proposal that came to nothing, each as it can be corrected and given again."""
+    if result.candidate_id:
+        return []
+    return [
+        f"edits.{n}: {shortened(json.dumps(_given(edit), ensure_ascii=False), EDIT_BYTES)}"
+        for n, edit in enumerate(edits)
+    ]
+
+
+def _given(edit: Edit) -> dict[str, str]:
+    fields = {"op": edit.op, "target": edit.target, "content": edit.content, "path": edit.path}
+    return {name: value for name, value in fields.items() if value is not None}
