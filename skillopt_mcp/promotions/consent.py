@@ -333,7 +333,7 @@ def told_declined(workspace: Workspace, candidate: Candidate) -> list[str]:
     """Return a line for each no to a candidate, the newest first."""
     versions = (candidate.base_version, candidate.version_id)
     found = workspace.store.table(Refusals).list_refusals(candidate.skill_id)
-    return [f"{each.said}, {each.at}" for each in found if each[:3] == ("promote", *versions)]
+    return [f"{each.by}, {each.at}" for each in found if each[:3] == ("promote", *versions)]
 
 
 def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
@@ -343,7 +343,7 @@ def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
 
 def _told(refusal: Refusal) -> str:
     change = f"{refusal.kind} {short(refusal.from_version)} -> {short(refusal.to_version)}"
-    return f"{refusal.at} {change}: {refusal.said}"
+    return f"{refusal.at} {change}: {refusal.by}"
 
 
 @dataclass(frozen=True, slots=True)
