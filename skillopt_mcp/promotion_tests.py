@@ -39,13 +39,13 @@ from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
 from skillopt_mcp.skill_folders import known
-from skillopt_mcp.skills import check_merged, told_endings
+from skillopt_mcp.skills import check_merged, describe_endings
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tasks import describe_near_train, near_train_tasks
 from skillopt_mcp.tracing import span
-from skillopt_mcp.training.calibration import latest_calibration, run_calibration
+from skillopt_mcp.training.calibration import Contest, latest_calibration, run_calibration
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import (
     GATE,
@@ -62,7 +62,6 @@ from skillopt_mcp.training.confirmation import (
     upcoming_alpha,
     upcoming_test,
 )
-from skillopt_mcp.training.outage import Contest
 from skillopt_mcp.training.progress import Notify, Progress, silent
 from skillopt_mcp.workspace import Workspace, shortened
 
@@ -632,7 +631,7 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
         if told := told_of_run(workspace, candidate):
             raise Refused(told)
         versions = (candidate.base_version, skill.live_version)
-        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
+        endings = describe_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
         raise Refused(
             f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp evaluate "

@@ -49,8 +49,9 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import GATE
-from skillopt_mcp.training.loop import MOST_REJECTED, Turn, guard_findings, step_work
-from skillopt_mcp.training.plan import Plan, State, Step, Work, what_failed
+from skillopt_mcp.training.loop import MAX_REJECTED, Turn, guard_findings, step_work
+from skillopt_mcp.training.outcome import Work, what_failed
+from skillopt_mcp.training.plan import Plan, State, Step
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace import Workspace, shortened
 
@@ -339,14 +340,14 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
     found: dict[tuple[str, str, str | None, str | None], DiscardedEdit] = {}
     for standing in room.list_standing(run.id, GATE):
         became = _became(standing, undone)
-        if not became or standing.candidate_id in erased or len(found) >= MOST_REJECTED:
+        if not became or standing.candidate_id in erased or len(found) >= MAX_REJECTED:
             continue
         edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
         for edit in edits:
             if not edit.content or edit.content.strip() not in text:
                 told = DiscardedEdit(edit, became, len(edits) - 1)
                 found.setdefault((edit.op, edit.path, edit.target, edit.content), told)
-    return tuple(found.values())[:MOST_REJECTED]
+    return tuple(found.values())[:MAX_REJECTED]
 
 
 def _became(standing: Standing, undone: frozenset[str]) -> str:

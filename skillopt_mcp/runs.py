@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import NamedTuple, TypeVar
 
 from pydantic import Field, JsonValue
@@ -61,15 +61,15 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Replayed, Result, StepRow
 from skillopt_mcp.records.runs import Run, RunKind, RunStatus, StepRecord
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
-from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.skill_folders import called
 from skillopt_mcp.skills import check_merged
 from skillopt_mcp.tasks import describe_near_train
 from skillopt_mcp.tracing import span
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import GATE, check_claim, held_out, open_test, paused_at, run_test
+from skillopt_mcp.training.gating import measured
 from skillopt_mcp.training.loop import train
-from skillopt_mcp.training.plan import Plan, check_splits, measured
+from skillopt_mcp.training.plan import Plan, check_splits
 from skillopt_mcp.training.progress import Notify, silent
 from skillopt_mcp.workspace import Workspace
 
@@ -453,18 +453,8 @@ def why_none(steps: Sequence[StepRecord]) -> str:
     return "no candidate was ever made: the optimizer proposed nothing that changes the skill"
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    run_id: str
-    config: Config
-    val: tuple[Task, ...]
-
-
 def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
-    """Return what the base version scored, by the replies in the store; None where it was not measured, or not whole.
-
-    Nobody is asked.
-    """
+    """Return what the base version scored by the replies in the store, asking no model; None without all of them."""
     store, backends = workspace.store, run_backends(workspace, run)
 
     def ask(calls: Sequence[Call], /) -> list[Reply]:
@@ -474,10 +464,9 @@ def stored_baseline(workspace: Workspace, run: Run) -> Mean | None:
             raise Waiting(len(set(keys)) - len(replies))
         return [replies[key] for key in keys]
 
-    val = tuple(task for task in tasks_of(workspace, run) if task.split == "val")
-    base = store.skills.get_files(run.skill_id, run.base_version)
+    plan = planned(workspace, run)
     try:
-        mean = measured(_Search(run.id, Config.of_run(run.config), val), ask, base, is_current=True).mean
+        mean = measured(plan, ask, plan.base, is_current=True).mean
     except Waiting:
         return None
     return mean if mean.n else None

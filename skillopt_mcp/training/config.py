@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from typing import Literal, Self, TypeVar, cast, get_args
+from collections.abc import Mapping
+from typing import Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -15,6 +15,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -26,21 +27,20 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.prompts.rendering import UpdateMode
 from skillopt_mcp.records.evidence import Claim, Metric, PairPolicy, SearchGate
 from skillopt_mcp.stages.reflect import NotesFrom
-from skillopt_mcp.training.schedule import Schedule
 
 T = TypeVar("T")
+Schedule = Literal["constant", "linear", "cosine"]
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 ScheduleKind = Schedule | Literal["autonomous"]
 _BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
-_BUDGET = ("max_edits", "min_edits")
+_BUDGET = ("min_edits", "max_edits")
 _RISES = "budget_rises"
-# Python reads no longer ones from text, as a run keeps its seed.
-_DIGITS = 4_000
 _SHOWN = 100
 
 
 class Config(BaseModel):
     """How a run trains. Defaults are those of SkillOpt (Yang et al., 2026) where it has the setting; appendix_limit
-    alone is another one. However one is made, a copy with changes too, raises BadInput for what cannot be set.
+    alone is another one. Raises BadInput for what cannot be set, in a copy with changes, too.
 
     Each field is also a flag of `skillopt-mcp replay` (--max-edits 6), and by its name a setting of `--set NAME=VALUE`
     and of settings files, with or without a section before it; these take SkillOpt's names, too (train.num_epochs).
@@ -99,7 +99,7 @@ class Config(BaseModel):
     rescue: bool = Field(
         default=False, description="Try the halves of a rejected bundle of edits, and what is good of it once more"
     )
-    seed: int = Field(default=42, description="Seed of every shuffle")
+    seed: int = Field(default=42, ge=0, lt=2**32, description="Seed of every shuffle")
     sessions: int = Field(default=8, ge=0, le=1000, description="Recorded trajectories mixed into every reflection")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="Lifetime error rate of the promotion gate")
     max_pairs: int = Field(default=200, ge=1, le=100_000, description="Pairs after which the promotion gate pauses")
@@ -127,20 +127,12 @@ class Config(BaseModel):
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate(given | dict(update or {}))
 
+    @field_validator("*", mode="before")
     @classmethod
-    def model_construct(cls, _fields_set: set[str] | None = None, **values: object) -> Self:
-        """Return a config of these values, checked as all are."""
-        return cls.model_validate(values)
-
-    @classmethod
-    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: object) -> Self:
-        """Return the config of a JSON object. Raises BadInput for what is none, or cannot be set."""
-        return _made(cast(Callable[..., Self], super().model_validate_json), json_data, options)
-
-    @classmethod
-    def model_validate_strings(cls, obj: object, **options: object) -> Self:
-        """Return the config of texts by the names of settings. Raises BadInput for what is none, or cannot be set."""
-        return _made(cast(Callable[..., Self], super().model_validate_strings), obj, options)
+    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float):
+            raise ValueError("not a number")
+        return value
 
     @model_validator(mode="after")
     def _budget_falls(self) -> Self:
@@ -150,25 +142,14 @@ class Config(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _told(cls, values: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        """Return the config. Raises BadInput; the context, where there is one, tells how each value was named."""
-        said = info.context if isinstance(info.context, Mapping) else None
-        prefix = "config: " if said is None else ""
-        for name, value in values.items() if isinstance(values, Mapping) else ():
-            if wrong := _told_no_number(name, value):
-                raise BadInput(f"{prefix}{(said or {}).get(name, name)}: {wrong}")
+    def _check(cls, values: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Return the config. Raises BadInput; the context, where there is one, maps each setting to its given name."""
+        names = info.context if isinstance(info.context, Mapping) else {}
         try:
             return handler(values)
         except ValidationError as error:
-            raise BadInput(f"{prefix}{_told_wrong(error, said or {})}") from None
-
-
-def _made(make: Callable[..., T], given: object, options: Mapping[str, object]) -> T:
-    """Return what pydantic makes of what it reads first. Raises BadInput, for what it cannot read too."""
-    try:
-        return make(given, **options)
-    except ValidationError as error:
-        raise BadInput(f"config: {error.errors(include_url=False)[0]['msg']}") from None
+            prefix = "config: " if info.context is None else ""
+            raise BadInput(f"{prefix}{_describe_error(error, names)}") from None
 
 
 def allowed(field: FieldInfo) -> str:
@@ -184,51 +165,30 @@ def allowed(field: FieldInfo) -> str:
     return " ".join([said, *(f"{_BOUNDS[name]} {bound:,}" for name, bound in bounds.items())])
 
 
-def _told_no_number(name: str, value: object) -> str:
-    """Return what is wrong with a value that pydantic takes for a number, and nobody can mean, or keep; else ""."""
-    field = Config.model_fields.get(name)
-    if isinstance(value, bool) and field and field.annotation in (int, float):
-        return f"{str(value).lower()} is no number: give {allowed(field)}"
-    if name == "seed" and isinstance(value, int) and abs(value) >= 10**_DIGITS:
-        return f"it is too long: give a whole number of at most {_DIGITS:,} digits"
-    return ""
-
-
-def _told_wrong(error: ValidationError, said: Mapping[str, str]) -> str:
-    """Return what is wrong with the fields of a config; `said` is how each was named by whoever gave it."""
+def _describe_error(error: ValidationError, names: Mapping[str, str]) -> str:
+    """Return what is wrong with the first wrong setting; `names` are those that the settings were given by."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
-    where = said.get(name, name) or "the settings together"
-    match first["type"]:
-        case "extra_forbidden":
-            near = difflib.get_close_matches(name, Config.model_fields, n=1)
-            meant = f"did you mean {quoted(near[0])}?" if near else "see help(skillopt_mcp.Config)"
-            return f"unknown setting {quoted(name)}: {meant}"
-        case "literal_error":
-            return f"{where}: {quoted(str(first['input']), _SHOWN)} is none of: {allowed(Config.model_fields[name])}"
-        case _ if first["type"] == _RISES:
-            return _told_rising(first["ctx"], first["input"], said)
-        case _ if name in Config.model_fields:
-            given = quoted(str(first["input"]), _SHOWN)
-            return f"{where}: {first['msg']}: give {allowed(Config.model_fields[name])}, not {given}"
-        case _:
-            return f"{where}: {first['msg']}"
+    given = names.get(name, name)
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Config.model_fields, n=1)
+        return f"unknown setting {quoted(given)}: " + (
+            f"did you mean {quoted(near[0])}?" if near else "see help(skillopt_mcp.Config)"
+        )
+    if first["type"] == _RISES:
+        (least, n_least), (most, n_most) = (
+            (names.get(each, each), f"{first['ctx'][each]}{'' if each in first['input'] else ' (default)'}")
+            for each in _BUDGET
+        )
+        return f"{least} must be at most {most}, got {n_least} and {n_most}"
+    if name in Config.model_fields:
+        possible = allowed(Config.model_fields[name])
+        possible = possible if possible.startswith(("a ", "true")) else f"one of {possible}"
+        return f"{given} must be {possible}, got {quoted(str(first['input']), _SHOWN)}"
+    return f"{given or 'the settings'}: {first['msg']}"
 
 
-def _told_rising(budget: Mapping[str, int], given: Mapping[str, object], said: Mapping[str, str]) -> str:
-    """Return what is wrong with an edit budget that would rise, and what to set."""
-    most, least = (
-        f"{said.get(name, name)}{' is' if name in given else ', where nobody sets it, is'} {budget[name]}"
-        for name in _BUDGET
-    )
-    if "max_edits" in given:
-        advice = f"set min_edits (SkillOpt: optimizer.min_learning_rate) to {budget['max_edits']} or less"
-    else:
-        advice = f"set max_edits (SkillOpt: optimizer.learning_rate) to {budget['min_edits']} or more"
-    return f"{most}, and {least}, but the edit budget never rises: {advice}"
-
-
-def _fields_told() -> str:
+def _describe_fields() -> str:
     fields = Config.model_fields.items()
     return "\n\n".join(
         f"{name} = {field.default!r}  ({allowed(field)})\n    {field.description}." for name, field in fields
@@ -236,4 +196,4 @@ def _fields_told() -> str:
 
 
 # What help() shows of a class is its docstring: pydantic keeps the texts of the fields to itself.
-Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_fields_told()}"
+Config.__doc__ = f"{inspect.cleandoc(Config.__doc__ or '')}\n\n{_describe_fields()}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Refused, Waiting
+from skillopt_mcp.gates import confirm as gates_confirm
 from skillopt_mcp.gates.confirm import (
     PAIRS_AT_ONCE,
     Alike,
@@ -40,7 +41,7 @@ from skillopt_mcp.stages.rollout import Attempt
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.ledger import Servings
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.outage import Draw, insistent_rollout, kept_when_sure, score
+from skillopt_mcp.training.outage import Draw, buffer_pairs, rollout_with_retries, score
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
 FEW_TASKS = 30
@@ -236,7 +237,7 @@ class Pace:
 USUAL = Pace()
 
 
-GATE = "confirm"
+GATE = gates_confirm.GATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +366,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
     verdict = _verdict(test, pairs, redraws, serving)
     limit = (paused_at(test.row, store) if since is None else since) + test.rule.max_pairs
     limit = min(limit, len(test.tasks)) if test.row.claim == "like_these" else limit
-    with kept_when_sure(store, test.row.id) as keep:
+    with buffer_pairs(store, test.row.id) as keep:
         while not verdict.is_over and len(pairs) < limit:
             notify(Progress(GATE, 0, len(pairs), limit, verdict.base_mean, verdict.candidate_mean))
             first = len(pairs)
@@ -476,7 +477,7 @@ def _draw(test: Test, ask: Ask, numbers: range) -> tuple[list[tuple[int, Pair]],
         swapped.append(chance.random() < 0.5)
         arms = (test.candidate, test.base) if swapped[-1] else (test.base, test.candidate)
         attempts += [Attempt(files, task, f"{test.row.id}/{n}") for files in arms]
-    trials = insistent_rollout(ask, attempts)
+    trials = rollout_with_retries(ask, attempts)
     pairs = []
     for k, swap in enumerate(swapped):
         first, second = trials[2 * k], trials[2 * k + 1]

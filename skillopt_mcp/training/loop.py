@@ -24,53 +24,19 @@ from skillopt_mcp.stages.select import autonomous_budget, select
 from skillopt_mcp.stages.update import NOTED, annotate, update
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.tracing import span
-from skillopt_mcp.training.outage import heard, heard_candidate, insistent_rollout
-from skillopt_mcp.training.plan import (
-    Gated,
-    Plan,
-    State,
-    Step,
-    Work,
-    accepted,
-    is_topped,
-    look,
-    measured,
-    step_outcome,
-    steps,
-)
+from skillopt_mcp.training.gating import advanced, gate, is_topped, measured
+from skillopt_mcp.training.outage import raise_if_all_failed, raise_if_unanswered, rollout_with_retries
+from skillopt_mcp.training.outcome import Work, step_outcome
+from skillopt_mcp.training.plan import Plan, State, Step, steps
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
-MOST_REJECTED = 20
+MAX_REJECTED = 20
 MAX_LEFT_OUT = 12
-
-
-def brief_of(plan: Plan, store: Store, step: Step) -> Brief:
-    """Return a step's brief, with the epoch's steps so far, the edits rejected in any epoch, and the notes in force."""
-    config, history = plan.config, ""
-    if step.kind == "meta":
-        history = _whole_epoch(plan, store, step.epoch)
-    elif config.step_buffer:
-        done = store.runs.list_steps(plan.run_id, step.epoch)
-        history = render_history(done, store.runs.list_rejected(plan.run_id, MOST_REJECTED), plan.discarded)
-    notes = ""
-    if config.meta_skill:
-        notes = store.runs.latest_note(plan.run_id, step.epoch) or plan.note
-    return Brief(plan.prompts, step.budget, step.draw, config.update_mode, notes, history)
-
-
-def _whole_epoch(plan: Plan, store: Store, epoch: int) -> str:
-    """Return all steps of an epoch with every edit that they tried."""
-    tried = store.runs.list_tried(plan.run_id, epoch)
-    lines = []
-    for record in store.runs.list_steps(plan.run_id, epoch):
-        lines.append(render_step(record))
-        lines += [f"  - tried: {render_tried(each)}" for each in tried if each.n == record.n]
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A step, the state that it starts from, and the ways to the store, to the models, and to whoever watches."""
+    """A step, the state that it starts from, and the ways to the store, to the models and to the callbacks."""
 
     plan: Plan
     store: Store
@@ -79,19 +45,31 @@ class Turn:
     state: State
     step: Step
 
-    @property
-    def standing(self) -> Progress:
-        """Return where the run stands before the step."""
-        n_done, n_total = self.step.n - 1, self.plan.n_rows
-        return Progress("step", self.step.epoch, n_done, n_total, self.state.evaluation.score, self.state.best_score)
-
-    def tell(self, stage: str) -> None:
-        """Say that a stage begins."""
-        self.notify(self.standing.at(stage))
+    def report(self, stage: str) -> None:
+        """Report that a stage begins."""
+        self.notify(
+            Progress(
+                stage, self.step.epoch, self.step.n - 1, self.plan.n_rows, self.state.evaluation.score,
+                self.state.best_score,
+            )
+        )  # fmt: skip
 
     def brief(self) -> Brief:
-        """Return what the questions of the step have in common, what is remembered among it."""
-        return brief_of(self.plan, self.store, self.step)
+        """Return what the questions of the step have in common: prompts, this epoch's steps, rejected edits, notes."""
+        plan, store, step, history, notes = self.plan, self.store, self.step, "", ""
+        records = store.runs.list_steps(plan.run_id, step.epoch)
+        if step.kind == "meta":
+            # A meta note is written from the whole epoch, with every edit that it tried.
+            tried, lines = store.runs.list_tried(plan.run_id, step.epoch), list[str]()
+            for record in records:
+                lines.append(render_step(record))
+                lines += [f"  - tried: {render_tried(each)}" for each in tried if each.n == record.n]
+            history = "\n".join(lines)
+        elif plan.config.step_buffer:
+            history = render_history(records, store.runs.list_rejected(plan.run_id, MAX_REJECTED), plan.discarded)
+        if plan.config.meta_skill:
+            notes = store.runs.latest_note(plan.run_id, step.epoch) or plan.note
+        return Brief(plan.prompts, step.budget, step.draw, plan.config.update_mode, notes, history)
 
     def left_out(self) -> list[Patch]:
         """Return the edits that were beyond the budget of the step before, as far as they still fit."""
@@ -116,60 +94,81 @@ class Turn:
         ]
 
 
-def slow_work(turn: Turn) -> Work:
-    """Return the work of a slow update: new guidance, made of the same tasks before and after the epoch."""
-    turn.tell("slow")
-    compared = _compared(turn, turn.state.current)
-    heard(turn.store, turn.plan.run_id, compared.trials, "the train tasks")
-    made = slow_update(turn.ask, compared, turn.brief(), turn.plan.config.trajectory_chars)
-    return Work(compared.trials, 1, len(made.patch.edits), made.patch, made.applied, made.unusable)
-
-
-def meta_work(turn: Turn) -> Work:
-    """Return the work of a meta note: text for the optimizer alone. The rollouts of the slow update serve it again."""
-    turn.tell("meta")
-    plan, store, compared = turn.plan, turn.store, None
-    for record in store.runs.list_steps(plan.run_id, turn.step.epoch):
-        if record.kind == "slow":
-            compared = _compared(turn, store.skills.get_files(plan.skill_id, record.parent_version))
-    note, unusable = meta_skill(turn.ask, turn.state.current, compared, turn.brief(), plan.config.trajectory_chars)
-    return Work((), 0, 0, Patch(()), Applied(turn.state.current, ()), unusable, note=note)
-
-
-def _compared(turn: Turn, current: SkillFiles) -> Comparison:
-    """Return `current` beside the version that the epoch before this one ended with."""
-    plan, epoch = turn.plan, turn.step.epoch
-    before = turn.store.runs.list_steps(plan.run_id, epoch - 1)[-1]
-    previous = turn.store.skills.get_files(plan.skill_id, before.current_version)
-    return compare_versions(
-        turn.ask, (previous, current), plan.train, plan.config.slow_pairs,
-        n=plan.config.slow_samples, draw=f"{plan.run_id}/e{epoch}slow",
+def step_work(turn: Turn) -> Work:
+    """Return what the first five stages of SkillOpt's loop (Yang et al., 2026) make of a step's batches."""
+    ask, config, current, brief = turn.ask, turn.plan.config, turn.state.current, turn.brief()
+    # 1. Rollout: the current version attempts the batches of train tasks.
+    turn.report("rollout")
+    trials = rollout(ask, turn.attempts())
+    raise_if_all_failed(turn.store, turn.plan.run_id, trials, "the train tasks")
+    # 2. Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
+    turn.report("reflect")
+    settings = ReflectSettings(
+        config.minibatch, config.trajectory_chars, config.failure_only, config.skill_aware, config.appendix_source
+    )
+    reflection = reflect(ask, current, [*trajectories(trials), *turn.plan.sessions], brief, settings)
+    # 3. Aggregate: the patches, and what the step before left out, become one.
+    turn.report("aggregate")
+    aggregation = aggregate(ask, current, [*turn.left_out(), *reflection.patches], brief, config.fan_in)
+    # 4. Select: only as many edits stay as this step's budget allows, or as the optimizer itself says.
+    turn.report("select")
+    pool, unusable = aggregation.patch, (*reflection.unusable, *aggregation.unusable)
+    if config.schedule == "autonomous" and not brief.form.whole:
+        budget = autonomous_budget(ask, current, pool, brief, mean_score(trials), fallback=config.min_edits)
+        brief, unusable = replace(brief, budget=budget.n), (*unusable, *budget.unusable)
+    selection = select(ask, current, pool, brief)
+    # 5. Update: the edit engine, or a rewrite, makes the candidate; notes on what was passed over go with it.
+    made = annotate(update(ask, current, selection.patch, brief), reflection.notes, config.appendix_limit)
+    unusable = (*unusable, *selection.unusable, *made.unusable)
+    return Work(
+        tuple(trials), brief.budget, len(pool.edits), made.patch, made.applied, unusable, reflection.patterns,
+        left_out=selection.left_out[:MAX_LEFT_OUT],
     )  # fmt: skip
+
+
+def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:
+    """Return the state after the last step. Finished steps are in the store: a call after a crash resumes there.
+
+    Raises Outage where none of the attempts of a step came to a score.
+    """
+    notify(Progress("baseline", 0, 0, plan.n_rows))
+    state, config = restored(plan, store, ask), plan.config
+    raise_if_all_failed(store, plan.run_id, state.evaluation.trials, "the val tasks")
+    for step in steps(plan, after=state.n):
+        # At the best possible score, the rest of the search could change nothing.
+        if stop_when_perfect and is_topped(config, state.evaluation.score):
+            break
+        with span("step", n=step.n, epoch=step.epoch, kind=step.kind):
+            turn = Turn(plan, store, ask, notify, state, step)
+            # Stages 1 to 5 make a candidate; at the end of an epoch a slow update makes one, or a meta note is written.
+            work = _WORK[step.kind](turn)
+            # 6. Evaluate: the search gate compares the candidate with the current version on the val tasks.
+            if step.kind != "meta":
+                turn.report("evaluate")
+            work = replace(work, gated=gate(plan, ask, state, work.applied.files))
+            if config.rescue and work.gated.verdict == "reject":
+                work = _rescued(turn, work)
+            # The guard stops no step: its findings hold the candidate at promotion.
+            if work.gated.verdict != "no_change":
+                work = replace(work, findings=guard_findings(plan, work))
+            before, state = state, advanced(plan, ask, state, work.applied.files, work.gated)
+            for evaluation in filter(None, (work.gated.evaluation, state.evaluation)):
+                raise_if_unanswered(store, plan.run_id, evaluation.trials)
+            store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
+            notify(_finished(turn, state, work))
+    return state
 
 
 def restored(plan: Plan, store: Store, ask: Ask) -> State:
     """Return the state after the last stored step, or the base version's when there is none."""
-    finished = store.runs.list_steps(plan.run_id)
-    if not finished:
-        evaluation = measured(plan, ask, plan.base, is_current=True)
-        return State(0, plan.base, evaluation, plan.base, evaluation)
-    last = finished[-1]
-    current = store.skills.get_files(plan.skill_id, last.current_version)
-    best = store.skills.get_files(plan.skill_id, last.best_version)
-    return State(
-        last.n, current, measured(plan, ask, current, is_current=True), best, measured(plan, ask, best, is_current=True)
-    )
-
-
-def gate(plan: Plan, ask: Ask, state: State, work: Work) -> Gated:
-    """Return what becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
-    if work.applied.files == state.current:
-        return Gated("no_change")
-    looked = look(plan, ask, state, work.applied.files)
-    verdict = looked.comparison.verdict
-    if verdict == "reject" and not plan.config.use_gate:
-        verdict = "accept"
-    return Gated(verdict, looked)
+    n, current, best = 0, plan.base, plan.base
+    if finished := store.runs.list_steps(plan.run_id):
+        n = finished[-1].n
+        current = store.skills.get_files(plan.skill_id, finished[-1].current_version)
+        best = store.skills.get_files(plan.skill_id, finished[-1].best_version)
+    evaluation = measured(plan, ask, current, is_current=True)
+    best_evaluation = evaluation if best == current else measured(plan, ask, best, is_current=True)
+    return State(n, current, evaluation, best, best_evaluation)
 
 
 def guard_findings(plan: Plan, work: Work) -> tuple[str, ...]:
@@ -179,48 +178,47 @@ def guard_findings(plan: Plan, work: Work) -> tuple[str, ...]:
     return (*findings(plan.base, work.applied.files, plan.known), *unsupported(edits, evidence, plan.base))
 
 
-def moved(plan: Plan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:
-    """Return the state after the verdict: a rejection leaves both versions where they are."""
-    n = state.n + 1
-    if gated.looked is None or gated.verdict not in ("accept_best", "accept"):
-        return State(n, state.current, state.evaluation, state.best, state.best_evaluation)
-    evaluation = accepted(plan, ask, candidate, gated.looked)
-    if gated.verdict == "accept_best":
-        return State(n, candidate, evaluation, candidate, evaluation)
-    return State(n, candidate, evaluation, state.best, state.best_evaluation)
+def _finished(turn: Turn, state: State, work: Work) -> Progress:
+    """Return the news of a step: its verdict, and the scores after it."""
+    evaluation = work.gated.evaluation
+    return Progress(
+        "step", turn.step.epoch, turn.step.n, turn.plan.n_rows, state.evaluation.score, state.best_score,
+        work.gated.verdict, evaluation.score if evaluation else None,
+    )  # fmt: skip
 
 
-def train(plan: Plan, store: Store, ask: Ask, notify: Notify = silent, *, stop_when_perfect: bool = False) -> State:
-    """Return the state after the last step. Finished steps are in the store: a call after a crash goes on from there.
+def slow_work(turn: Turn) -> Work:
+    """Return the work of a slow update: new guidance, made of the same tasks before and after the epoch."""
+    turn.report("slow")
+    compared = _compared(turn, turn.state.current)
+    raise_if_all_failed(turn.store, turn.plan.run_id, compared.trials, "the train tasks")
+    made = slow_update(turn.ask, compared, turn.brief(), turn.plan.config.trajectory_chars)
+    return Work(compared.trials, 1, len(made.patch.edits), made.patch, made.applied, made.unusable)
 
-    The loop is SkillOpt's (Yang et al., 2026): rollout, reflect, aggregate, select, update, evaluate; at the end of an
-    epoch a slow update, gated as a step is, and notes for the optimizer. Raises Outage where attempts came to nothing.
-    """
-    notify(Progress("baseline", 0, 0, plan.n_rows))
-    state, config = restored(plan, store, ask), plan.config
-    heard(store, plan.run_id, state.evaluation.trials, "the val tasks")
-    for step in steps(plan, after=state.n):
-        # At the best score there is, what is left of the search could change nothing.
-        if stop_when_perfect and is_topped(config, state.evaluation.score):
-            break
-        with span("step", n=step.n, epoch=step.epoch, kind=step.kind):
-            turn = Turn(plan, store, ask, notify, state, step)
-            work = _WORK[step.kind](turn)
-            # Evaluate: the search gate compares the candidate with the current version on the val tasks.
-            if step.kind != "meta":
-                turn.tell("evaluate")
-            work = replace(work, gated=gate(plan, ask, state, work))
-            if config.rescue and work.gated.verdict == "reject":
-                work = _rescued(turn, work)
-            # The guard stops no step: what it finds holds the candidate at promotion.
-            if work.gated.verdict != "no_change":
-                work = replace(work, findings=guard_findings(plan, work))
-            before, state = state, moved(plan, ask, state, work.applied.files, work.gated)
-            for evaluation in filter(None, (work.gated.evaluation, state.evaluation)):
-                heard_candidate(store, plan.run_id, evaluation.trials)
-            store.runs.add_step(plan.run_id, step_outcome(plan, step, before, state, work))
-            notify(_finished(turn, state, work))
-    return state
+
+def meta_work(turn: Turn) -> Work:
+    """Return the work of a meta note: text for the optimizer alone. The rollouts of the slow update serve it again."""
+    turn.report("meta")
+    plan, store, compared = turn.plan, turn.store, None
+    for record in store.runs.list_steps(plan.run_id, turn.step.epoch):
+        if record.kind == "slow":
+            compared = _compared(turn, store.skills.get_files(plan.skill_id, record.parent_version))
+    note, unusable = meta_skill(turn.ask, turn.state.current, compared, turn.brief(), plan.config.trajectory_chars)
+    return Work((), 0, 0, Patch(()), Applied(turn.state.current, ()), unusable, note=note)
+
+
+def _compared(turn: Turn, current: SkillFiles) -> Comparison:
+    """Return `current` with the version that the epoch before this one ended with."""
+    plan, epoch = turn.plan, turn.step.epoch
+    before = turn.store.runs.list_steps(plan.run_id, epoch - 1)[-1]
+    previous = turn.store.skills.get_files(plan.skill_id, before.current_version)
+    return compare_versions(
+        turn.ask, (previous, current), plan.train, plan.config.slow_pairs,
+        n=plan.config.slow_samples, draw=f"{plan.run_id}/e{epoch}slow",
+    )  # fmt: skip
+
+
+_WORK = {"step": step_work, "slow": slow_work, "meta": meta_work}
 
 
 def _rescued(turn: Turn, work: Work) -> Work:
@@ -236,58 +234,14 @@ def _rescued(turn: Turn, work: Work) -> Work:
     ]
     if len(applied) < 2:
         return work
-    turn.tell("rescue")
+    turn.report("rescue")
     kept = rescue(ask, state.current, applied, plan.val, draw=f"{turn.step.draw}/rescue")
     if not 0 < len(kept) < len(applied):
         return work
     patch = replace(work.selected, edits=tuple(applied[place] for place in kept))
     part = replace(work, selected=patch, applied=apply_patch(state.current, patch))
-    gated = gate(plan, ask, state, part)
+    gated = gate(plan, ask, state, part.applied.files)
     return replace(part, gated=gated) if gated.verdict in ("accept_best", "accept") else work
-
-
-def step_work(turn: Turn) -> Work:
-    """Return what the stages up to the candidate made of a step's batches."""
-    ask, config, current, brief = turn.ask, turn.plan.config, turn.state.current, turn.brief()
-    # Rollout: the current version attempts the batches of train tasks.
-    turn.tell("rollout")
-    trials = rollout(ask, turn.attempts())
-    heard(turn.store, turn.plan.run_id, trials, "the train tasks")
-    # Reflect: the optimizer reads failures, successes and contrasts, in minibatches, and proposes patches.
-    turn.tell("reflect")
-    settings = ReflectSettings(
-        config.minibatch, config.trajectory_chars, config.failure_only, config.skill_aware, config.appendix_source
-    )
-    reflection = reflect(ask, current, [*trajectories(trials), *turn.plan.sessions], brief, settings)
-    # Aggregate: the patches, and what the step before left out, become one.
-    turn.tell("aggregate")
-    aggregation = aggregate(ask, current, [*turn.left_out(), *reflection.patches], brief, config.fan_in)
-    # Select: only as many edits stay as this step's budget allows, or as the optimizer itself says.
-    turn.tell("select")
-    pool, unusable = aggregation.patch, (*reflection.unusable, *aggregation.unusable)
-    if config.schedule == "autonomous" and not brief.form.whole:
-        budget = autonomous_budget(ask, current, pool, brief, mean_score(trials), fallback=config.min_edits)
-        brief, unusable = replace(brief, budget=budget.n), (*unusable, *budget.unusable)
-    selection = select(ask, current, pool, brief)
-    # Update: the edit engine, or a rewrite, makes the candidate; notes on what was passed over go with it.
-    made = annotate(update(ask, current, selection.patch, brief), reflection.notes, config.appendix_limit)
-    unusable = (*unusable, *selection.unusable, *made.unusable)
-    return Work(
-        tuple(trials), brief.budget, len(pool.edits), made.patch, made.applied, unusable, reflection.patterns,
-        left_out=selection.left_out[:MAX_LEFT_OUT],
-    )  # fmt: skip
-
-
-def _finished(turn: Turn, state: State, work: Work) -> Progress:
-    """Return the news of a step: its verdict, and the scores after it."""
-    evaluation = work.gated.evaluation
-    return Progress(
-        "step", turn.step.epoch, turn.step.n, turn.plan.n_rows, state.evaluation.score, state.best_score,
-        work.gated.verdict, evaluation.score if evaluation else None,
-    )  # fmt: skip
-
-
-_WORK = {"step": step_work, "slow": slow_work, "meta": meta_work}
 
 
 def rescue(ask: Ask, base: SkillFiles, edits: Sequence[Edit], tasks: Sequence[Task], *, draw: str) -> tuple[int, ...]:
@@ -302,7 +256,7 @@ def rescue(ask: Ask, base: SkillFiles, edits: Sequence[Edit], tasks: Sequence[Ta
         if files == base:
             return False
         own = f"{draw}/{'+'.join(map(str, part))}"
-        trials = insistent_rollout(ask, [Attempt(arm, task, own) for arm in (files, base) for task in tasks])
+        trials = rollout_with_retries(ask, [Attempt(arm, task, own) for arm in (files, base) for task in tasks])
         ours, theirs = _scores(trials[: len(tasks)]), _scores(trials[len(tasks) :])
         return paired_se(ours, theirs, theirs, "hard").verdict != "reject"
 

@@ -66,6 +66,7 @@ FILES = {
     "references/logo.bin": bytes(range(256)),
     "scripts/run.sh": b"#!/bin/sh\necho hello\n",
 }
+RUNNABLE = ("scripts/run.sh", "references/more.md")
 
 
 def tasks_of(n: int = 36, seed: int = 7) -> list[dict[str, Any]]:
@@ -118,7 +119,8 @@ class Desk(Workbench):
             path = self.skill_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        (self.skill_path / "scripts/run.sh").chmod(0o755)
+        for name in RUNNABLE:
+            (self.skill_path / name).chmod(0o755)
         with self.serve(target=self.target) as server:
             server.tool("add_tasks", skill=str(self.skill_path), tasks=tasks_of())
             for name, parts in TEXTS.items():

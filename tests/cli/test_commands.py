@@ -18,8 +18,7 @@ from skillopt_mcp import __version__
 from skillopt_mcp.cli.command import described, parse
 from skillopt_mcp.cli.main import main
 from skillopt_mcp.records.evidence import Metric
-from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.schedule import SCHEDULES
+from skillopt_mcp.training.config import SCHEDULES, Config
 
 DROPPED = '''"""Greet: say hello."""
 

@@ -15,7 +15,8 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.results import Evaluated

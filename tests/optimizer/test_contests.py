@@ -19,9 +19,8 @@ from skillopt_mcp.records.candidates import Decision
 from skillopt_mcp.records.edits import Edit
 from skillopt_mcp.records.evidence import Trial
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
-from skillopt_mcp.training.calibration import latest_calibration, run_calibration
+from skillopt_mcp.training.calibration import Contest, drawn_laps, latest_calibration, run_calibration
 from skillopt_mcp.training.loop import bisect, rescue
-from skillopt_mcp.training.outage import Contest, drawn_laps
 
 TASKS = stored(new_tasks(12))
 HELPS, NOTHING, HARMS = "- It helps.", "- It does nothing.", "- It harms."

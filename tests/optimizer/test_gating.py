@@ -27,8 +27,9 @@ from skillopt_mcp.records.calls import Call
 from skillopt_mcp.records.evidence import SearchGate
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile
 from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.gating import Looked, look, measured
 from skillopt_mcp.training.loop import train
-from skillopt_mcp.training.plan import Looked, State, look, measured
+from skillopt_mcp.training.plan import State
 
 BETTER = SKILL.replaced(SkillFile(MAIN_FILE, SKILL.main.replace(b"- Read", b"- First read")))
 TASKS = stored(new_tasks(18))

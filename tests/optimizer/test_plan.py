@@ -9,8 +9,7 @@ from training_world import PLAIN, SKILL, new_tasks, plan_of, stored
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.plan import check_splits, steps
-from skillopt_mcp.training.schedule import edit_budget
+from skillopt_mcp.training.plan import check_splits, edit_budget, steps
 
 TASKS = stored(new_tasks(33))
 
@@ -91,11 +90,3 @@ def test_what_ends_an_epoch_is_counted_among_the_rows_but_not_in_the_schedule(
 def test_an_autonomous_schedule_lets_analysts_propose_the_most() -> None:
     plan = plan_of(SKILL, TASKS, Config(batch=4, epochs=2, schedule="autonomous", max_edits=7, **PLAIN))
     assert {step.budget for step in steps(plan, after=0)} == {7}
-
-
-def test_a_run_of_before_a_setting_was_there_goes_on_without_it() -> None:
-    old = '{"epochs":3,"batch":2,"minibatch":2,"fan_in":8,"schedule":"cosine","max_edits":2,"min_edits":1}'
-    found = Config.of_run(old)
-    assert (found.epochs, found.slow_update, found.meta_skill, found.step_buffer) == (3, False, False, False)
-    assert plan_of(SKILL, TASKS, found).n_rows == plan_of(SKILL, TASKS, found).n_steps
-    assert Config.of_run(Config().model_dump_json()) == Config()

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 from peer_packages import PACKAGES, answers
 
-from skillopt_mcp.training.schedule import Schedule, edit_budget
+from skillopt_mcp.training.config import Schedule
+from skillopt_mcp.training.plan import edit_budget
 
 KINDS: tuple[Schedule, ...] = ("constant", "linear", "cosine")
 N_CASES = 500

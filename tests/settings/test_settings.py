@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -181,18 +180,17 @@ def test_a_file_may_name_the_section_of_a_setting_on_its_line(tmp_path: Path) ->
     [
         (
             {"min_edits": 9, "max_edits": 2},
-            "config: max_edits is 2, and min_edits is 9, but the edit budget never rises: set min_edits (SkillOpt: "
-            "optimizer.min_learning_rate) to 2 or less",
+            "config: min_edits must be at most max_edits, got 9 and 2",
         ),
         ({"nonsense": 1}, 'config: unknown setting "nonsense": see help(skillopt_mcp.Config)'),
         ({"epoch": 1}, 'config: unknown setting "epoch": did you mean "epochs"?'),
-        ({"epochs": "x"}, "config: epochs: Input should be a valid integer"),
-        ({"epochs": float("nan")}, "config: epochs: Input should be a "),
+        ({"epochs": "x"}, 'config: epochs must be a whole number from 1 to 1,000, got "x"'),
+        ({"epochs": float("nan")}, "config: epochs must be a whole number"),
         (
             {"max_edits": -1},
-            'config: max_edits: Input should be greater than or equal to 1: give a whole number from 1 to 64, not "-1"',
+            'config: max_edits must be a whole number from 1 to 64, got "-1"',
         ),
-        ({"schedule": "cosin"}, 'config: schedule: "cosin" is none of: constant, linear, cosine, autonomous'),
+        ({"schedule": "cosin"}, 'config: schedule must be one of constant, linear, cosine, autonomous, got "cosin"'),
     ],
 )
 def test_a_config_that_cannot_be_made_is_bad_input_as_a_dict_of_it_is(
@@ -206,8 +204,6 @@ def test_a_config_that_cannot_be_made_is_bad_input_as_a_dict_of_it_is(
     assert f"config: {said.value}".startswith(message) or "nonsense" in settings
     for make in (
         Config.model_validate,
-        lambda given: Config.model_validate_json(json.dumps(given)),
-        lambda given: Config.model_construct(**given),
         lambda given: Config().model_copy(update=given),
     ):
         with pytest.raises(BadInput) as same:
@@ -266,18 +262,10 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("train.max_usd=9", "give it to the command, as in skillopt-mcp replay SKILL --max-usd N"),
         ("optimiser.epochs=1", 'unknown section "optimiser": did you mean "optimizer"?'),
         ("epochs=true", '"epochs" must not be true'),
-        ("train.num_epochs=many", "train.num_epochs: Input should be a valid integer"),
-        ("optimizer.learning_rate=0", "optimizer.learning_rate: Input should be greater than or equal to 1"),
-        (
-            "min_edits=9",
-            "max_edits, where nobody sets it, is 4, and min_edits is 9, but the edit budget never rises: set max_edits "
-            "(SkillOpt: optimizer.learning_rate) to 9 or more",
-        ),
-        (
-            "optimizer.learning_rate=1",
-            "optimizer.learning_rate is 1, and min_edits, where nobody sets it, is 2, but the edit budget never rises: "
-            "set min_edits (SkillOpt: optimizer.min_learning_rate) to 1 or less",
-        ),
+        ("train.num_epochs=many", "train.num_epochs must be a whole number from 1 to 1,000"),
+        ("optimizer.learning_rate=0", "optimizer.learning_rate must be a whole number from 1 to 64"),
+        ("min_edits=9", "min_edits must be at most max_edits, got 9 and 4 (default)"),
+        ("optimizer.learning_rate=1", "min_edits must be at most optimizer.learning_rate, got 2 (default) and 1"),
         (
             "train.temperature=1",
             'setting "train.temperature", and none is like it: skillopt-mcp replay --help tells all',
@@ -285,14 +273,14 @@ def test_a_circle_of_bases_is_refused_with_the_way_around(tmp_path: Path) -> Non
         ("nonsense.epochs=1", 'unknown section "nonsense". Known: model, train'),
         ("evaluation.eval_test=false", '"evaluation.eval_test" can only be true here: a run ends with the test'),
         ("use_semantic_density=true", '"use_semantic_density" can only be false here: the gate compares scores alone'),
-        ("evaluation.gate_mixed_weight=1.5", "evaluation.gate_mixed_weight: Input should be less than or equal to 1"),
+        ("evaluation.gate_mixed_weight=1.5", "evaluation.gate_mixed_weight must be a number from 0 to 1"),
         ("human_feedback.enabled=true", '"human_feedback.enabled" can only be false here'),
         ("train.mem0_enabled=true", '"train.mem0_enabled" can only be false here'),
         ("lr_control_mode=sometimes", '"lr_control_mode" must be fixed, autonomous or none'),
         ("env.workers=0", '"env.workers" must be 1-1000'),
         ("epochs=", '"epochs=" gives no value: write one behind the =, or leave it out for the default'),
         ("train.num_epochs= ", '"train.num_epochs= " gives no value'),
-        ("lr_scheduler=cosin", 'lr_scheduler: "cosin" is none of: constant, linear, cosine, autonomous'),
+        ("lr_scheduler=cosin", 'lr_scheduler must be one of constant, linear, cosine, autonomous, got "cosin"'),
         ("epochs", 'cannot use "epochs": write --set section.key=value'),
         ("=3", "cannot use"),
         ("concurrency=true", '"concurrency" must be 1-1000'),

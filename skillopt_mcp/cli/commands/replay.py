@@ -65,7 +65,7 @@ from skillopt_mcp.runs import (
 from skillopt_mcp.show.export import check_folder, export_run
 from skillopt_mcp.tasks import add_environment
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.plan import is_topped
+from skillopt_mcp.training.gating import is_topped
 from skillopt_mcp.workspace import Workspace
 
 # What a resumed run may be given again.

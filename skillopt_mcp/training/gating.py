@@ -1,0 +1,147 @@
+"""Gating: what the search gate asks for besides a candidate's own trials, and the verdict that it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skillopt_mcp.gates.recompute import StrictInputs, search_comparison
+from skillopt_mcp.gates.search import Comparison, TaskScore, fallen
+from skillopt_mcp.records.calls import Ask
+from skillopt_mcp.records.evidence import SearchGate, Trial
+from skillopt_mcp.records.runs import StepVerdict
+from skillopt_mcp.records.skills import SkillFiles
+from skillopt_mcp.records.tasks import Task
+from skillopt_mcp.stages.rollout import Evaluation, evaluate, task_scores
+from skillopt_mcp.training.config import Config
+from skillopt_mcp.training.plan import Plan, State
+
+TOP = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A search gate's verdict on a candidate: its evaluation, further trials, and what the verdict recomputes from."""
+
+    comparison: Comparison
+    candidate: Evaluation
+    inputs: StrictInputs
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """What became of a step's candidate: the verdict, and what the search gate saw, if asked."""
+
+    verdict: StepVerdict
+    looked: Looked | None = None
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Return the candidate's evaluation, if it was asked for one."""
+        return self.looked.candidate if self.looked else None
+
+
+def gate(plan: Plan, ask: Ask, state: State, candidate: SkillFiles) -> Gated:
+    """Return what becomes of a candidate; without a gate it is evaluated all the same, to know the best one."""
+    if candidate == state.current:
+        return Gated("no_change")
+    looked = look(plan, ask, state, candidate)
+    verdict = looked.comparison.verdict
+    if verdict == "reject" and not plan.config.use_gate:
+        verdict = "accept"
+    return Gated(verdict, looked)
+
+
+def advanced(plan: Plan, ask: Ask, state: State, candidate: SkillFiles, gated: Gated) -> State:
+    """Return the state after the verdict: a rejection leaves both versions where they are."""
+    n = state.n + 1
+    if gated.looked is None or gated.verdict not in ("accept_best", "accept"):
+        return State(n, state.current, state.evaluation, state.best, state.best_evaluation)
+    # These two gates compare with the evaluation that the version was accepted by; the others measure it again.
+    is_kept = _gate(plan.config) in ("strict", "no_regression")
+    evaluation = gated.looked.candidate if is_kept else measured(plan, ask, candidate, is_current=True)
+    if gated.verdict == "accept_best":
+        return State(n, candidate, evaluation, candidate, evaluation)
+    return State(n, candidate, evaluation, state.best, state.best_evaluation)
+
+
+def look(plan: Plan, ask: Ask, state: State, files: SkillFiles) -> Looked:
+    """Return what the run's search gate makes of a candidate, whatever further rollouts it needs for that."""
+    config, gate = plan.config, _gate(plan.config)
+    if gate == "paired_se":
+        return _paired(plan, ask, state, files)
+    evaluation = measured(plan, ask, files, is_current=False)
+    inputs = StrictInputs(
+        metric=config.metric,
+        mixed_weight=config.mixed_weight,
+        candidate=task_scores(evaluation),
+        current=task_scores(state.evaluation),
+        best=_best(state),
+    )
+    further: tuple[Trial, ...] = ()
+    if gate == "no_regression" and search_comparison("strict", inputs).verdict != "reject":
+        further, inputs = _second_look(plan, ask, state, files, inputs)
+    return Looked(search_comparison(gate, inputs), evaluation, inputs, further)
+
+
+def _paired(plan: Plan, ask: Ask, state: State, files: SkillFiles) -> Looked:
+    """Return the verdict on rollouts of both arms that this step alone makes."""
+    draw, config = f"{plan.run_id}/val/{state.n + 1}", plan.config
+    theirs, ours = (_evaluated(plan, ask, arm, draw) for arm in (state.current, files))
+    inputs = StrictInputs(
+        metric=config.metric,
+        mixed_weight=config.mixed_weight,
+        candidate=task_scores(ours),
+        current=task_scores(theirs),
+        best=_best(state),
+    )
+    return Looked(search_comparison("paired_se", inputs), ours, inputs, theirs.trials)
+
+
+def _second_look(
+    plan: Plan, ask: Ask, state: State, files: SkillFiles, inputs: StrictInputs
+) -> tuple[tuple[Trial, ...], StrictInputs]:
+    """Return second rollouts of both arms on the tasks that fell, and the inputs with them."""
+    fell = set(fallen(inputs.candidate, inputs.current, inputs.metric, inputs.mixed_weight))
+    if not fell:
+        return (), inputs
+    tasks = [task for task in plan.val if task.id in fell]
+    draw = f"{plan.run_id}/val/{state.n + 1}/again"
+    ours, theirs = (_evaluated(plan, ask, arm, draw, tasks) for arm in (files, state.current))
+    again = (task_scores(ours), task_scores(theirs))
+    return (*ours.trials, *theirs.trials), inputs.model_copy(update={"again": again})
+
+
+def _evaluated(plan: Plan, ask: Ask, files: SkillFiles, draw: str, tasks: Sequence[Task] | None = None) -> Evaluation:
+    config = plan.config
+    chosen = plan.val if tasks is None else tasks
+    return evaluate(ask, files, chosen, config.metric, draw=draw, mixed_weight=config.mixed_weight)
+
+
+def measured(plan: Plan, ask: Ask, files: SkillFiles, *, is_current: bool) -> Evaluation:
+    """Return the evaluation that a version is compared by.
+
+    Under the fresh gate what was accepted is measured once more: the trials that it was accepted for came out well,
+    and candidates after it would have to beat that luck too.
+    """
+    is_fresh = is_current and _gate(plan.config) == "fresh"
+    draw = f"{plan.run_id}/val{'/current' if is_fresh else ''}"
+    return _evaluated(plan, ask, files, draw)
+
+
+def is_topped(config: Config, current: float | None) -> bool:
+    """Return whether no candidate can be accepted after a current version of this score: there is no better one.
+
+    So it is under every gate that compares with what that version scored; paired_se rolls it out anew.
+    """
+    return current == TOP and config.use_gate and config.gate != "paired_se"
+
+
+def _gate(config: Config) -> SearchGate:
+    """Return the run's gate; without one, nothing but the best version hangs on a comparison: the strict one."""
+    return config.gate if config.use_gate else "strict"
+
+
+def _best(state: State) -> list[TaskScore] | None:
+    return None if state.best == state.current else task_scores(state.best_evaluation)

@@ -1,0 +1,143 @@
+"""Outcomes: what a step made, and what is stored of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from skillopt_mcp.documents.text import counted
+from skillopt_mcp.gates.search import mean_score
+from skillopt_mcp.records.candidates import Candidate, Decision, NewCandidate, candidate_id
+from skillopt_mcp.records.edits import UNSHOWN, Applied, Edit, EditReport, Patch
+from skillopt_mcp.records.evidence import Mean, Trial
+from skillopt_mcp.records.runs import StepOutcome, StepRecord
+from skillopt_mcp.training.gating import Gated
+from skillopt_mcp.training.plan import Plan, State, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the stages of one step made, and why some of it was made without the model.
+
+    `note` is for the optimizer, `left_out` are edits beyond the budget, `findings` hold the candidate at promotion.
+    """
+
+    trials: tuple[Trial, ...]
+    budget: int
+    n_proposed: int
+    selected: Patch
+    applied: Applied
+    unusable: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    note: str = ""
+    left_out: tuple[Edit, ...] = ()
+    findings: tuple[str, ...] = ()
+    gated: Gated = field(default=Gated("no_change"))
+
+
+def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work) -> StepOutcome:
+    """Return what to store of a step that led from the state `before` to `after`."""
+    gated = work.gated
+    candidate = _candidate(plan, before, work) if gated.verdict != "no_change" else None
+    baseline = before.evaluation.trials if step.n == 1 else ()
+    evaluated = gated.evaluation.trials if gated.evaluation else ()
+    record = StepRecord(
+        n=step.n,
+        epoch=step.epoch,
+        budget=work.budget,
+        train=mean_score(work.trials),
+        parent_version=before.current.digest,
+        candidate_version=candidate.candidate.version_id if candidate else None,
+        candidate_id=candidate.candidate.id if candidate else None,
+        verdict=gated.verdict,
+        current=after.evaluation.score,
+        candidate=gated.evaluation.score if gated.evaluation else None,
+        best=after.best_score,
+        current_version=after.current.digest,
+        best_version=after.best.digest,
+        n_proposed=work.n_proposed,
+        n_applied=sum(report.status == "applied" for report in work.applied.reports),
+        n_missing=sum(trial.missing for trial in (*work.trials, *evaluated)),
+        unmatched=tuple(_said(report) for report in work.applied.reports if report.status == "unmatched"),
+        unusable=work.unusable,
+        kind=step.kind,
+        patterns=work.patterns,
+        train_by_type=_by_type(work.trials),
+        val_by_type=_by_type(evaluated),
+        val=gated.evaluation.mean if gated.evaluation else None,
+        baseline=before.evaluation.mean if step.n == 1 else None,
+        train_current=_of(before.current.digest, work.trials) if step.kind == "slow" else None,
+        left_out=work.left_out,
+    )
+    decision = _decision(plan, step, before, gated, record.candidate_version)
+    further = gated.looked.trials if gated.looked else ()
+    is_kept = after.evaluation is before.evaluation or after.evaluation is gated.evaluation
+    anew = () if is_kept else after.evaluation.trials
+    trials = (*baseline, *work.trials, *evaluated, *further, *anew)
+    return StepOutcome(record, trials, candidate, decision, work.note)
+
+
+def _of(version: str, trials: Sequence[Trial]) -> Mean:
+    """Return the means of one version, of each task once: a version may have been compared with itself."""
+    return mean_score({trial.task.id: trial for trial in trials if trial.version == version}.values())
+
+
+def _by_type(trials: Sequence[Trial]) -> dict[str, Mean]:
+    """Return the means by the first tag of the tasks; a task without one is in none."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.task.tags:
+            groups.setdefault(trial.task.tags[0], []).append(trial)
+    return {tag: mean_score(group) for tag, group in sorted(groups.items())}
+
+
+def what_failed(work: Work) -> str:
+    """Return how many of the attempts that a step's edits cite failed, by kind of task, and what an analyst saw."""
+    cited = {id for edit in work.selected.edits for id in (edit.cited or edit.sources) if not id.startswith(UNSHOWN)}
+    own = {f"trial:{trial.reply.id}": trial for trial in work.trials}
+    failed = [own[id].task for id in cited if id in own and own[id].hard is False]
+    kinds = Counter(task.tags[0] if task.tags else "task" for task in failed)
+    parts = [f"{n} x {kind}" for kind, n in sorted(kinds.items(), key=lambda each: (-each[1], each[0]))]
+    if n_sessions := len(cited - own.keys()):
+        parts.append(counted(n_sessions, "recorded session"))
+    seen = next(iter(work.patterns), "") or work.selected.reasoning
+    told = f"failed: {', '.join(parts)}" if kinds else f"from {', '.join(parts)}" if parts else ""
+    return ". ".join(filter(None, (told, seen)))
+
+
+def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:
+    base, version = before.current.digest, work.applied.files.digest
+    made = Candidate(
+        id=candidate_id(plan.skill_id, base, version),
+        skill_id=plan.skill_id,
+        base_version=base,
+        version_id=version,
+        origin="step",
+        reasoning=what_failed(work),
+        findings=work.findings,
+        run_id=plan.run_id,
+    )
+    edits = tuple(zip(work.selected.edits, work.applied.reports, strict=True))
+    return NewCandidate(made, work.applied.files, edits)
+
+
+def _decision(plan: Plan, step: Step, before: State, gated: Gated, version: str | None) -> Decision | None:
+    looked = gated.looked
+    if looked is None or version is None:
+        return None
+    compared = looked.comparison
+    return Decision(
+        skill_id=plan.skill_id,
+        gate=plan.config.gate if plan.config.use_gate else "none",
+        base_version=before.current.digest,
+        version_id=version,
+        scope=f"{plan.run_id}/{step.n}",
+        verdict=gated.verdict,
+        reason=f"val score {compared.candidate:.4f} against {compared.current:.4f} on {compared.n} tasks",
+        inputs=looked.inputs.model_dump_json(),
+    )
+
+
+def _said(report: EditReport) -> str:
+    return f"edit {report.index} ({report.op} {report.path}): {report.reason}: {report.detail}"
