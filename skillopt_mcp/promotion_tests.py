@@ -39,7 +39,7 @@ from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
 from skillopt_mcp.skill_folders import known
-from skillopt_mcp.skills import check_merged, told_endings
+from skillopt_mcp.skills import check_merged, describe_endings
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
@@ -631,7 +631,7 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
         if told := told_of_run(workspace, candidate):
             raise Refused(told)
         versions = (candidate.base_version, skill.live_version)
-        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
+        endings = describe_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
         raise Refused(
             f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp evaluate "

@@ -101,7 +101,7 @@ def _listed(folder: Path) -> tuple[set[str], list[str]]:
 
 
 # A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
-# run all the same: to tell which files differ, git has to read them as it would commit them.
+# run all the same: git has to read files as it would commit them to compare them.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 _SECONDS = 60.0
 _OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
@@ -187,7 +187,7 @@ def _asked(folder: Path, base: str, *arguments: str) -> str:
     if done.returncode:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
         raise BadInput(
-            f"git cannot tell what has changed since {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
+            f"git cannot compare with {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
             f"{_cure(folder, said)}"
         )
     return os.fsdecode(done.stdout)
@@ -272,7 +272,7 @@ def _content(path: Path) -> bytes | None:
     return content if len(content) <= FILE_BYTES else None
 
 
-def told_endings(before: SkillFiles, live: SkillFiles) -> str:
+def describe_endings(before: SkillFiles, live: SkillFiles) -> str:
     """Return that what is live differs from a version in line endings alone, and how git leaves these; else ""."""
     if _plain(before) != _plain(live) or before == live:
         return ""

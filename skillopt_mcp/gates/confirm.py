@@ -26,6 +26,7 @@ BETS: dict[int, Bets] = {
 }
 """Every mixture that a stored verdict may rest on, by the number that the verdict keeps; never changed later."""
 
+GATE = "confirm"  # as the store names promotion tests
 CURRENT_BETS = 2
 MIXTURE_COST = 0.6
 """What a mixture costs beside its best gambler, in log wealth; measured by benchmarks/gates.py."""

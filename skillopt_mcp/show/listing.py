@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from skillopt_mcp.calls.owners import lock_run
 from skillopt_mcp.documents.diffs import unified_diff
 from skillopt_mcp.errors import BadSkill
+from skillopt_mcp.gates.confirm import GATE
 from skillopt_mcp.next_step import advise
-from skillopt_mcp.promotions.consent import declined_changes
 from skillopt_mcp.records.next_step import NextStep, SkillState
 from skillopt_mcp.records.results import History, HistoryRow, SkillList, SkillRow, SplitCounts
 from skillopt_mcp.records.skills import Skill, short
@@ -29,7 +29,6 @@ from skillopt_mcp.skill_folders import (
 )  # fmt: skip
 from skillopt_mcp.store.pending import Pending
 from skillopt_mcp.store.tasks import Retirement
-from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.workspace import Workspace, page_start, shortened
 
 PAGE = 15
@@ -152,6 +151,9 @@ def _is_running(workspace: Workspace, state: SkillState) -> bool:
 
 def history(workspace: Workspace, skill: str) -> History:
     """Return the promotions and rollbacks of a skill, newest first. Raises NotFound."""
+    # To list skills takes none of what this imports.
+    from skillopt_mcp.promotions.consent import declined_changes  # noqa: PLC0415
+
     tracked = workspace.kept(skill)
     rows = [
         HistoryRow(

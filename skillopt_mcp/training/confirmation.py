@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Refused, Waiting
+from skillopt_mcp.gates import confirm as gates_confirm
 from skillopt_mcp.gates.confirm import (
     PAIRS_AT_ONCE,
     Alike,
@@ -236,7 +237,7 @@ class Pace:
 USUAL = Pace()
 
 
-GATE = "confirm"
+GATE = gates_confirm.GATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.documents.text import counted, or_more
-from skillopt_mcp.promotions.consent import add_root, permit, revoke
 from skillopt_mcp.records.candidates import AgreedOn
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import SkillRow
@@ -61,6 +60,8 @@ class AddRoot(Command):
 
     def run(self, terminal: Terminal) -> dict[str, str]:
         """Register the folder."""
+        from skillopt_mcp.promotions.consent import add_root  # noqa: PLC0415 (the list needs none of it)
+
         terminal.require_person("skills add-root")
         with terminal.workspace() as workspace:
             return {"root": str(add_root(workspace, self.path))}
@@ -102,6 +103,8 @@ class Permit(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Ask a person, and record the permission."""
+        from skillopt_mcp.promotions.consent import permit  # noqa: PLC0415 (the list needs none of it)
+
         terminal.require_person("skills permit")
         with terminal.workspace() as workspace:
             skill = workspace.skill(self.skill)
@@ -130,6 +133,8 @@ class Revoke(Command):
 
     def run(self, terminal: Terminal) -> dict[str, Any]:
         """Record it."""
+        from skillopt_mcp.promotions.consent import revoke  # noqa: PLC0415
+
         with terminal.workspace() as workspace:
             return {"skill": revoke(workspace, self.skill).name, "permitted": False}
 
