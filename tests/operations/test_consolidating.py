@@ -122,5 +122,5 @@ def test_two_paths_that_are_no_skill_and_memory_file_are_refused(
         with pytest.raises(BadInput, match="a memory file"):
             documents(workspace, *pair)
     (place.skill / "AGENTS.md").write_text("# Of the skill\n")
-    with pytest.raises(BadInput, match="has a file of that name itself"):
+    with pytest.raises(BadInput, match="has a file with the name"):
         documents(workspace, str(place.skill), str(memory))
