@@ -97,6 +97,7 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
             assert isinstance(evaluated, dict)
     test, n_pairs = meter.spent(), int(evaluated["pairs_done"])
     estimate = began["estimate"]
+    assert isinstance(estimate, dict)
     return {
         "max_items": max_items,
         "verdict": evaluated["verdict"],
