@@ -14,7 +14,8 @@ from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, add_root, revoke
-from skillopt_mcp.promotions.promoting import promote_skill, review_rollback, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_rollback
 from skillopt_mcp.runs import describe_running, start_run, unfinished_run, way_on
 from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.skill_folders import called, find_folder, skill_roots
