@@ -196,7 +196,7 @@ class PipedScript(Script):
         for pipe in pipes:
             os.mkfifo(pipe)
         super().__init__(words, folder, environ, [*pipes, os.devnull])
-        self.stdin, self.stdout, self.stderr = open(pipes[0], "wb"), open(pipes[1], "rb"), None
+        self.stdin, self.stdout, self.stderr = open(pipes[0], "wb"), open(pipes[1], "rb"), None  # noqa: SIM115
         self._pipes.cleanup()
 
 
