@@ -1,4 +1,4 @@
-"""Transcripts: the files in which hosts keep their sessions, cut into attempts at skills. Pure: it is given the lines."""
+"""Transcripts: the files in which hosts keep sessions, cut into attempts at skills. Pure: it is given the lines."""
 
 from __future__ import annotations
 
