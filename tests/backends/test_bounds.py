@@ -23,12 +23,6 @@ def test_no_token_is_shorter_than_a_byte_and_a_cache_may_be_dearer_to_write_than
     assert most_used(PROMPT, 50, Price(input=1.0, cache_write=0.5, output=10.0)) == Usage(1700, 50, 2200 / 1e6)
 
 
-def test_what_has_no_limit_or_no_price_is_unknown() -> None:
-    assert most_used(PROMPT, None, Price(input=1.0, output=1.0)) is None
-    assert most_used(PROMPT, 50, None) == Usage(1700, 50)
-    assert most_used(PROMPT, 50, Price(input=1.0, output=1.0, up_to=100)) == Usage(1700, 50)
-
-
 @pytest.mark.parametrize("call", [ROLLOUT, REFLECT])
 def test_api_backends_are_bounded_by_the_limit_of_their_answers(call: Call) -> None:
     assert worst_case(openai_at(AT), call) is None

@@ -113,19 +113,6 @@ def test_the_target_never_reads_the_judge() -> None:
         assert answers == {ask(backend, SKILL, task, "d").text}
 
 
-def test_equal_calls_are_answered_equally_and_other_draws_versions_and_seeds_are_not() -> None:
-    tasks = stored(make_tasks(40, seed=7))
-
-    def answers(spec: str, files: SkillFiles, draw: str) -> list[str]:
-        return [ask(open_simulated(spec), files, task, draw).text for task in tasks]
-
-    first = answers("placebo,seed=7", SKILL, "a")
-    assert answers("placebo,seed=7,latency_ms=0.01", SKILL, "a") == first
-    assert answers("placebo,seed=7", SKILL, "b") != first
-    assert answers("placebo,seed=7", with_lines(SKILL, "A line."), "a") != first
-    assert answers("placebo,seed=8", SKILL, "a") != first
-
-
 def test_name_and_fingerprint_say_that_it_is_a_simulation_and_latency_changes_neither() -> None:
     backend = open_simulated("honest,seed=7,latency_ms=20")
     full = "simulated:honest,seed=7,noise=0.1,helpful=0.6,harmful=0.1,trajectory_bytes=0"
