@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.settings.files import load_settings
 from skillopt_mcp.settings.reading import read_mapping
-from skillopt_mcp.settings.settling import Settings, settled_config
+from skillopt_mcp.settings.settling import Settings, load_settings, settled_config
 from skillopt_mcp.settings.skillopt_names import FIELDS, FIXED, IN_SECTION, RETIRED, SECTION_OF, SECTIONS, UNUSED
 from skillopt_mcp.training.config import Config
 
