@@ -1,7 +1,7 @@
 """Betting: how evidence against "the mean is at most 0" grows, one bounded value at a time.
 
 Waudby-Smith and Ramdas (2024): a gambler who bets a fixed share on each value has a wealth that is a nonnegative
-supermartingale while that mean is at most 0, so by Ville's inequality it ever reaches 1/alpha with a chance of at most
+supermartingale while that mean is at most 0, so by Ville's inequality it reaches 1/alpha with a chance of at most
 alpha, however often one looks. A mixture of gamblers is one too, as long as their first stakes add up to 1.
 """
 
@@ -29,7 +29,7 @@ BETS: dict[int, Bets] = {
 GATE = "confirm"  # as the store names promotion tests
 CURRENT_BETS = 2
 MIXTURE_COST = 0.6
-"""What a mixture costs beside its best gambler, in log wealth; measured by benchmarks/gates.py."""
+"""What a mixture costs compared with its best gambler, in log wealth; measured by benchmarks/gates.py."""
 
 
 class Wealth:
@@ -71,7 +71,7 @@ class ConfirmRule:
     one which gains `min_effect` or more is ever rejected: 0.05 is below what a few hundred pairs can prove, so no
     provable gain is given up. A margin above 0 asks for a gain of that size, one below 0 excludes a larger loss.
     `max_pairs` is where to pause undecided; going on later with a larger one is sound. `bets` names the mixture.
-    `claim` says of which tasks a verdict speaks: pairs must be drawn accordingly (see confirm).
+    `claim` says which tasks a verdict is about: pairs must be drawn accordingly (see confirm).
     """
 
     alpha: float = 0.05
@@ -146,7 +146,7 @@ def confirm(pairs: Iterable[Pair], rule: ConfirmRule) -> Confirmation:
 
     With both arms rolled out afresh, the error rates of the rule hold exactly (see betting): "on these tasks" when
     tasks are drawn uniformly with replacement from the held-out ones; "on tasks like these" when each pair has a new
-    task, drawn from where tasks come from and not seen by whoever made the candidate: then the differences are
+    task, drawn from where tasks come from and not seen by the author of the candidate: then the differences are
     independent, and their mean is that of all such tasks. Raises BadInput when a score is outside [0, 1].
     """
     walk = _Walk(rule)
@@ -281,7 +281,7 @@ def refund(alpha: float, wealth: float) -> float:
 
 
 def next_alpha(j: int, alpha: float, staked: float, refunded: float) -> float:
-    """Return the error rate of a skill's j-th test, of which the earlier ones staked and gave back so much of `alpha`.
+    """Return the error rate of a skill's j-th test, whose earlier ones staked and gave back so much of `alpha`.
 
     It takes the share of what is left that alpha_j is of what all tests from the j-th on would take: with nothing given
     back that is alpha_j, else more. Under changing alphas the largest one holds. Raises BadInput when j < 1.
@@ -305,8 +305,8 @@ SPARE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
-    """How often the attempts of one pair were begun anew: their process was ended, or their lease ran out."""
+class Restarts:
+    """How often the attempts of one pair were restarted: their process was ended, or their lease ran out."""
 
     base: int = 0
     candidate: int = 0
@@ -329,16 +329,16 @@ class Redraws:
     _first: int | None = field(default=None, init=False)
     _surplus: int = field(default=0, init=False)
 
-    def take(self, n: int, anew: Anew) -> bool:
+    def take(self, n: int, restarts: Restarts) -> bool:
         """Take in the n-th pair; return whether the candidate's attempt counts as missing for its redraws."""
-        if not (anew.base or anew.candidate):
+        if not (restarts.base or restarts.candidate):
             return False
-        self.base += anew.base
-        self.candidate += anew.candidate
+        self.base += restarts.base
+        self.candidate += restarts.candidate
         if self._first is None:
             self._first = n
         forgiven = 1 if n < self._first + PAIRS_AT_ONCE else 0
-        base, candidate = (max(0, times - forgiven) for times in (anew.base, anew.candidate))
+        base, candidate = (max(0, times - forgiven) for times in (restarts.base, restarts.candidate))
         self._surplus += candidate - base
         if not candidate or self._surplus <= SPARE:
             return False
@@ -350,18 +350,19 @@ class Redraws:
         """Return in words how many there were, and what that cost the candidate; empty where there were none."""
         if not (self.base or self.candidate):
             return ""
-        told = f"{counted(self.candidate, 'attempt')} of the candidate and {self.base} of the live version"
-        told = f"{told} were begun anew"
+        text = (
+            f"{counted(self.candidate, 'attempt')} of the candidate and {self.base} of the live version were restarted"
+        )
         if not self.n_charged:
-            return told
-        return f"{told}, more than an interruption explains: {counted(self.n_charged, 'pair')} of it counted as missing"
+            return text
+        return f"{text}, more than an interruption explains: {counted(self.n_charged, 'pair')} of it counted as missing"
 
 
-def redraws_of(taken: Mapping[int, Anew]) -> Redraws:
+def redraws_of(taken: Mapping[int, Restarts]) -> Redraws:
     """Return the redraws of pairs by their numbers."""
     redraws = Redraws()
-    for n, anew in sorted(taken.items()):
-        redraws.take(n, anew)
+    for n, restarts in sorted(taken.items()):
+        redraws.take(n, restarts)
     return redraws
 
 

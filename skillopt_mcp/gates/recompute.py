@@ -28,7 +28,7 @@ MEASURED = "measured"
 PERSON = "person"
 """The gate that a person is who is asked about a change."""
 PersonVerdict = Literal["declined", "unheard"]
-"""They said no; or their host did, and nobody knows whether it had asked them."""
+"""They said no; or their host did, which may not have asked them."""
 
 
 class StrictInputs(BaseModel):
@@ -50,7 +50,7 @@ class ConfirmInputs(BaseModel):
     """The rule of a promotion verdict, and how many pairs of its `confirmation` it rests on.
 
     `bets` names the mixture: verdicts from before it was kept rest on the first. `served` are the models that answered
-    in those pairs, None where nobody said.
+    in those pairs, None where it is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -85,12 +85,12 @@ def inputs_of(confirmation: str, rule: ConfirmRule, found: Confirmation) -> str:
         claim=rule.claim,
         served=found.served if found.served != Served() else None,
     )
-    # Where nobody said who answered they are what they were before anybody could: a verdict is stored once.
+    # Where it is not known who answered, nothing is added: a verdict is stored once.
     return inputs.model_dump_json(exclude_none=True)
 
 
 class AskedRule(BaseModel):
-    """What a promotion test asks of its pairs, from its opening on: its error rate and its claim are kept beside it."""
+    """What a promotion test asks of its pairs, from its opening on: its error rate and its claim are kept next to it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     beta: float

@@ -228,7 +228,7 @@ class Calls:
             forgotten = connection.execute(_FORGET, given).fetchall()
             end_claims(connection, [call_id for [call_id] in forgotten])
 
-    def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
+    def count_restarts(self, call_ids: Sequence[int]) -> dict[int, int]:
         """Return how often calls were claimed again without an answer, of those that were: by their ids."""
         rows = self._pool.rows(
             "select id, n_claims - 1 from call where id in (select value from json_each(?)) and n_claims > 1",

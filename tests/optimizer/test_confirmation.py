@@ -19,7 +19,7 @@ from training_world import SKILL, Bench, Killed, MemoryAsk, Mortal, new_tasks, r
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import Anew, ConfirmRule, alpha_for, next_alpha, no_worse, refund
+from skillopt_mcp.gates.confirm import ConfirmRule, Restarts, alpha_for, next_alpha, no_worse, refund
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.serving import Serving
 from skillopt_mcp.judges.judging import parse_judge
@@ -75,12 +75,12 @@ class MemoryDecisions:
         self.pairs += [pair for _, pair in pairs]
         self.trials += trials
 
-    def list_begun_anew(self, row: ConfirmationRow) -> dict[int, Anew]:
-        """Return that nothing was begun anew."""
+    def list_restarts(self, row: ConfirmationRow) -> dict[int, Restarts]:
+        """Return that nothing was restarted."""
         return {}
 
-    def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
-        """Return that nothing was begun anew."""
+    def count_restarts(self, call_ids: Sequence[int]) -> dict[int, int]:
+        """Return that nothing was restarted."""
         return {}
 
     def table(self, make: object) -> MemoryDecisions:
