@@ -90,7 +90,7 @@ def inputs_of(confirmation: str, rule: ConfirmRule, found: Confirmation) -> str:
 
 
 class AskedRule(BaseModel):
-    """What a promotion test asks of its pairs, from its opening on: its error rate and its claim are kept next to it."""
+    """What a promotion test asks of its pairs from its opening on; its error rate and claim are columns."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     beta: float

@@ -64,7 +64,7 @@ def as_served(found: Confirmation, served: Served) -> Confirmation:
 
 
 def describe_served(served: Served) -> str:
-    """Return in words that more than one model answered, empty where it was one for both versions, or it is not known."""
+    """Return that more than one model answered; empty where one did for both versions, or it is not known."""
     if not served.differ:
         changed = f"both versions were answered by {listed(served.base)}: the model changed in the course of the test"
         return changed if len(served.base) > 1 else ""
