@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from skillopt_mcp.answering import told_own
+from skillopt_mcp.answering import describe_own_backend
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding
@@ -363,7 +363,7 @@ def _way_on(run: Run) -> str:
             f"what they came to together is the run's own candidate: skillopt-mcp evaluate {made}" if made
             else "no version of the run was better than the one that it began with, and it has no candidate"
         )  # fmt: skip
-    if own := told_own(run):
+    if own := describe_own_backend(run):
         return f"what they came to together is tested when the run finishes; {own}"
     return f"test what they came to together: skillopt-mcp evaluate {run.id}"
 

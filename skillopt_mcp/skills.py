@@ -35,7 +35,7 @@ from skillopt_mcp.skill_folders import (
     skill_folder,
     skill_name,
 )
-from skillopt_mcp.store.skills import told
+from skillopt_mcp.store.skills import describe_recorded
 from skillopt_mcp.workspace import Workspace
 
 
@@ -344,7 +344,7 @@ def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     if lock is None:
         raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
     try:
-        set_aside = told(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
+        set_aside = describe_recorded(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
     finally:
         lock.release()
         workspace.forget(skill)
@@ -365,7 +365,7 @@ def forget_skill(workspace: Workspace, name: str) -> Forgotten:
     recorded = workspace.store.skills.count_recorded(skill.id)
     # It is taken back with the skill.
     recorded.pop("standing permissions", None)
-    held = told(recorded)
+    held = describe_recorded(recorded)
     if held and not is_gone(skill.path):
         raise Refused(
             f"'{skill.path}' is there, and the store holds {held} of it: only a skill whose folder is gone, or of "

@@ -16,18 +16,11 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.evidence import Claim, Confirmation, ConfirmVerdict, Pair
 
-Bets = tuple[tuple[float, float], ...]
-"""The gamblers of a mixture: (share that is bet, in (0, 1); first stake); the stakes add up to 1."""
-
-BETS: dict[int, Bets] = {
-    1: ((0.2, 0.25), (0.4, 0.25), (0.6, 0.2), (0.8, 0.15), (0.95, 0.15)),
-    # Three gamblers lose less to each other than five; these are the shortest tests for gains of 0.16 to 0.3.
-    2: ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35)),
-}
-"""Every mixture that a stored verdict may rest on, by the number that the verdict keeps; never changed later."""
+BETS = ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35))
+"""The gamblers of the mixture: (share that is bet, in (0, 1); first stake); the stakes add up to 1. Three lose less to
+each other than five; these give the shortest tests for gains of 0.16 to 0.3."""
 
 GATE = "confirm"  # as the store names promotion tests
-CURRENT_BETS = 2
 MIXTURE_COST = 0.6
 """What a mixture costs compared with its best gambler, in log wealth; measured by benchmarks/gates.py."""
 
@@ -37,9 +30,9 @@ class Wealth:
 
     __slots__ = ("_parts", "_shares")
 
-    def __init__(self, bets: int = CURRENT_BETS) -> None:
-        self._shares = [share for share, _ in BETS[bets]]
-        self._parts = [stake for _, stake in BETS[bets]]
+    def __init__(self) -> None:
+        self._shares = [share for share, _ in BETS]
+        self._parts = [stake for _, stake in BETS]
 
     def take(self, value: float) -> None:
         """Bet on one value; it must be at least -1 for the wealth to stay above 0."""
@@ -51,10 +44,10 @@ class Wealth:
         return sum(self._parts)
 
 
-def growth(mean: float, square: float, bets: int = CURRENT_BETS) -> float:
+def growth(mean: float, square: float) -> float:
     """Return the log wealth that the best bet gains per value, for values of -1, 0 and 1 with these two moments."""
     square = min(1.0, max(square, mean))
-    bet = min(mean / square, BETS[bets][-1][0])
+    bet = min(mean / square, BETS[-1][0])
     return (square + mean) / 2 * math.log(1 + bet) + (square - mean) / 2 * math.log(1 - bet)
 
 
@@ -70,7 +63,7 @@ class ConfirmRule:
     `alpha` bounds the chance that a candidate whose gain is at most `margin` is ever accepted, `beta` the chance that
     one which gains `min_effect` or more is ever rejected: 0.05 is below what a few hundred pairs can prove, so no
     provable gain is given up. A margin above 0 asks for a gain of that size, one below 0 excludes a larger loss.
-    `max_pairs` is where to pause undecided; going on later with a larger one is sound. `bets` names the mixture.
+    `max_pairs` is where to pause undecided; going on later with a larger one is sound.
     `claim` says which tasks a verdict is about: pairs must be drawn accordingly (see confirm).
     """
 
@@ -79,7 +72,6 @@ class ConfirmRule:
     min_effect: float = 0.05
     max_pairs: int = 200
     margin: float = 0.0
-    bets: int = CURRENT_BETS
     claim: Claim = "these"
 
     def __post_init__(self) -> None:
@@ -93,8 +85,6 @@ class ConfirmRule:
             raise BadInput(f'margin "{self.margin}" is not possible; use a number above -1, up to min_effect')
         if self.max_pairs < 1:
             raise BadInput(f'max_pairs "{self.max_pairs}" is not possible; use 1 or more')
-        if self.bets not in BETS:
-            raise BadInput(f'bets "{self.bets}" are unknown to this version; use one of {", ".join(map(str, BETS))}')
 
 
 def no_worse(delta: float, alpha: float = 0.05, max_pairs: int = 400) -> ConfirmRule:
@@ -122,7 +112,7 @@ class _Walk:
     square: float = 0.0
 
     def __post_init__(self) -> None:
-        self.gains, self.losses = Wealth(self.rule.bets), Wealth(self.rule.bets)
+        self.gains, self.losses = Wealth(), Wealth()
 
     def take(self, pair: Pair) -> None:
         """Bet on one pair. A missing one is the worst difference for an accept, so that losing replies never helps a
@@ -170,7 +160,7 @@ def pairs_needed(effect: float, sd: float, rule: ConfirmRule) -> int:
     if not 0 <= sd <= 1:
         raise BadInput(f'sd "{sd}" is not possible for differences of scores; use a number from 0 to 1')
     above = _above(effect, rule.margin)
-    return math.ceil((math.log(1 / rule.alpha) + MIXTURE_COST) / growth(above, sd * sd + above * above, rule.bets))
+    return math.ceil((math.log(1 / rule.alpha) + MIXTURE_COST) / growth(above, sd * sd + above * above))
 
 
 def claimed(rule: ConfirmRule) -> str:
@@ -182,7 +172,7 @@ def claimed(rule: ConfirmRule) -> str:
 
 def fewest_pairs(rule: ConfirmRule) -> int:
     """Return how many pairs an accept takes when the candidate wins every one: no test is shorter."""
-    wealth, n = Wealth(rule.bets), 0
+    wealth, n = Wealth(), 0
     while wealth.total < 1 / rule.alpha:
         wealth.take(_above(1.0, rule.margin))
         n += 1
@@ -220,7 +210,7 @@ def _n_expected(walk: _Walk) -> int | None:
     ):
         to_go = -math.log(rate) - math.log(max(wealth.total, 1e-300))
         if gain > 0:
-            estimates.append(to_go / max(growth(min(1.0, gain), variance + gain * gain, rule.bets), 1e-12))
+            estimates.append(to_go / max(growth(min(1.0, gain), variance + gain * gain), 1e-12))
     nearest = min(estimates, default=math.inf)
     return math.ceil(nearest) if nearest <= _MAX_ESTIMATE else None
 

@@ -448,13 +448,13 @@ def describe_declined(workspace: Workspace, candidate: Candidate) -> list[str]:
     """Return a line for each time that a candidate was declined, the newest first."""
     change = ("promote", candidate.base_version, candidate.version_id)
     found = workspace.store.table(Refusals).list_refusals(candidate.skill_id)
-    return [f"{each.said}, {each.at}" for each in found if each[:3] == change]
+    return [f"{each.by}, {each.at}" for each in found if each[:3] == change]
 
 
 def declined_changes(workspace: Workspace, skill_id: int) -> list[str]:
     """Return a line for each declined change of a skill, the newest first."""
     return [
-        f"{each.at} {each.kind} {short(each.from_version)} -> {short(each.to_version)}: {each.said}"
+        f"{each.at} {each.kind} {short(each.from_version)} -> {short(each.to_version)}: {each.by}"
         for each in workspace.store.table(Refusals).list_refusals(skill_id)
     ]
 

@@ -314,18 +314,10 @@ def _unopened(
 def _on(store: Store, row: ConfirmationRow, arms: tuple[SkillFiles, SkillFiles], rule: ConfirmRule) -> Test:
     by_id = {task.id: task for task in store.tasks.list_tasks(row.skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
-    asked = _asked(store, row, rule)
+    asked = rule_asking(row.rule, rule) if row.rule else rule
     most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
     rule = replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim)
     return Test(row, *arms, frozen, rule, describe_changed_tasks(store, row))
-
-
-def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule:
-    """Return what a test asks: what was kept at its opening, else at its last pause; where neither was, by the rule."""
-    if row.rule is not None:
-        return rule_asking(row.rule, rule)
-    last = store.decisions.latest_in(row.id)
-    return ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
 
 
 def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule: ConfirmRule) -> ConfirmationRow:
@@ -431,7 +423,7 @@ def _charged(
     test: Test, store: Store, drawn: list[tuple[int, Pair]], trials: list[Trial], first: int, redraws: Redraws
 ) -> list[tuple[int, Pair]]:
     """Return drawn pairs with those missing whose attempt at the candidate was restarted too often (see Redraws)."""
-    times = store.calls.count_restarts([trial.reply.id for trial in trials])
+    times = store.calls.n_restarts([trial.reply.id for trial in trials])
     found = []
     for k, (task_id, pair) in enumerate(drawn):
         is_charged = redraws.take(first + k, restarts_of(test.row, trials[2 * k : 2 * k + 2], times))
