@@ -568,7 +568,7 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
     ]
     started.sort(key=lambda row: row[0].started_at, reverse=True)
     tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
-    used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_beside_runs(), *tests])]
+    used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_without_run(), *tests])]
     on = next((run for _, run in started if way_on(workspace, run)), None)
     step = NextStep(action="replay", why="no run yet")
     if started:
