@@ -1,4 +1,4 @@
-"""Jobs: long work that goes on in the background of a server, which calls attach to for a while."""
+"""Workspace: a store with its backends, skills and secrets; and the jobs of a server, which calls attach to."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, BadSkill, StoreError
 from skillopt_mcp.evidence import judges_for
+from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.results import Result
@@ -54,7 +55,6 @@ T = TypeVar("T")
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
 SESSION: ContextVar[str] = ContextVar("session", default="")
 _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
-MAX_SESSION_CHARACTERS = 200
 
 
 class Job(Generic[T]):
@@ -70,7 +70,7 @@ class Job(Generic[T]):
     def _run(self, work: Callable[[Notify], T]) -> None:
         try:
             self.result.set_result(work(self._notify))
-        except BaseException as error:  # noqa: BLE001 - carried to whoever waits for the result
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self.result.set_exception(error)
 
     def _notify(self, progress: Progress) -> None:
@@ -78,11 +78,11 @@ class Job(Generic[T]):
         self._watcher(progress)
 
     def watch(self, watcher: Notify) -> None:
-        """Tell `watcher` what happens from now on, in the thread of the work."""
+        """Call `watcher` with the progress from now on, in the thread of the work."""
         self._watcher = watcher
 
     def wait(self, wait_s: float | None) -> bool:
-        """Return whether it is done, after `wait_s` seconds at most (None: to the end), or when nobody is to wait."""
+        """Return whether it is done, after `wait_s` seconds at most (None: no limit), or when the server stops."""
         either: list[Future[Any]] = [self.result, self._leaving]
         wait(either, wait_s, FIRST_COMPLETED)
         return self.result.done()
@@ -92,7 +92,7 @@ class Jobs:
     """The jobs of a process, one per name at a time; a name is always that of the same work."""
 
     def __init__(self) -> None:
-        # Once it is done, nobody waits for a job any more.
+        # Once it is done, no call waits for a job any more.
         self.leaving: Future[None] = Future()
         self._jobs: dict[str, object] = {}
         self._offered: set[str] = set()
@@ -112,12 +112,12 @@ class Jobs:
                 del self._jobs[name]
 
     def offer(self, name: str) -> None:
-        """Keep that somebody was told here what a piece of work takes."""
+        """Remember that the estimate of a piece of work was shown."""
         with self._lock:
             self._offered.add(name)
 
     def is_offered(self, name: str) -> bool:
-        """Return whether somebody was told here what a piece of work takes."""
+        """Return whether the estimate of a piece of work was shown."""
         with self._lock:
             return name in self._offered
 
@@ -136,7 +136,7 @@ def known_here(environ: Mapping[str, str]) -> KnownSecrets:
 
 
 def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
-    """Return the redactor of a store; its salt lies beside the store, so that a secret's placeholder stays the same.
+    """Return the redactor of a store; its salt is kept next to the store, so that placeholders stay the same.
 
     Raises StoreError when the salt can neither be read nor made.
     """
@@ -149,7 +149,7 @@ def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
 
 
 def _salt(path: Path) -> bytes:
-    """Return the salt in the file, which is made by whoever comes first."""
+    """Return the salt in the file, made by the first process."""
     if not path.exists():
         own = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -181,10 +181,10 @@ class Workspace:
     """A store that is opened on first use, so that making one costs nothing; use it as a context manager.
 
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
-    skills are found; `caps` are those of every run and test that is advanced here; `clock` tells seconds since 1970.
+    skills are found; `caps` are those of every run and test that is advanced here; `clock` returns seconds since 1970.
     `concurrency` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
-    judges that have a batch API go by that, which is looked at so often. With `hands_out`, work for a host is handed
-    out; where nobody hands it out, a host cannot be a backend.
+    judges that have a batch API go by that, which is looked at so often. Only with `hands_out` can a host be
+    a backend.
     """
 
     def __init__(
@@ -233,11 +233,11 @@ class Workspace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def accompanied(self, beside: SkillFiles, called: str) -> Workspace:
+    def accompanied(self, companion: SkillFiles, name: str) -> Workspace:
         """Return another workspace on the store, whose target attempts every task with these files at hand, too."""
         return Workspace(
             self.store_path,
-            target=WithCompanion(self.backend("target"), beside, called),
+            target=WithCompanion(self.backend("target"), companion, name),
             optimizer=self._specs.get("optimizer"),
             judge=self._specs.get("judge"),
             project=self._project,
@@ -257,8 +257,8 @@ class Workspace:
 
     @property
     def session(self) -> str:
-        """Return whose session asks: the host's own name for it, or this process where it has none."""
-        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:MAX_SESSION_CHARACTERS] or self._own_session
+        """Return the id of the session: the host's, or this process's where it has none."""
+        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:SESSION_CHARACTERS] or self._own_session
 
     @property
     def owner(self) -> Owner:
@@ -302,7 +302,7 @@ class Workspace:
         return open_redactor(self.store.path, self.known)
 
     def backend(self, role: Role) -> Backend:
-        """Return the backend of a role. Raises BackendError when none was named, saying how to name one."""
+        """Return the backend of a role. Raises BackendError when none was named."""
         with self._lock:
             spec = self._specs.get(role)
             if spec is None:

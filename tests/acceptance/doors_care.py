@@ -286,10 +286,17 @@ DAMAGES = {
     "an event is gone": ["delete from event where seq = 2"],
     "the last event is another": ["update event set key = 'x' where seq = (select max(seq) from event)"],
     "a skill's text is another": ["update blob set content = x'00' where sha256 = (select min(sha256) from blob)"],
+    "an event is of another day": ["update event set at = '2020' || substr(at, 5) where seq = 2"],
+    "a skill's text is another skill's": [
+        "update blob set (size, encoding, content) = (select size, encoding, content from blob order by size limit 1) "
+        "where sha256 = (select sha256 from blob order by size desc limit 1)"
+    ],
+    "a task is in another split": ["update task set split = 'train' where id = 2"],
+    "a permission is wider": ["update permission set simulated = 1"],
     "a version's file is gone": ["delete from version_file where path = 'references/new.md'"],
     "a task is gone": ["delete from task where id = 2"],
     "a permission was slipped in": [
-        "insert into permission (skill_id, granted_by, simulated, created_at, host_run) "
+        "insert or replace into permission (skill_id, granted_by, simulated, created_at, host_run) "
         "values (1, 'me', 1, '2026-01-01T00:00:00.000Z', 1)"
     ],
 }

@@ -20,15 +20,15 @@ from skillopt_mcp.errors import Stopped
 from skillopt_mcp.estimates import estimate_test
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.host_work import host_tests
-from skillopt_mcp.memory_files import accompanied
-from skillopt_mcp.promotion_tests import check_said, check_testable, evaluate_candidate, most_pairs, twins_in_test
+from skillopt_mcp.memory_files import with_companion
+from skillopt_mcp.promotion_tests import check_same_claim, check_testable, evaluate_candidate, most_pairs, twins_in_test
 from skillopt_mcp.records.results import Arm, Evaluated, Proposed
 from skillopt_mcp.runs import best_candidate
 from skillopt_mcp.workspace import Workspace
 
 _GIVEN = (
-    "target", "judge", "max_pairs", "concurrency", "beside", "no_worse", "claim", "max_calls", "max_tokens", "max_usd",
-    "max_minutes", "batch_api", "yes",
+    "target", "judge", "max_pairs", "concurrency", "companion", "no_worse", "claim", "max_calls", "max_tokens",
+    "max_usd", "max_minutes", "batch_api", "yes",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class Evaluate(Sending):
         Literal["these", "like_these"] | None,
         Flag("these (default): better on these held-out tasks; like_these: on tasks like them, each drawn once"),
     ] = None
-    beside: Annotated[str | None, Flag("a skill or memory file that every attempt sees, too", "PATH")] = None
+    companion: Annotated[str | None, Flag("a skill or memory file that every attempt sees, too", "PATH")] = None
     rebase: Annotated[
         bool, Flag("make the candidate again on top of an edit of the live file; with --target, also test it")
     ] = False
@@ -76,9 +76,9 @@ class Evaluate(Sending):
                     batch=Patience() if self.batch_api else None,
                 )
             )  # fmt: skip
-            if self.beside:
-                beside = workspace.skill(self.beside)
-                workspace = stack.enter_context(accompanied(workspace, beside, beside.live_version))
+            if self.companion:
+                companion = workspace.skill(self.companion)
+                workspace = stack.enter_context(with_companion(workspace, companion, companion.live_version))
             return self._test(workspace, rule, terminal)
 
     def _test(self, workspace: Workspace, rule: ConfirmRule, terminal: Terminal) -> Evaluated | Planned | BrokenOff:
@@ -87,7 +87,7 @@ class Evaluate(Sending):
         require_backends(target=self.target)
         label = simulation(workspace)
         if self.claim:
-            check_said(workspace, self.candidate, rule)
+            check_same_claim(workspace, self.candidate, rule)
         warnings = (
             workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)),
             host_tests(workspace, [candidate]).get(candidate.version_id),
