@@ -1,4 +1,4 @@
-"""Views: a text as it reads once its escapes (JSON, URL, HTML) are undone, and where each byte of it came from."""
+"""Redacting: finds secrets in a text, also under escapes (JSON, URL, HTML), and replaces them by placeholders."""
 
 from __future__ import annotations
 
@@ -16,8 +16,23 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from skillopt_mcp.records.calls import Message
-from skillopt_mcp.redaction import shapes as chance
-from skillopt_mcp.redaction.shapes import LATIN1, PRIVATE_KEY, SHAPE_SIGN, UTF8, Found, Pattern, find_shapes
+from skillopt_mcp.redaction.shapes import (
+    LATIN1,
+    PRIVATE_KEY,
+    SHAPE_SIGN,
+    UTF8,
+    Pattern,
+    Span,
+    find_shapes,
+    is_code,
+    is_expression,
+    is_kind_of_value,
+    is_memorable,
+    is_password,
+    is_random,
+    is_stand_in,
+    is_written_for_one,
+)  # fmt: skip
 
 MAX_DEPTH = 4
 _BACKSLASH = r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F])"
@@ -157,7 +172,7 @@ _SESSION = re.compile(rb"(?i)sess|sid\Z|token|auth|jwt|csrf|xsrf|key|secret|reme
 _PORT = re.compile(rb"\d{1,5}\Z")
 
 
-def find_contexts(text: bytes) -> Iterator[Found]:
+def find_contexts(text: bytes) -> Iterator[Span]:
     """Yield the secrets that show by what stands before them."""
     runs = _Runs(text)
     done = line_end = 0
@@ -193,7 +208,7 @@ class _Runs:
         return self._end
 
 
-def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
+def _value_after(runs: _Runs, start: int, end: int) -> Span | None:
     """Return the secret that the name from `start` to `end`, its sign included, is given, if it is one."""
     text = runs.text
     before = _NAME_BEFORE.search(text, max(start - 40, 0), start)
@@ -215,7 +230,7 @@ def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
     is_stated = closes and _is_stated(before_it, sign, between, value, quoted=quote is not None)
     if not (is_stated or _is_secret(name, value, quoted=quote is not None)):
         return None
-    return Found(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
+    return Span(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
 
 
 def _end_of_value(runs: _Runs, start: int, quote: bytes | None) -> int:
@@ -238,7 +253,7 @@ def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
 def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
     """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
     statement = _STATEMENT.search(sign)
-    if statement is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
+    if statement is None or len(value) < 6 or is_written_for_one(value) or is_kind_of_value(value):
         return False
     if _ABOUT_ONE.search(sign) or value.startswith(b"/") or _plain(value) in _plain(sign):
         return False
@@ -249,7 +264,7 @@ def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quot
     # An option is also spoken of: what follows then is the next word.
     if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
         return False
-    return quoted or not chance.is_expression(value)
+    return quoted or not is_expression(value)
 
 
 def _plain(text: bytes) -> bytes:
@@ -257,13 +272,13 @@ def _plain(text: bytes) -> bytes:
 
 
 def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:
-    if len(value) < 8 or not _NO_LETTER.search(value) or _NO_VALUE.search(name) or chance.is_stand_in(value):
+    if len(value) < 8 or not _NO_LETTER.search(value) or _NO_VALUE.search(name) or is_stand_in(value):
         return False
-    if not quoted and chance.is_code(value):
+    if not quoted and is_code(value):
         return False
-    if _LOOSE.search(name) and (chance.is_password(value) or (_PASSWORD.search(name) and chance.is_memorable(value))):
+    if _LOOSE.search(name) and (is_password(value) or (_PASSWORD.search(name) and is_memorable(value))):
         return True
-    return chance.is_random(value, 20 if _ANY_KEY.search(name) else 16) or _is_user_and_password(value)
+    return is_random(value, 20 if _ANY_KEY.search(name) else 16) or _is_user_and_password(value)
 
 
 def _is_user_and_password(value: bytes) -> bool:
@@ -272,28 +287,28 @@ def _is_user_and_password(value: bytes) -> bool:
         user, colon, password = base64.b64decode(value, validate=True).partition(b":")
     except ValueError:
         user, colon, password = value.partition(b":")
-    return bool(colon and user.isascii() and password.isascii() and chance.is_password(password))
+    return bool(colon and user.isascii() and password.isascii() and is_password(password))
 
 
-def _cookies(text: bytes, start: int, end: int) -> Iterator[Found]:
+def _cookies(text: bytes, start: int, end: int) -> Iterator[Span]:
     for pair in _PAIR.finditer(text, start, end):
         name, value = pair.groups()
-        if chance.is_stand_in(value[:_LOOKED_AT]):
+        if is_stand_in(value[:_LOOKED_AT]):
             continue
-        if chance.is_random(value) or (_SESSION.search(name) and chance.is_random(value, 8)):
-            yield Found(pair.start(2), pair.end(2), "cookie")
+        if is_random(value) or (_SESSION.search(name) and is_random(value, 8)):
+            yield Span(pair.start(2), pair.end(2), "cookie")
 
 
-def _user_info(text: bytes, start: int) -> Iterator[Found]:
+def _user_info(text: bytes, start: int) -> Iterator[Span]:
     match = _USER_INFO.match(text, start, start + _USER_INFO_BYTES)
     if match is None:
         return
     user, password, alone = match.groups()
     if alone is not None:
-        if chance.is_random(alone):
-            yield Found(match.start(3), match.end(3), "url-password")
-    elif len(password) >= 4 and password != user and not (_PORT.match(password) or chance.is_stand_in(password)):
-        yield Found(match.start(2), match.end(2), "url-password")
+        if is_random(alone):
+            yield Span(match.start(3), match.end(3), "url-password")
+    elif len(password) >= 4 and password != user and not (_PORT.match(password) or is_stand_in(password)):
+        yield Span(match.start(2), match.end(2), "url-password")
 
 
 MIN_BYTES = 8
@@ -318,14 +333,14 @@ class KnownSecrets:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def find(self, text: bytes) -> Iterator[Found]:
+    def find(self, text: bytes) -> Iterator[Span]:
         """Yield where a value stands, not as a part of a longer word."""
         if not self._kinds:
             return
         for match in self._pattern.finditer(text):
             start, end = match.start(), match.end()
             if not (_goes_on(text, start) or _goes_on(text, end)):
-                yield Found(start, end, self._kinds[text[start:end]])
+                yield Span(start, end, self._kinds[text[start:end]])
 
     @cached_property
     def _pattern(self) -> Pattern:
@@ -356,14 +371,14 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
     return KnownSecrets(kinds)
 
 
-def _found_in(text: bytes) -> Iterator[Found]:
+def _found_in(text: bytes) -> Iterator[Span]:
     yield from find_contexts(text)
     yield from find_shapes(text)
 
 
 def _says_something(value: bytes, *, is_password: bool) -> bool:
     """Return whether a value is none of those that stand in such variables without being secret: a place, a choice."""
-    return not (_PLACE.search(value) or (not is_password and _WORDS.search(value)) or chance.is_stand_in(value))
+    return not (_PLACE.search(value) or (not is_password and _WORDS.search(value)) or is_stand_in(value))
 
 
 def _goes_on(text: bytes, at: int) -> bool:
@@ -371,7 +386,7 @@ def _goes_on(text: bytes, at: int) -> bool:
     return bool(0 < at < len(text) and _WORD_BYTE.match(text, at - 1) and _WORD_BYTE.match(text, at))
 
 
-Look = Callable[[bytes], Iterable[Found]]
+Look = Callable[[bytes], Iterable[Span]]
 # Most texts hold none of it: they are read once, where each way to look would read them once more. It may take several
 # times as long on a long text without words, so only a shorter one is read for it.
 _SIGN_finding: Pattern = re2.compile(f"{SHAPE_SIGN}|{PRIVATE_KEY.decode()}|(?:{CONTEXT_SIGN})".encode(), LATIN1)
@@ -429,7 +444,7 @@ def _apart(secrets: Iterable[Secret]) -> list[Secret]:
 def _is_statement(secret: Secret) -> bool:
     """Return whether a secret that showed by its context alone can be known again without it."""
     by_context = secret.kind in ("password", "credential", "cookie", "url-password")
-    return by_context and (chance.is_password(secret.value) or chance.is_random(secret.value, 8))
+    return by_context and (is_password(secret.value) or is_random(secret.value, 8))
 
 
 # Nothing that is looked for goes on over it, so texts that stand around it are read at once and apart.

@@ -44,9 +44,9 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from skillopt_mcp import __version__
 from skillopt_mcp.errors import NotFound, SkillOptError, Stopped
+from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
 from skillopt_mcp.training.progress import Notify, Progress, silent
-from skillopt_mcp.workspace import MAX_SESSION_CHARACTERS, SESSION
 
 # Written by the build (`hatch_build.py`), so that tools are listed before their modules and the store are imported.
 _LISTED_PATH = Path(__file__).with_name("tools.json")
@@ -266,6 +266,9 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         if isinstance(answer, InputRequiredResult):
             return answer
         variables = copy_context()
+        # Imports the store, as the call needs it: a server answers `initialize` without.
+        from skillopt_mcp.workspace import SESSION  # noqa: PLC0415
+
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
         watch = Watch(_reporter(context))
         try:
@@ -394,7 +397,7 @@ def _session_of(meta: Mapping[str, object] | None) -> str:
     """Return the host's session that a call's `_meta` names; empty where it names none."""
     for name in ("sessionId", "threadId"):
         value = meta.get(name) if meta else None
-        if isinstance(value, str) and 0 < len(value) <= MAX_SESSION_CHARACTERS:
+        if isinstance(value, str) and 0 < len(value) <= SESSION_CHARACTERS:
             return value
     return ""
 

@@ -265,7 +265,7 @@ def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
     for base in ("nope", "--upload-pack=touch"):
         assert main(["check", f"--changed={base}"]) == 1
         told = capsys.readouterr().err
-        assert f'what has changed since "{base}" (' in told
+        assert f'git cannot compare with "{base}" (' in told
         assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in told
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--changed", "main"]) == 1
