@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.confirm import (
     ConfirmRule,
-    alpha_for,
     confirm,
     fewest_more,
     fewest_pairs,
@@ -99,18 +98,6 @@ def test_the_first_crossing_decides_and_later_pairs_are_ignored() -> None:
     assert won.n_pairs == 7
 
 
-def test_harm_that_comes_first_is_rejected_whatever_follows() -> None:
-    lost = confirm([WORSE] * 30 + [BETTER] * 300, ConfirmRule())
-    assert (lost.verdict, lost.n_pairs, lost.n_expected) == ("reject", 6, 0)
-    assert lost.reason == "a gain of 0.05 or more on these tasks is excluded at an error rate of 0.05"
-
-
-def test_a_smaller_error_rate_asks_for_more_evidence() -> None:
-    first, tenth = (confirm([BETTER] * 60, ConfirmRule(alpha=alpha_for(j, 0.05))) for j in (1, 10))
-    assert first.n_pairs < tenth.n_pairs
-    assert tenth.wealth >= 1 / tenth.alpha
-
-
 def test_an_outage_accepts_nothing_and_condemns_nothing() -> None:
     outage = confirm([MISSING] * 200, ConfirmRule())
     assert (outage.verdict, outage.n_missing, outage.n_expected) == ("undecided", 200, None)
@@ -122,22 +109,6 @@ def test_a_missing_arm_counts_as_the_worst_difference_and_stays_out_of_the_means
     worse = confirm([BETTER, WORSE, WORSE, SAME], ConfirmRule())
     assert (missing.wealth, missing.n_missing, worse.n_missing) == (worse.wealth, 2, 0)
     assert (missing.base_mean, missing.candidate_mean) == (0.5, 1.0)
-
-
-def test_no_pairs_and_only_ties_decide_nothing() -> None:
-    none = confirm([], ConfirmRule())
-    assert none == Confirmation(
-        verdict="undecided",
-        reason="not decided: evidence 1.00 to 1, 20.0 to 1 is asked; too early to say how many more pairs",
-        n_pairs=0,
-        n_expected=None,
-        alpha=0.05,
-        wealth=none.wealth,
-        base_mean=0.0,
-        candidate_mean=0.0,
-    )
-    assert math.isclose(none.wealth, 1.0)
-    assert confirm([SAME] * 20, ConfirmRule(min_effect=0.0)).n_expected is None
 
 
 def test_it_pauses_at_max_pairs_and_may_go_on_from_there() -> None:
@@ -187,13 +158,6 @@ def test_pairs_needed_is_near_what_is_used(effect: float, sd: float) -> None:
     assert 0.75 <= pairs_needed(effect, sd, ConfirmRule()) / used <= 1.4
 
 
-def test_smaller_gains_and_noisier_tasks_need_more_pairs() -> None:
-    rule = ConfirmRule()
-    assert pairs_needed(0.05, 0.7, rule) > pairs_needed(0.1, 0.7, rule) > pairs_needed(0.1, 0.3, rule)
-    assert pairs_needed(0.3, 0.7, ConfirmRule(alpha=0.01)) > pairs_needed(0.3, 0.7, rule)
-    assert pairs_needed(1.0, 0.0, rule) <= 7
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -230,16 +194,6 @@ def test_filler_may_go_and_what_is_useful_stays() -> None:
     assert share(useful, "reject") >= 0.9
 
 
-def test_the_reason_says_which_claim_was_tested() -> None:
-    rule = no_worse(0.2)
-    assert confirm([SAME] * 200, rule).reason.startswith("no worse by more than 0.2 on these tasks: evidence ")
-    assert confirm([WORSE] * 200, rule).reason == (
-        "that it loses nothing on these tasks is excluded at an error rate of 0.05"
-    )
-    larger = ConfirmRule(min_effect=0.1, margin=0.1)
-    assert confirm([BETTER] * 200, larger).reason.startswith("better by more than 0.1 on these tasks: evidence ")
-
-
 def test_a_gain_below_the_one_that_is_asked_for_is_accepted_in_at_most_five_of_a_hundred() -> None:
     rule = ConfirmRule(min_effect=0.2, margin=0.2)
     assert share(worlds(400, 200, bernoulli(0.4, 0.6), rule), "accept") <= 0.05
@@ -271,13 +225,6 @@ def test_no_verdict_comes_sooner_than_the_fewest_more_pairs(pairs: list[Pair]) -
     if confirm(pairs, rule).verdict == "undecided":
         assert ends[:2] == ["undecided", "undecided"]
         assert set(ends[2:]) & {"accept", "reject"}
-
-
-def test_how_many_more_pairs_a_verdict_takes_follows_from_the_evidence_so_far() -> None:
-    rule = ConfirmRule(alpha=0.03)
-    assert fewest_more([], rule) == 6
-    assert fewest_more([Pair(0.0, 1.0)] * 6, rule) == fewest_pairs(rule) - 6 == 2
-    assert fewest_more([Pair(1.0, 1.0)] * 4 + [Pair(1.0, 0.0)] * 3, rule) < 6
 
 
 @pytest.mark.parametrize("rule", [ConfirmRule(), ConfirmRule(alpha=0.001), no_worse(0.1)])

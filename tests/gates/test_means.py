@@ -26,11 +26,6 @@ def test_missing_trials_are_counted_and_are_no_zeros() -> None:
     assert mean_score(trials) == Mean(hard=0.5, soft=0.75, n=2, n_missing=1)
 
 
-def test_without_scores_the_mean_says_so() -> None:
-    assert mean_score([]) == Mean(hard=0.0, soft=0.0, n=0)
-    assert mean_score([trial(None, None)]) == Mean(hard=0.0, soft=0.0, n=0, n_missing=1)
-
-
 def test_a_trial_without_a_soft_score_counts_its_hard_one() -> None:
     assert mean_score(iter([trial(True, None), trial(False, None)])) == Mean(hard=0.5, soft=0.5, n=2)
 

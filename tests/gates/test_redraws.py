@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from skillopt_mcp.gates.confirm import PAIRS_AT_ONCE, ConfirmRule, Redraws, Restarts, confirm, redraws_of
 from skillopt_mcp.records.evidence import Pair
 
-ANEW = st.builds(Restarts, st.integers(0, 1), st.integers(0, 1))
+RESTARTS = st.builds(Restarts, st.integers(0, 1), st.integers(0, 1))
 
 
-@given(first=st.integers(0, 200), taken=st.lists(ANEW, max_size=PAIRS_AT_ONCE))
-def test_what_one_interruption_cut_short_is_held_against_nobody(first: int, taken: list[Restarts]) -> None:
+@given(first=st.integers(0, 200), taken=st.lists(RESTARTS, max_size=PAIRS_AT_ONCE))
+def test_what_one_interruption_cut_short_is_held_against_no_version(first: int, taken: list[Restarts]) -> None:
     redraws = Redraws()
-    assert not any(redraws.take(first + n, anew) for n, anew in enumerate(taken))
+    assert not any(redraws.take(first + n, restarts) for n, restarts in enumerate(taken))
     assert redraws.n_charged == 0
 
 
 @given(st.lists(st.builds(Restarts, st.integers(0, 5), st.integers(0, 5)), max_size=40))
-def test_what_was_redrawn_for_the_live_version_as_often_is_held_against_nobody(taken: list[Restarts]) -> None:
+def test_what_was_redrawn_for_the_live_version_as_often_is_held_against_no_version(taken: list[Restarts]) -> None:
     even = [Restarts(max(each.base, each.candidate), each.candidate) for each in taken]
     assert redraws_of(dict(enumerate(even))).n_charged == 0
 

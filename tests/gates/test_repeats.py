@@ -27,10 +27,6 @@ def test_an_arm_that_always_passes_shows_nothing_by_its_repeats() -> None:
     assert alike([(task % 6, Pair(0.0, 1.0)) for task in range(60)]) is None
 
 
-def test_pairs_that_miss_a_score_are_no_repeats() -> None:
-    assert alike([(0, Pair(None, 1.0)), (1, Pair(0.0, None))] * 20) is None
-
-
 @given(st.integers(0, 10_000))
 def test_a_target_whose_luck_is_new_each_time_is_hardly_ever_taken_for_one(seed: int) -> None:
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Search gates: paired_se and no_regression, beside the strict rule."""
+"""Search gates: paired_se and no_regression, next to the strict rule."""
 
 from __future__ import annotations
 

@@ -27,12 +27,6 @@ def life(wealths: list[float | None], alpha: float) -> tuple[list[float], float]
     return staked, math.fsum(staked) - refunded
 
 
-def test_error_rates_of_all_tests_of_a_skill_add_up_to_alpha() -> None:
-    assert math.isclose(alpha_for(1, 0.05), 0.05 * 6 / math.pi**2)
-    assert math.isclose(alpha_for(3, 0.05), alpha_for(1, 0.05) / 9)
-    assert 0.0499 < sum(alpha_for(j, 0.05) for j in range(1, 10_000)) < 0.05
-
-
 def test_without_a_rejection_each_test_has_its_own_share() -> None:
     staked, _ = life([None] * 1200, 0.05)
     assert all(math.isclose(alpha, alpha_for(j, 0.05), rel_tol=1e-6) for j, alpha in enumerate(staked, start=1))

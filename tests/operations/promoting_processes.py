@@ -22,7 +22,7 @@ def main() -> None:
 def race(store_path: Path, project: Path, *candidate_ids: str) -> dict[str, list[str]]:
     """Return the statuses of eight processes that promote these candidates, let go together."""
     start, go = os.pipe()
-    answers, told = os.pipe()
+    answers, reported = os.pipe()
     for n in range(8):
         if os.fork() == 0:
             os.close(go)
@@ -32,10 +32,10 @@ def race(store_path: Path, project: Path, *candidate_ids: str) -> dict[str, list
                     status: str = promote_skill(workspace, candidate_ids[n % 2], Consent.PERSON_SIMULATED).status
                 except Busy:
                     status = "busy"
-            os.write(told, f"{status}\n".encode())
+            os.write(reported, f"{status}\n".encode())
             os._exit(0)
     os.close(go)
-    os.close(told)
+    os.close(reported)
     with os.fdopen(answers) as lines:
         return {"statuses": [line.strip() for line in lines]}
 

@@ -6,31 +6,23 @@ import hashlib
 from collections.abc import Callable
 
 import pytest
-from workshop import LESSONS, PLACEBO, Place, use
+from workshop import PLACEBO, Place, use
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError
-from skillopt_mcp.gates.calibration import Calibration
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.promotion_tests import (
-    GainRow,
     calibrate,
-    conclusion,
-    describe_outlook,
-    detectable,
     evaluate_candidate,
-    outlook,
 )
 from skillopt_mcp.promotions.consent import Consent
 from skillopt_mcp.promotions.promoting import promote_skill
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.records.tasks import Split
 from skillopt_mcp.workspace import Workspace
-
-HARMS = "- Answer with nothing but the word no."
 
 
 def passing(rate: Callable[[Rollout], float]) -> Scripted:
@@ -45,18 +37,12 @@ def passing(rate: Callable[[Rollout], float]) -> Scripted:
     return Scripted(answer)
 
 
-def by_text(rollout: Rollout) -> float:
-    """Return the pass rate of a version by what it holds."""
-    text = rollout.files.text
-    return 0.5 + 0.4 * (LESSONS in text) - 0.4 * (HARMS in text)
-
-
 def splits_asked(target: Scripted) -> set[Split]:
     """Return the splits whose tasks the target attempted."""
     return {call.request.task.split for call in target.calls if isinstance(call.request, Rollout)}
 
 
-def test_calibration_tells_flips_failures_costs_and_what_a_gain_takes(place: Place, workspace: Workspace) -> None:
+def test_calibration_shows_flips_failures_costs_and_what_a_gain_takes(place: Place, workspace: Workspace) -> None:
     target = passing(lambda rollout: 0.7)
     use(workspace, target)
     found = calibrate(workspace, "ledger-clerk", 100, gain=0.16)
@@ -76,25 +62,6 @@ def test_calibration_tells_flips_failures_costs_and_what_a_gain_takes(place: Pla
     decision = workspace.store.decisions.latest(1, "calibrate", version, version)
     assert decision is not None
     assert recomputed(decision.gate, decision.inputs) == decision.verdict == "measured"
-
-
-@pytest.mark.parametrize(("failing", "begins"), [(0.9, "gains show: "), (0.5, "only large gains show: ")])
-def test_a_calibration_concludes_what_follows_from_its_numbers(failing: float, begins: str) -> None:
-    found, rule = Calibration(100, 0.0, failing), ConfirmRule(max_pairs=30)
-    least = detectable(found, rule)
-    assert least is not None
-    said = conclusion(found, rule, None, [])
-    assert said.startswith(f"{begins}four of five tests of up to 30 pairs accept a candidate that fixes ")
-    assert f"{least / failing:.0%} of what the live version fails here, which is {least:.2f} of {failing:.2f}" in said
-
-
-def test_a_gain_that_was_asked_about_is_answered_where_it_is_not_possible_too() -> None:
-    found, rule = Calibration(100, 0.1, 0.35), ConfirmRule(max_pairs=3)
-    cannot = conclusion(found, rule, 0.8, [])
-    assert cannot.startswith("a gain of 0.80 is not possible: the live version fails 35.0% of these tasks, and no cand")
-    assert cannot.endswith(f"; {describe_outlook(outlook(found, rule))}")
-    can = conclusion(found, rule, 0.3, [GainRow(gain=0.3, power=0.42, pairs=None)])
-    assert can.startswith("a gain of 0.30 is accepted by 42% of the tests; ")
 
 
 def test_where_nothing_fails_an_evaluation_says_that_it_cannot_succeed(place: Place, workspace: Workspace) -> None:

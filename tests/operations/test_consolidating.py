@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from workshop import SIMULATION, Place
 
-from skillopt_mcp.backends.world import TOPICS
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.memory_files import Document, Training, consolidate, documents, with_companion
@@ -47,7 +46,7 @@ def test_the_skill_alone_the_memory_alone_or_both_are_trained_and_no_file_is_wri
     assert (place.main.read_bytes(), memory.read_text()) == (before, MEMORY)
 
 
-def test_the_memory_is_trained_beside_the_skill_that_its_test_accepted(
+def test_the_memory_is_trained_with_the_skill_that_its_test_accepted(
     place: Place, workspace: Workspace, memory: Path
 ) -> None:
     both = documents(workspace, str(place.skill), str(memory))
@@ -57,15 +56,6 @@ def test_the_memory_is_trained_beside_the_skill_that_its_test_accepted(
     assert result.skill.verdict == "accept"
     assert result.skill.backend == f"{SIMULATION} beside {both.memory.name}@{both.memory.live_version[:12]}"
     assert result.memory.backend == f"{SIMULATION} beside ledger-clerk@{result.skill.best_version}"
-
-
-def test_what_the_one_document_teaches_counts_for_the_other(place: Place, workspace: Workspace, memory: Path) -> None:
-    memory.write_text(MEMORY + "\n".join(f"- {topic.lesson}" for topic in TOPICS))
-    both = documents(workspace, str(place.skill), str(memory), "skill")
-    outcome = consolidate(workspace, both, Training(CONFIG)).skill
-    assert outcome
-    assert outcome.steps[0].current >= 0.75
-    assert outcome.verdict != "accept", "there is nothing left to gain"
 
 
 def test_the_memory_gets_the_skills_tasks_in_the_skills_splits_once(
@@ -88,8 +78,8 @@ def test_evidence_with_a_companion_is_not_evidence_without_one(
     proposed = propose_edits(workspace, str(place.skill), [{"op": "append", "content": "- Ask."}])
     assert proposed.candidate_id
     alone = evaluate_candidate(workspace, proposed.candidate_id)
-    with with_companion(workspace, both.memory, both.memory.live_version) as beside:
-        joined = evaluate_candidate(beside, proposed.candidate_id)
+    with with_companion(workspace, both.memory, both.memory.live_version) as joint:
+        joined = evaluate_candidate(joint, proposed.candidate_id)
     base, candidate = (
         both.skill.live_version,
         workspace.store.candidates.get_candidate(proposed.candidate_id).version_id,

@@ -4,13 +4,11 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from workshop import LESSONS, PLACEBO, SIMULATION, Place, right_when_taught, use
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BackendError, BadInput, NotFound, Refused
 from skillopt_mcp.gates.confirm import ConfirmRule
@@ -35,13 +33,6 @@ def test_a_good_candidate_is_accepted_and_the_verdict_says_what_it_rests_on(plac
     assert result.next_step.as_command() == f"skillopt-mcp promote {result.candidate_id}"
 
 
-def test_few_tasks_are_tested_together_and_the_claim_says_so(place: Place) -> None:
-    workspace = place.open()
-    place.add_tasks(workspace, 12)
-    result = evaluate_candidate(workspace, place.propose(workspace))
-    assert result.claim == "on these 8 held-out tasks (val and test together)"
-
-
 def test_one_held_out_task_is_enough_to_test(place: Place) -> None:
     workspace = place.open()
     place.add_tasks(workspace, 2)
@@ -57,29 +48,12 @@ def test_without_a_held_out_task_the_error_says_what_to_add(place: Place) -> Non
         evaluate_candidate(workspace, candidate_id)
 
 
-def test_without_a_target_the_error_says_how_to_name_one(place: Place) -> None:
-    workspace = place.open(target=None)
-    place.add_tasks(workspace, 9)
-    candidate_id = place.propose(workspace)
-    with pytest.raises(
-        BackendError, match="no backend is set for the role 'target': start with --target BACKEND:MODEL"
-    ):
-        evaluate_candidate(workspace, candidate_id)
-
-
 @pytest.mark.parametrize("name", ["c-000000000000", "", "x" * 100_000, "a\0b", "\ud800", "'; drop table candidate; --"])
 def test_an_unknown_candidate_is_refused_in_one_short_line(place: Place, workspace: Workspace, name: str) -> None:
     for operation in (evaluate_candidate, lambda ws, id: promote_skill(ws, id, Consent.PERSON)):
         with pytest.raises(NotFound) as error:
             operation(workspace, name)
         assert len(str(error.value)) < 300
-
-
-def test_a_candidate_of_a_file_that_has_changed_is_not_tested(place: Place, workspace: Workspace) -> None:
-    candidate_id = place.propose(workspace)
-    place.main.write_text("# Mine\n")
-    with pytest.raises(Refused, match=r"the candidate was made from .*: propose the edits again"):
-        evaluate_candidate(workspace, candidate_id)
 
 
 def test_a_candidate_that_is_live_is_not_tested(place: Place, workspace: Workspace) -> None:
@@ -155,16 +129,7 @@ def test_undecided_goes_on_with_fresh_pairs_at_the_same_error_rate(place: Place,
     assert promote_skill(workspace, candidate_id, Consent.PERSON_SIMULATED).status == "undecided"
 
 
-def test_tasks_added_later_do_not_enter_a_test_that_is_open(place: Place) -> None:
-    workspace = place.open()
-    place.add_tasks(workspace, 12)
-    candidate_id = place.propose(workspace, PLACEBO)
-    evaluate_candidate(workspace, candidate_id, rule=FEW_PAIRS)
-    place.add_tasks(workspace, 60)
-    assert evaluate_candidate(workspace, candidate_id, rule=FEW_PAIRS).claim.startswith("on these 8 held-out tasks")
-
-
-def test_missing_replies_never_make_an_accept_and_are_told(place: Place, workspace: Workspace) -> None:
+def test_missing_replies_never_make_an_accept_and_are_reported(place: Place, workspace: Workspace) -> None:
     use(workspace, Scripted(lambda _: BackendFault("refusal", "no")))
     candidate_id = place.propose(workspace)
     result = evaluate_candidate(workspace, candidate_id)
@@ -208,15 +173,15 @@ def test_where_another_process_draws_a_turn_a_call_waits_for_it_and_draws_none_o
     evaluate_candidate(workspace, candidate_id, wait_s=0.05, rule=FEW_PAIRS)
     other = place.open()
     use(other, Scripted(lambda call: (sent.append(call), "no")[1]))
-    told: list[Progress] = []
+    reported: list[Progress] = []
 
     def hear(progress: Progress) -> None:
-        told.append(progress)
+        reported.append(progress)
         let_go.set()
 
     result = evaluate_candidate(other, candidate_id, notify=hear, rule=FEW_PAIRS)
     assert (result.verdict, result.pairs_done, sent) == ("undecided", 8, [])
-    assert (told[0].stage, told[0].n_done, told[0].n_total) == ("confirm", 0, 8)
+    assert (reported[0].stage, reported[0].n_done, reported[0].n_total) == ("confirm", 0, 8)
 
 
 _KILLED = """
@@ -260,10 +225,3 @@ def test_a_test_whose_process_was_killed_goes_on_with_every_pair(place: Place, w
 def _versions(workspace: Workspace, candidate_id: str) -> tuple[str, str]:
     candidate = workspace.store.candidates.get_candidate(candidate_id)
     return candidate.base_version, candidate.version_id
-
-
-def test_a_script_counts_as_a_simulation(place: Place, workspace: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "script.json").write_text('{"rollout": ["no"]}')
-    use(workspace, open_backend(f"scripted:{tmp_path / 'script.json'}"))
-    result = evaluate_candidate(workspace, place.propose(workspace), rule=FEW_PAIRS)
-    assert "simulated" in [note.code for note in result.notes]

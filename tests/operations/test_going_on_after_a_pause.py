@@ -1,4 +1,4 @@
-"""Going on after a pause: a host is told the price of a test's next turn before anything of it is handed out."""
+"""Going on after a pause: a host gets the price of a test's next turn before anything of it is handed out."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def paused(place: Place, host: Workspace, agent: Agent) -> Evaluated:
     return to_its_pause(host, agent, begun(host, place.propose(host, PLACEBO)))
 
 
-def test_going_on_after_a_pause_tells_the_price_and_hands_nothing_out(place: Place, host: Workspace) -> None:
+def test_going_on_after_a_pause_shows_the_price_and_hands_nothing_out(place: Place, host: Workspace) -> None:
     done = paused(place, host, Agent(SEED))
     assert done.next_step.action == "evaluate_candidate"
-    told = [evaluate_candidate(host, done.candidate_id) for _ in range(2)]
-    assert told[0] == told[1]
-    assert (told[0].status, told[0].work) == ("work", [])
-    assert (told[0].estimate.pairs_done, told[0].estimate.pause_at) == (40, 80)
-    assert told[0].next_step.arguments == {"job_id": told[0].job_id}
-    assert not host.store.leases.unanswered_of(told[0].job_id)
+    reported = [evaluate_candidate(host, done.candidate_id) for _ in range(2)]
+    assert reported[0] == reported[1]
+    assert (reported[0].status, reported[0].work) == ("work", [])
+    assert (reported[0].estimate.pairs_done, reported[0].estimate.pause_at) == (40, 80)
+    assert reported[0].next_step.arguments == {"job_id": reported[0].job_id}
+    assert not host.store.leases.unanswered_of(reported[0].job_id)
 
-    first = submit_work(host, [], told[0].job_id)
+    first = submit_work(host, [], reported[0].job_id)
     assert (first.status, len(first.work)) == ("work", 4)
     again = evaluate_candidate(host, done.candidate_id)
     assert [item.work_id for item in again.work] == [item.work_id for item in first.work]
@@ -48,15 +48,15 @@ def test_a_person_who_takes_time_to_agree_leaves_no_mark_on_the_verdict(
 ) -> None:
     agent = Agent(SEED)
     done = paused(place, host, agent)
-    told = evaluate_candidate(host, done.candidate_id)
+    reported = evaluate_candidate(host, done.candidate_id)
     clock.now += 3600
-    assert evaluate_candidate(host, done.candidate_id) == told
-    verdict = to_its_pause(host, agent, submit_work(host, [], told.job_id))
+    assert evaluate_candidate(host, done.candidate_id) == reported
+    verdict = to_its_pause(host, agent, submit_work(host, [], reported.job_id))
     assert verdict.pairs_done == 80
     assert "restarted" not in verdict.reason
 
 
-def test_a_pause_that_an_agent_came_to_is_told_to_whoever_asks_for_more_work(place: Place, host: Workspace) -> None:
+def test_a_pause_that_an_agent_came_to_is_shown_to_whom_asks_for_more_work(place: Place, host: Workspace) -> None:
     agent = Agent(SEED)
     standing = begun(host, place.propose(host, PLACEBO))
     while standing.status == "work":
@@ -69,12 +69,12 @@ def test_a_pause_that_an_agent_came_to_is_told_to_whoever_asks_for_more_work(pla
     assert submit_work(host, [], standing.job_id, Room(16)) == standing
     assert host.store.leases.unanswered_of(standing.job_id) == []
 
-    told = evaluate_candidate(host, standing.evaluated.candidate_id)
-    assert told.work == []
+    reported = evaluate_candidate(host, standing.evaluated.candidate_id)
+    assert reported.work == []
     assert len(submit_work(host, [], standing.job_id).work) == 4
 
 
-def test_an_agent_is_not_told_the_price_in_place_of_whoever_drives_it(place: Place, host: Workspace) -> None:
+def test_an_agent_is_not_given_the_price_in_place_of_who_drives_it(place: Place, host: Workspace) -> None:
     agent = Agent(SEED)
     standing = begun(host, place.propose(host, PLACEBO))
     last = standing.work[-1]

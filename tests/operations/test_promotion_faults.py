@@ -24,6 +24,6 @@ def test_a_clock_that_goes_back_changes_no_order(
     assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
     assert place.main.read_bytes() == before
     assert [row.kind for row in history(workspace, "ledger-clerk").rows] == ["rollback", "promote"]
-    told = [event.at for event in workspace.store.events.walk()]
-    assert told[-1] < told[-2]
+    reported = [event.at for event in workspace.store.events.walk()]
+    assert reported[-1] < reported[-2]
     assert verify_store(place.store_path).problems == []

@@ -1,4 +1,4 @@
-"""Repeating: what counts as an edit made again that came to nothing, and where it is told."""
+"""Repeating: what counts as an edit made again that came to nothing, and where it is shown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def deleted(target: str) -> Edit:
 
 
 @pytest.mark.parametrize(
-    ("earlier", "now", "told"),
+    ("earlier", "now", "reported"),
     [
         (appended("- Round half up."), appended("- Trim.\n- Round half up."), "makes an edit of c-1 again"),
         (appended("- Round half up."), appended("3. **Round half up**"), "makes an edit of c-1 again"),
@@ -81,10 +81,10 @@ def deleted(target: str) -> Edit:
     ],
 )
 def test_an_edit_is_made_again_wherever_its_lines_come_back_and_a_move_is_none(
-    earlier: Edit, now: Edit, told: str
+    earlier: Edit, now: Edit, reported: str
 ) -> None:
     found = first_repeat(change("c-2", now), [past_of(change("c-1", earlier))])
-    assert (found.what if found else "") == told
+    assert (found.what if found else "") == reported
 
 
 def undone(place: Place, workspace: Workspace) -> str:

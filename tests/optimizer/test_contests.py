@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import SKILL, MemoryAsk, new_tasks, right, rollout_of, stored
 
-from skillopt_mcp.errors import BadInput
 from skillopt_mcp.gates.recompute import recomputed
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.candidates import Decision
@@ -115,10 +114,6 @@ def test_bisection_rescues_what_gains_alone_and_asks_few_questions(good: set[int
     assert len(set(asked)) == len(asked)
 
 
-def test_a_part_that_gains_is_kept_whole() -> None:
-    assert bisect(4, lambda part: part == (2, 3)) == (2, 3)
-
-
 def test_calibration_measures_flips_and_failures_and_pays_only_for_further_pairs() -> None:
     ask, store = passing(lambda call: 0.75), MemoryEvidence()
     contest = Contest("calibrate-1", 1, (SKILL, SKILL), TASKS)
@@ -130,11 +125,3 @@ def test_calibration_measures_flips_and_failures_and_pays_only_for_further_pairs
     assert more.failure_rate == pytest.approx(0.25, abs=0.05)
     assert latest_calibration(store, 1, SKILL.digest) == more
     assert recomputed("calibrate", store.kept[-1].inputs) == "measured"
-
-
-def test_calibration_of_an_outage_is_no_number() -> None:
-    ask, store = MemoryAsk(lambda call: Reply("", fault="timeout")), MemoryEvidence()
-    with pytest.raises(BadInput, match="see that the target answers"):
-        run_calibration(Contest("calibrate-1", 1, (SKILL, SKILL), TASKS), 6, store, ask)
-    assert store.kept == []
-    assert latest_calibration(store, 1, SKILL.digest) is None

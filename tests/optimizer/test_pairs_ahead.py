@@ -26,19 +26,6 @@ def test_so_many_are_asked_as_a_verdict_takes_at_the_least() -> None:
     assert windows(Pace(MOST, sure=20), 20) == [0, 16, 20]
 
 
-def test_whoever_takes_few_at_once_is_asked_no_more() -> None:
-    assert windows(Pace(4, sure=9), 20) == [0, 4, 8, 12, 16, 20]
-    assert Pace(0, sure=9).ahead(0) == 1
-
-
-def test_after_many_pairs_all_that_a_host_takes_is_asked_ahead() -> None:
-    assert Pace(MOST, sure=6).ahead(32) == MOST
-
-
-def test_for_what_may_never_come_back_as_much_more_is_asked_ahead() -> None:
-    assert [Pace(4, sure=6, besides=n).ahead(0) for n in (0, 4, 100)] == [4, 8, MOST]
-
-
 @given(most=st.integers(0, MOST), sure=st.integers(1, 60), n_done=st.integers(0, 400))
 def test_what_a_verdict_does_not_use_is_bounded_by_what_it_uses(most: int, sure: int, n_done: int) -> None:
     in_vain = n_done + Pace(most, sure).ahead(n_done) - max(sure, n_done + 1)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 from workshop import Place
 
-from benchmarks.doors import rows
-from benchmarks.lessons import LESSONS
-from benchmarks.redteam import SESSIONS, honest, yard
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.records.candidates import Candidate, NewCandidate, candidate_id
 from skillopt_mcp.records.edits import Edit, Patch
@@ -16,15 +13,6 @@ from skillopt_mcp.workspace import Workspace
 
 ALL = "4 trajectories (trajectory:2, trajectory:11, 2 rollouts)"
 SHOWN = ("trajectory:11", "trial:9", "trajectory:2", "trial:10")
-
-
-def test_a_candidate_names_the_attempts_that_its_edits_came_from() -> None:
-    with yard() as made:
-        assert honest(made, LESSONS[0]).proposed == "candidate"
-        [(candidate,)] = rows(made.store, "select id from candidate")
-        text = made.host.call("inspect", {"id": candidate})["text"]
-    ids = ", ".join(f"trajectory:{n + 1}" for n in range(SESSIONS))
-    assert f"edit 0: append SKILL.md: applied; from {SESSIONS} trajectories ({ids}); its author cites " in text
 
 
 @pytest.mark.parametrize(
