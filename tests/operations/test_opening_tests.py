@@ -1,4 +1,4 @@
-"""What a promotion test takes of a skill's error rate: nothing while it is only announced, for good once it is begun."""
+"""What a promotion test takes of a skill's error rate: nothing while it is only announced, for good once begun."""
 
 from __future__ import annotations
 
