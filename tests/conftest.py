@@ -36,12 +36,12 @@ def _kept_bytecode() -> str:
 
 _KEPT = _kept_bytecode() if sys.dont_write_bytecode else None
 if _KEPT:
-    # Told to keep nothing beside the source, each process would compile everything again, the tests among it.
+    # Without bytecode next to the source, each process would compile everything again, tests included.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = _KEPT
 
-# A machine that is busy with others says nothing of what is tested.
+# A busy machine may take any time.
 hypothesis.settings.register_profile("untimed", deadline=None, max_examples=200 if os.environ.get("THOROUGH") else 40)
 hypothesis.settings.load_profile("untimed")
 

@@ -25,7 +25,7 @@ def test_killed_in_the_middle_of_a_batch_nothing_committed_is_asked_again(
         child = spawn(ask_all, store.path, log, CALLS, draw, 0.03)
         start([child])
         for _ in range(chance.randint(1, 2 * CALLS - 2)):
-            child.hear()
+            child.receive()
         child.kill()
         keys = [call.key(Logging.fingerprint) for call in calls]
         committed = {call.request.task.prompt for call, key in zip(calls, keys, strict=True)
@@ -50,7 +50,7 @@ def test_killed_again_and_again_a_batch_still_comes_to_its_end(store: Store, tmp
         start([child])
         heard: list[Any] = []
         while len(heard) < n_heard and (not heard or heard[-1][0] != "all"):
-            heard.append(child.hear())
+            heard.append(child.receive())
         if heard[-1][0] == "all":
             break
         child.kill()
@@ -66,7 +66,7 @@ def test_interrupted_what_came_in_is_kept_and_the_rest_is_asked_later(
     log, draw = tmp_path / "sent", "r-1/e1s1"
     child = spawn(ask_all, store.path, log, CALLS, draw, 0.0, 20)
     start([child])
-    heard = [child.hear() for _ in range(20 + 20 + CONCURRENCY)]
+    heard = [child.receive() for _ in range(20 + 20 + CONCURRENCY)]
     assert child.process.pid
     os.kill(child.process.pid, signal.SIGINT)
     heard += child.rest()
