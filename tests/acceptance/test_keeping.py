@@ -102,8 +102,8 @@ def test_an_erased_attempt_is_nowhere_and_does_not_come_back(bench: Workbench) -
     assert bench.run("store verify", json=True).exit_code == 0
 
 
-@pytest.mark.parametrize("door", ["trajectory", "answer"])
-def test_a_secret_of_an_attempt_is_in_no_file_and_no_output(desk: Desk, door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", ["trajectory", "answer", "task"])
+def test_a_secret_is_in_no_file_and_no_output(desk: Desk, door: str, tmp_path: Path) -> None:
     desk.environ["VENDOR_API_KEY"] = OWN
     secrets = f"{TOKEN} and {OWN}"
     messages = [
@@ -115,6 +115,13 @@ def test_a_secret_of_an_attempt_is_in_no_file_and_no_output(desk: Desk, door: st
         (tmp_path / "replies.json").write_text(json.dumps({"rollout": rules}))
         target = f"scripted:{tmp_path / 'replies.json'}"
         runs = [desk.run("evaluate", desk.ids["untested"], target=target, yes=True, json=True)]
+    elif door == "task":
+        row, judge = tasks_of(1, seed=9)[0], {"kind": "exact", "expected": secrets}
+        with desk.serve() as server:
+            rows = [{**row, "prompt": secrets}, {**row, "judge": judge}, {**row, "files": {"a.txt": secrets}}]
+            added = server.tool("add_tasks", skill="desk", tasks=rows)
+        assert (added["added"], len(added["rejected"])) == (0, 3)
+        runs = [desk.run("tasks list", desk.skill_path, json=True)]
     else:
         attempt = {"task": secrets, "answer": secrets, "reason": secrets, "session_id": f"s {TOKEN}"}
         with desk.serve() as server:
