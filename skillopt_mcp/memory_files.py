@@ -140,7 +140,7 @@ def _trained(workspace: Workspace, document: Skill, beside: Skill, training: Tra
     step = outcome.next_step
     if outcome.verdict != "undecided" or step is None:
         return outcome
-    step = step.model_copy(update={"arguments": {**step.arguments, "beside": beside.path}})
+    step = step.model_copy(update={"arguments": {**step.arguments, "companion": beside.path}})
     return outcome.model_copy(update={"next_step": step})
 
 

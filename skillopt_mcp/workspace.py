@@ -1,4 +1,4 @@
-"""Jobs: long work that goes on in the background of a server, which calls attach to for a while."""
+"""Workspace: an open store, with its backends, its skills on disk, and a server's jobs in the background."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Job(Generic[T]):
     def _run(self, work: Callable[[Notify], T]) -> None:
         try:
             self.result.set_result(work(self._notify))
-        except BaseException as error:  # noqa: BLE001 - carried to whoever waits for the result
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
             self.result.set_exception(error)
 
     def _notify(self, progress: Progress) -> None:
@@ -78,11 +78,11 @@ class Job(Generic[T]):
         self._watcher(progress)
 
     def watch(self, watcher: Notify) -> None:
-        """Tell `watcher` what happens from now on, in the thread of the work."""
+        """Report progress to `watcher` from now on, in the thread of the work."""
         self._watcher = watcher
 
     def wait(self, wait_s: float | None) -> bool:
-        """Return whether it is done, after `wait_s` seconds at most (None: to the end), or when nobody is to wait."""
+        """Return whether it is done, after `wait_s` seconds at most (None: no limit), or when the server ends."""
         either: list[Future[Any]] = [self.result, self._leaving]
         wait(either, wait_s, FIRST_COMPLETED)
         return self.result.done()
@@ -92,7 +92,7 @@ class Jobs:
     """The jobs of a process, one per name at a time; a name is always that of the same work."""
 
     def __init__(self) -> None:
-        # Once it is done, nobody waits for a job any more.
+        # Once it is done, no call waits for a job any more.
         self.leaving: Future[None] = Future()
         self._jobs: dict[str, object] = {}
         self._offered: set[str] = set()
@@ -112,12 +112,12 @@ class Jobs:
                 del self._jobs[name]
 
     def offer(self, name: str) -> None:
-        """Keep that somebody was told here what a piece of work takes."""
+        """Note that the estimate of a piece of work was shown here."""
         with self._lock:
             self._offered.add(name)
 
     def is_offered(self, name: str) -> bool:
-        """Return whether somebody was told here what a piece of work takes."""
+        """Return whether the estimate of a piece of work was shown here."""
         with self._lock:
             return name in self._offered
 
@@ -136,7 +136,7 @@ def known_here(environ: Mapping[str, str]) -> KnownSecrets:
 
 
 def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
-    """Return the redactor of a store; its salt lies beside the store, so that a secret's placeholder stays the same.
+    """Return the redactor of a store; its salt lies next to the store: placeholders of a secret stay the same.
 
     Raises StoreError when the salt can neither be read nor made.
     """
@@ -149,7 +149,7 @@ def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
 
 
 def _salt(path: Path) -> bytes:
-    """Return the salt in the file, which is made by whoever comes first."""
+    """Return the salt in the file, which the first process makes."""
     if not path.exists():
         own = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -181,10 +181,10 @@ class Workspace:
     """A store that is opened on first use, so that making one costs nothing; use it as a context manager.
 
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
-    skills are found; `caps` are those of every run and test that is advanced here; `clock` tells seconds since 1970.
+    skills are found; `caps` are those of every run and test that is advanced here; `clock` returns seconds since 1970.
     `concurrency` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
     judges that have a batch API go by that, which is looked at so often. With `hands_out`, work for a host is handed
-    out; where nobody hands it out, a host cannot be a backend.
+    out; otherwise a host cannot be a backend.
     """
 
     def __init__(
@@ -233,11 +233,11 @@ class Workspace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def accompanied(self, beside: SkillFiles, called: str) -> Workspace:
+    def accompanied(self, companion: SkillFiles, name: str) -> Workspace:
         """Return another workspace on the store, whose target attempts every task with these files at hand, too."""
         return Workspace(
             self.store_path,
-            target=WithCompanion(self.backend("target"), beside, called),
+            target=WithCompanion(self.backend("target"), companion, name),
             optimizer=self._specs.get("optimizer"),
             judge=self._specs.get("judge"),
             project=self._project,

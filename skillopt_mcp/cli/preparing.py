@@ -82,7 +82,7 @@ def flag_of(setting: str) -> str:
 
 
 def added_notes(name: str, added: FromEnvironment) -> list[str]:
-    """Return what to tell of the tasks that an environment has brought to a run."""
+    """Return notes on the tasks that an environment added."""
     notes = [f"{counted(added.added, 'task')} of '{name}' added, {added.duplicates} there already."]
     if added.n_removed:
         notes.append(f"note: left out, as removed: {counted(added.n_removed, 'task')} of '{name}'")

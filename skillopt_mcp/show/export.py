@@ -23,8 +23,8 @@ RUN_FILE = "run.json"
 BEST = "best_skill"
 _TEMPORARY = ".writing-"
 _AT_THE_STOP = (
-    "a promotion test takes its means where it stops, and it stops where they favour its verdict: on average the gain "
-    "that they tell after accept, and the loss that they tell after reject, are larger than the true ones"
+    "a promotion test takes its means where it stops, and it stops where they favour its verdict: on average they "
+    "overstate the gain after accept, and the loss after reject"
 )
 
 

@@ -286,7 +286,7 @@ class Replay(Sending):
         arguments: dict[str, JsonValue] = {
             "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
             "batch_api": self.batch_api,
-            # Whoever sits at a terminal is asked again.
+            # A person at a terminal is asked again.
             "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
         }  # fmt: skip
         waiting = [batch.vendor_id or batch.id for batch in waiting_batches(workspace, run.id)]
