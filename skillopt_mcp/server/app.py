@@ -46,7 +46,6 @@ from skillopt_mcp import __version__
 from skillopt_mcp.errors import NotFound, SkillOptError, Stopped
 from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
 from skillopt_mcp.training.progress import Notify, Progress, silent
-from skillopt_mcp.workspace import MAX_SESSION_CHARACTERS, SESSION
 
 if TYPE_CHECKING:
     from skillopt_mcp.server.approval import DialogApprover
@@ -246,6 +245,9 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         answer = await approver.ask(tool.name, given, context) if approver and context else None
         if isinstance(answer, InputRequiredResult):
             return answer
+        # What tools need, and `initialize` does not.
+        from skillopt_mcp.workspace import SESSION  # noqa: PLC0415
+
         variables = copy_context()
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
         watch = Watch(_reporter(context))
@@ -373,6 +375,8 @@ def _faults(name: str, error: ValidationError) -> str:
 
 def _session_of(meta: Mapping[str, object] | None) -> str:
     """Return the host's session that a call's `_meta` names; empty where it names none."""
+    from skillopt_mcp.workspace import MAX_SESSION_CHARACTERS  # noqa: PLC0415
+
     for name in ("sessionId", "threadId"):
         value = meta.get(name) if meta else None
         if isinstance(value, str) and 0 < len(value) <= MAX_SESSION_CHARACTERS:

@@ -20,7 +20,7 @@ def serve_command(place: Path, *options: str) -> list[str]:
 
 
 class StdioPeer:
-    """One running server; `lines` are what it printed on stdout and nobody has taken yet."""
+    """One running server; `lines` are what it printed on stdout and was not taken yet."""
 
     def __init__(self, command: list[str], place: Path, *, stderr: int = subprocess.DEVNULL) -> None:
         project = place / "project"
