@@ -14,9 +14,7 @@ from skillopt_mcp.calls.owners import Lock, lock_run
 from skillopt_mcp.environments.registry import environment_names
 from skillopt_mcp.errors import Busy, Refused
 from skillopt_mcp.evidence import judge_named, shown_origin
-from skillopt_mcp.records.calls import (
-    Role,
-)
+from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.runs import Answering, Run
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.workspace import Workspace
@@ -36,41 +34,41 @@ def tasks_of(workspace: Workspace, run: Run) -> list[Task]:
 
 
 def run_backends(workspace: Workspace, run: Run) -> dict[Role, Backend]:
-    """Return who would answer in a run, as the backends are named now. Raises BackendError when one is not."""
+    """Return the backends that would answer in a run, as they are named now. Raises BackendError without one."""
     return workspace.backends_for(tasks_of(workspace, run)) | {"optimizer": workspace.backend("optimizer")}
 
 
 class Names(NamedTuple):
-    """How target, optimizer and judge model of a run are spelled; an empty judge is none."""
+    """How target, optimizer and judge model of a run are spelled; the judge is empty where none is needed."""
 
     target: str
     optimizer: str
     judge: str
 
+    @classmethod
+    def of(cls, backends: Mapping[Role, Backend]) -> Names:
+        """Return the names of backends."""
+        return cls(backends["target"].name, backends["optimizer"].name, judge_named(backends))
 
-def are_of(run: Run, names: Names) -> bool:
-    """Return whether a run may go on with backends of these names: the same models, however they are asked.
-
-    Whether one that is asked otherwise is another one, fingerprints tell, where those of the run are known.
-    """
-    started = Names(run.target, run.optimizer, run.judge)
-    return all(without_options(one) == without_options(other) for one, other in zip(started, names, strict=True))
+    def fit(self, run: Run) -> bool:
+        """Return whether a run was begun with the same models, however they are asked; fingerprints show the rest."""
+        begun = (run.target, run.optimizer, run.judge)
+        return all(without_options(one) == without_options(other) for one, other in zip(begun, self, strict=True))
 
 
 def backends_of(workspace: Workspace, run: Run) -> dict[Role, Backend]:
-    """Return who answers in a run, however they are spelled. Raises Refused when it was begun with other models."""
+    """Return the backends that answer in a run. Raises Refused when it was begun with other models."""
     backends = run_backends(workspace, run)
-    if not are_of(run, _names(backends)):
+    if not Names.of(backends).fit(run):
         judge = f" and judge '{run.judge}'" if run.judge else ""
         raise Refused(
-            f"run '{run.id}' was begun with target '{run.target}' and optimizer '{run.optimizer}'{judge}: "
-            "resume it with these"
+            f"run '{run.id}' has target '{run.target}' and optimizer '{run.optimizer}'{judge}: resume it with these"
         )
     return backends
 
 
 class Changed(NamedTuple):
-    """A role that is answered otherwise than before, by the fingerprints of its backends."""
+    """A role whose backend has another fingerprint than before."""
 
     role: str
     before: str
@@ -81,16 +79,16 @@ class Changed(NamedTuple):
 
 
 def changes(before: Answering, now: Answering) -> list[Changed]:
-    """Return the roles that others answer for now."""
+    """Return the roles whose backends have changed."""
     roles = sorted(before.fingerprints.keys() | now.fingerprints.keys())
-    told = (Changed(role, *(_told(each, role) for each in (before, now))) for role in roles)
-    return [each for each in told if each.before != each.now]
+    origins = [[shown_origin(each.fingerprints.get(role, "none")) for each in (before, now)] for role in roles]
+    return [Changed(role, *pair) for role, pair in zip(roles, origins, strict=True) if pair[0] != pair[1]]
 
 
 def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Changed]:
-    """Return the roles that others answer for now than in the run so far; none where that is not known.
+    """Return the roles whose backends have changed since the run so far.
 
-    Whoever answered before the last change is no other until a step was finished after it: nothing of it stays.
+    A change after which no step was finished does not count: nothing of it stays.
     """
     others = changes(run.answering[-1], now)
     if not others or run.status == "finished":
@@ -99,91 +97,68 @@ def changed_since(workspace: Workspace, run: Run, now: Answering) -> list[Change
 
 
 def describe_changes(run: Run) -> list[str]:
-    """Return in words who came to answer otherwise in the midst of a run, and after which of its steps."""
+    """Return which backends changed during a run, and after which of its steps."""
     return [
-        f"{_when(now.after)}, the {each.role} changed from '{each.before}' to '{each.now}'"
+        f"{f'after step {now.after}' if now.after else 'before its first step'}, the {each.role} changed from "
+        f"'{each.before}' to '{each.now}'"
         for before, now in pairwise(run.answering)
         for each in changes(before, now)
     ]
 
 
 def check_unchanged(
-    workspace: Workspace,
-    run: Run,
-    backends: Mapping[Role, Backend],
-    way: str = f"the same command with --resume {ALLOWED}",
-) -> None:
-    """Raise Refused when others answer than the run was answered by so far; `way` is how a person allows that."""
-    others = changed_since(workspace, run, answering(backends))
-    if others:
-        on = (
-            "take its outcome as it is" if run.status == "finished"
-            else "go on all the same, with its current and its best version measured anew"
-        )  # fmt: skip
-        raise Refused(f"{describe_changed(run, others)}: begin anew with the command that began it, or {on}: {way}")
+    workspace: Workspace, run: Run, backends: Mapping[Role, Backend],
+    command: str = f"the same command with --resume {ALLOWED}",
+) -> None:  # fmt: skip
+    """Raise Refused when a backend of a run has changed; `command` is how a person allows that."""
+    if others := changed_since(workspace, run, answering(backends)):
+        then = "take its outcome as it is" if run.status == "finished" else "continue it and measure its versions again"
+        raise Refused(f"{describe_changed(run, others)}: start a new run, or {then}: {command}")
 
 
 def describe_changed(run: Run, others: Iterable[Changed]) -> str:
-    """Return that others answer now than in the run so far."""
+    """Return that backends have changed since a run began."""
     return f"run '{run.id}' began with another model, or another state of it: {'; '.join(map(str, others))}"
 
 
 def lock_of(workspace: Workspace, run: Run) -> Lock:
-    """Return the held lock of a run. Raises Busy when somebody else holds it."""
+    """Return the held lock of a run. Raises Busy when another process or thread holds it."""
     lock = lock_run(workspace.store.locks_path, run.id)
     if lock is None:
-        raise Busy(
-            f"another process, or another thread of this one, is advancing run '{run.id}': wait for it, or stop it"
-        )
+        raise Busy(f"run '{run.id}' is locked by another process or thread: wait for it, or stop it")
     return lock
 
 
 def note_answering(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Run:
-    """Return a run once it is noted who answers from now on, where these are others, or nobody knows; its lock is held.
+    """Return a run whose lock is held, once it is stored who answers from now on, and how these are spelled.
 
-    How they are spelled now takes the place of how they were. Nothing that was answered by another serves then: the
-    current and the best version are measured anew. Of others that came and went without a finished step nothing is
-    kept.
+    After a change no answer of before is used: the current and the best version are measured again. Changes without a
+    finished step after them are forgotten.
     """
     runs = workspace.store.runs
     lasting = _lasting(workspace, run)
     now = answering(backends, len(runs.list_steps(run.id)))
-    noted = lasting if lasting and not changes(lasting[-1], now) else (*lasting, now)
+    noted = lasting if not changes(lasting[-1], now) else (*lasting, now)
     if noted != run.answering:
         runs.set_answering(run.id, noted)
-    names = _names(backends)
+    names = Names.of(backends)
     if names != (run.target, run.optimizer, run.judge):
         runs.set_backends(run.id, *names)
     return replace(run, answering=noted, **names._asdict())
 
 
-def _names(backends: Mapping[Role, Backend]) -> Names:
-    return Names(backends["target"].name, backends["optimizer"].name, judge_named(backends))
-
-
 def _lasting(workspace: Workspace, run: Run) -> tuple[Answering, ...]:
-    """Return who answered in finished steps of a run, after whoever was the first, the latest last."""
+    """Return who answered first, and then in finished steps of a run, the latest last."""
     n_steps = len(workspace.store.runs.list_steps(run.id)) if len(run.answering) > 1 else 0
     return run.answering[:1] + tuple(each for each in run.answering[1:] if each.after < n_steps)
 
 
-def _told(who: Answering, role: str) -> str:
-    return shown_origin(who.fingerprints.get(role, "nobody"))
-
-
-def _when(after: int) -> str:
-    return f"after step {after}" if after else "before its first step"
-
-
-def told_own(run: Run) -> str:
-    """Return how a run goes on that a program began with a backend of its own; empty where a command can name all."""
+def describe_own_backend(run: Run) -> str:
+    """Return how to resume a run that a program began with its own backend; "" where a command can name them all."""
     own = next((name for name in (run.target, run.optimizer, run.judge) if name and not _can_be_named(name)), "")
     if not own:
         return ""
-    return (
-        f"{run.id} was begun by a program with a backend of its own ('{own}'): call train(...) again with the same "
-        "arguments"
-    )
+    return f"{run.id} uses a program's own backend ('{own}'): call train(...) again with the same arguments"
 
 
 def _can_be_named(backend: str) -> bool:

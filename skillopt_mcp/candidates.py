@@ -164,7 +164,7 @@ def _handle(store: Store, candidate: Candidate) -> str:
     return handle(store, store.skills.get_skill(candidate.skill_id))
 
 
-def told_repeated(store: Store, candidate: Candidate) -> str:
+def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
     again = repeated(store, candidate)
     return _told_rolled_back(again) if again else ""
@@ -177,7 +177,7 @@ def repeated(store: Store, candidate: Candidate) -> Repeat | None:
     return _repeat(store, candidate, _rolled_back(store, candidate.skill_id))
 
 
-def told_rejected(store: Store, candidate: Candidate) -> str:
+def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
     """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
     ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
     again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
@@ -252,7 +252,7 @@ def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
     elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
         why = "it was proposed before, and its test has not decided"
         step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
-    again = told_repeated(store, made) or ("" if step else told_rejected(store, made))
+    again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
     return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
 
 

@@ -92,7 +92,7 @@ class Account:
     own: tuple[LedgerRow, ...]
     tests: tuple[tuple[str, tuple[LedgerRow, ...]], ...]
     charged: Spent  # to the budget of the run, which pays for its tests, too
-    n_untaken: int = 0  # open calls that no host has taken yet: charged, and sent to nobody
+    n_untaken: int = 0  # open calls that no host has taken yet: charged, and not sent
 
     @property
     def of_tests(self) -> LedgerRow:

@@ -225,12 +225,12 @@ class Waves:
                 if found.is_certain:
                     store.dissolve(batch.id)
                     return None
-            self._tell(0, batch.n_calls, "looking for a batch at the vendor")
+            self._report(0, batch.n_calls, "looking for a batch at the vendor")
             await self._pause(wait, [])
         return None
 
     async def _sent(self, calls: Mapping[int, Call], *, is_alone: bool) -> list[Batch]:
-        """Return new batches of the calls that nobody answered and no open batch holds, as far as caps allow."""
+        """Return new batches of the calls without an answer that no open batch holds, as far as caps allow."""
         batches: list[Batch] = []
         for role in {call.role for call in calls.values()}:
             vendor = batching(self._backends[role])
@@ -274,7 +274,7 @@ class Waves:
             await self._pause(self._patience.max_s if POLICIES[fault.fault].may_be_paid else 0.0, [])
             return await self._located(batch)
         store.note_sent(batch.id, vendor_id)
-        self._tell(0, batch.n_calls, f"batch {vendor_id} is sent")
+        self._report(0, batch.n_calls, f"batch {vendor_id} is sent")
         return batch._replace(vendor_id=vendor_id, state="running")
 
     async def _collect(self, batches: Sequence[Batch], calls: Mapping[int, Call]) -> None:
@@ -291,7 +291,7 @@ class Waves:
                     if standing.is_over:
                         await self._keep(batch, vendor, standing, calls)
                         del left[batch.id]
-            self._tell(sum(n_done.values()), n_total)
+            self._report(sum(n_done.values()), n_total)
             if not left:
                 return
             await self._pause(wait, list(left.values()))
@@ -334,7 +334,7 @@ class Waves:
                 await vendor.cancel(str(located.vendor_id))
             except BackendFault as fault:
                 raise BackendError(
-                    self._said(f"batch '{located.vendor_id}' goes on at the vendor, which could not be told: {fault}")
+                    self._said(f"batch '{located.vendor_id}' goes on: the vendor did not cancel it: {fault}")
                 ) from None
             self._workspace.store.batches.note_cancelled(located.id)
 
@@ -348,7 +348,7 @@ class Waves:
                 await self._cancel(batches)
             raise self._budget.reached(spent, Cost(0))
 
-    def _tell(self, n_done: int, n_total: int, note: str = "") -> None:
+    def _report(self, n_done: int, n_total: int, note: str = "") -> None:
         self._notify(Progress(BATCH, 0, n_done, n_total, note=note))
 
     def _said(self, text: str) -> str:
@@ -417,7 +417,7 @@ class Way:
         waves = Waves(self.workspace, backends, self.budget, self.notify, self.on_reply)
         with Asker(
             store, backends, scope, concurrency=self.concurrency, on_reply=self.on_reply, budget=self.budget,
-            on_pause=self._tell_pause,
+            on_pause=self._report_pause,
         ) as ask:  # fmt: skip
             while True:
                 outcome = run_or_wait(ask, store, lambda: work(ask))
@@ -426,7 +426,7 @@ class Way:
                 waves.answer(outcome.calls)
                 ask.left_open.clear()
 
-    def _tell_pause(self, pause: Pause) -> None:
+    def _report_pause(self, pause: Pause) -> None:
         self.notify(Progress(WAIT, 0, 0, 0, note=str(pause)))
 
 

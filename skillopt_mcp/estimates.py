@@ -35,7 +35,7 @@ class Forecast(BaseModel):
     """What the calls of an estimate take, when each takes what such calls took on average in earlier runs.
 
     None where no call of one of the models, which are then `unknown`, is stored, or a price is not known. With
-    `by_batch` nobody knows how long: vendors take their time.
+    `by_batch` the time is unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -70,7 +70,7 @@ def forecast(workspace: Workspace, calls: Mapping[Role, int], concurrency: int |
 
 
 def most_again(calls: Mapping[Role, int]) -> int:
-    """Return how many calls an estimate leaves out at most, which ask anew where a reply cannot be used."""
+    """Return how many calls an estimate leaves out at most, which retry unusable replies."""
     return MAX_REASKS * (calls.get("optimizer", 0) + calls.get("judge", 0))
 
 
@@ -185,7 +185,7 @@ def _whole(n_train: int, config: Config) -> _Training:
 
 
 def _rest(workspace: Workspace, run: Run) -> _Training:
-    """Return what is left of a run's training once its current and its best version are measured anew."""
+    """Return what is left of a run's training once its current and its best version are measured again."""
     plan = planned(workspace, run)
     left = list(steps(plan, after=len(workspace.store.runs.list_steps(run.id))))
     kinds = Counter(step.kind for step in left)
@@ -283,9 +283,9 @@ def _drawn(tasks: Sequence[Task], n_rollouts: int) -> dict[Role, int]:
 def _evaluations(n_steps: int, n_slow: int, config: Config) -> int:
     """Return how often a run rolls out a version on all val tasks at most, after its base: its gate asks for more."""
     gate = config.gate if config.use_gate else "strict"
-    # Of a candidate: by itself; with the current one beside it; and twice more, where nearly all tasks fell.
+    # Of a candidate: by itself; next to the current one; and twice more, where nearly all tasks fell.
     per_look = {"strict": 1, "fresh": 1, "paired_se": 2, "no_regression": 3}[gate]
-    # What was accepted is rolled out anew.
+    # What was accepted is rolled out again.
     n_evaluated = (n_steps + n_slow) * (per_look + (gate in ("fresh", "paired_se")))
     if config.rescue and config.use_gate:
         # Both arms of every part that bisection tries, and a second look, at the parts that it keeps.

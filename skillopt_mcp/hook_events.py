@@ -25,7 +25,7 @@ _CALLED = re.compile(rb'"name"\s*:\s*"Skill"')
 
 
 def marks(line: bytes) -> bool:
-    """Return whether a line may show that a skill was opened; cheap, and sometimes wrong in saying yes."""
+    """Return whether a line may show that a skill was opened; cheap, with false positives."""
     return any(mark in line for mark in _MARKS) or _CALLED.search(line) is not None
 
 

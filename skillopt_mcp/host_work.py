@@ -320,14 +320,14 @@ def _received(workspace: Workspace, given: object) -> tuple[Receipt, str | None]
 def _why(workspace: Workspace, lease: Lease, status: Answered) -> str:
     if lease.state == "failed" and lease.role == "target":
         return GIVEN_UP
-    # A question may have ended with a reply that could not be used, and nobody has given it up.
+    # A question may have ended with a reply that could not be used, and was not given up.
     if status in ("duplicate", "late") and workspace.store.leases.is_missing(lease.call_id):
         return _MISSING
     return GIVEN_UP if lease.state == "failed" else _SAID[status]
 
 
 def _overtaken(workspace: Workspace, lease: Lease) -> Answered | None:
-    """Return why nothing can be wrong with a reply any more: whoever was first has cleared the folder away."""
+    """Return why nothing can be wrong with a reply any more: an earlier reply has removed the folder."""
     if workspace.store.leases.unanswered([lease.call_id]):
         return None
     found = workspace.store.leases.find(lease.id)
@@ -442,7 +442,7 @@ def _text(workspace: Workspace, lease: Lease, given: object) -> str:
 
 
 def _tool_calls(workspace: Workspace, lease: Lease, given: object) -> list[Message]:
-    """Return the calls of tools that a host says it made, from the reply or the file beside the answer.
+    """Return the calls of tools that a host says it made, from the reply or the file next to the answer.
 
     None at all is something that it says, too; where neither is there, it says nothing.
     """

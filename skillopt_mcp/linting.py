@@ -264,7 +264,7 @@ class LintedChanged(LintedAll):
 def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
     """Return what is wrong with the skills of the checkout here that changed since it left `base`, as they are on disk.
 
-    Raises BadInput where git cannot tell which these are.
+    Raises BadInput where git fails.
     """
     found = differing_skills(Path.cwd(), base)
     linted = lint_skills(workspace, [near(folder) for folder in found.changed])

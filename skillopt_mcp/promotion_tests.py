@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from skillopt_mcp.answering import told_own
+from skillopt_mcp.answering import describe_own_backend
 from skillopt_mcp.backends.base import Backend, environment_name
 from skillopt_mcp.backends.host import is_host
 from skillopt_mcp.calls.asking import Asker, Outstanding
@@ -39,7 +39,7 @@ from skillopt_mcp.records.runs import Run
 from skillopt_mcp.records.skills import Skill, SkillFiles, short
 from skillopt_mcp.records.tasks import SPLITS, Split, Task
 from skillopt_mcp.skill_folders import known
-from skillopt_mcp.skills import check_merged, told_endings
+from skillopt_mcp.skills import check_merged, describe_endings
 from skillopt_mcp.splits import stratified
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
@@ -363,7 +363,7 @@ def _way_on(run: Run) -> str:
             f"what they came to together is the run's own candidate: skillopt-mcp evaluate {made}" if made
             else "no version of the run was better than the one that it began with, and it has no candidate"
         )  # fmt: skip
-    if own := told_own(run):
+    if own := describe_own_backend(run):
         return f"what they came to together is tested when the run finishes; {own}"
     return f"test what they came to together: skillopt-mcp evaluate {run.id}"
 
@@ -631,7 +631,7 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
         if told := told_of_run(workspace, candidate):
             raise Refused(told)
         versions = (candidate.base_version, skill.live_version)
-        endings = told_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
+        endings = describe_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
         raise Refused(
             f"the live file of '{skill.name}' is version {short(skill.live_version)}, the candidate was made from "
             f"{short(candidate.base_version)}: propose the edits again, or run: skillopt-mcp evaluate "

@@ -345,8 +345,8 @@ def discarded_before(store: Store, run: Run) -> tuple[DiscardedEdit, ...]:
         edits = edits_of(store, store.candidates.get_candidate(standing.candidate_id))
         for edit in edits:
             if not edit.content or edit.content.strip() not in text:
-                told = DiscardedEdit(edit, became, len(edits) - 1)
-                found.setdefault((edit.op, edit.path, edit.target, edit.content), told)
+                discarded = DiscardedEdit(edit, became, len(edits) - 1)
+                found.setdefault((edit.op, edit.path, edit.target, edit.content), discarded)
     return tuple(found.values())[:MAX_REJECTED]
 
 

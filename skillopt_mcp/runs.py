@@ -16,16 +16,15 @@ from skillopt_mcp.answering import (
     Changed,
     Names,
     answering,
-    are_of,
     backends_of,
     changed_since,
     check_unchanged,
     describe_changes,
+    describe_own_backend,
     lock_of,
     note_answering,
     run_backends,
     tasks_of,
-    told_own,
 )
 from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.backends.host import is_host
@@ -111,7 +110,7 @@ def check_new(workspace: Workspace, new: Run) -> None:
 
 
 def check_able(workspace: Workspace) -> None:
-    """Raise BackendError or BadInput where nobody can answer in a run: then its skill need not be looked at."""
+    """Raise BackendError or BadInput where no backend can answer in a run, before its skill is looked at."""
     check_caps(workspace.caps, {"target": workspace.backend("target"), "optimizer": workspace.backend("optimizer")})
 
 
@@ -154,7 +153,7 @@ def unfinished_run(workspace: Workspace, skill: str) -> Run:
     if _RUN_ID.fullmatch(skill):
         run = workspace.store.runs.get_run(skill)
         if run.kind != "replay" or run.status == "finished":
-            raise NotFound(f"'{run.id}' is no run that is unfinished: look at it with 'skillopt-mcp show {run.id}'")
+            raise NotFound(f"run '{run.id}' has finished: skillopt-mcp show {run.id}")
         return run
     tracked = workspace.recorded(skill)
     if found := workspace.store.runs.find_unfinished(tracked.id):
@@ -186,7 +185,7 @@ def _alike(workspace: Workspace, new: Run, *, is_finished: bool, allow_changed: 
     names = Names(new.target, new.optimizer, new.judge)
     for run_id in workspace.store.runs.list_alike(new, is_finished=is_finished):
         run = workspace.store.runs.get_run(run_id)
-        if are_of(run, names) and (allow_changed or not changed_since(workspace, run, new.answering[-1])):
+        if names.fit(run) and (allow_changed or not changed_since(workspace, run, new.answering[-1])):
             yield run
 
 
@@ -216,11 +215,10 @@ def replay(
 ) -> Replayed:  # fmt: skip
     """Return the outcome of a run, trained from wherever it stopped, its best version confirmed on held-out tasks.
 
-    It goes on under the caps that it was given last, those of the workspace in their places, and keeps them. Raises
-    Busy when somebody else is advancing it, Refused when it was frozen with other backends, or others answer by their
-    names now, which `allow_changed` lets them: then both versions are measured anew. When interrupted, or
-    stopped at a cap or by an outage (Stopped), what was finished is kept, and the run is stopped. Batches that are at a
-    vendor then go on there, and are collected when the run goes on.
+    It resumes under the caps that it was given last, replaced by those of the workspace. Raises Busy when it is locked,
+    and Refused when it was frozen with other backends or, without `allow_changed`, one has another fingerprint now.
+    When interrupted, or stopped at a cap or by an outage (Stopped), what was finished is kept. Batches at a vendor go
+    on there, and are collected when the run is resumed.
     """
     store = workspace.store
     skill = store.skills.get_skill(run.skill_id)
@@ -265,12 +263,12 @@ def replay(
 
 
 def caps_of(workspace: Workspace, run: Run) -> Caps:
-    """Return the caps that a run goes on under here: those that it was given last, the workspace's in their places."""
+    """Return the caps that a run resumes under: those that it was given last, replaced by the workspace's."""
     return run.caps.replaced_by(workspace.caps)
 
 
 def _kept_caps(workspace: Workspace, run: Run, backends: Mapping[Role, Backend]) -> Caps:
-    """Return the caps that a run goes on under, once they are stored with it. Raises BadInput when they cannot hold."""
+    """Store the caps that a run resumes under, and return them. Raises BadInput when they cannot hold."""
     caps = caps_of(workspace, run)
     check_caps(caps, backends)
     if caps != run.caps:
@@ -570,7 +568,7 @@ def list_runs(workspace: Workspace, skill: str | None = None) -> RunList:
     ]
     started.sort(key=lambda row: row[0].started_at, reverse=True)
     tests = list(dict.fromkeys(test_id for _, run in started for test_id in tests_of(workspace, run)))
-    used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_beside_runs(), *tests])]
+    used = [used_by(store, name) for name in dict.fromkeys([*store.budgets.list_without_run(), *tests])]
     on = next((run for _, run in started if way_on(workspace, run)), None)
     step = NextStep(action="replay", why="no run yet")
     if started:
@@ -587,7 +585,7 @@ def way_on(workspace: Workspace, run: Run) -> NextStep | None:
     skill = workspace.store.skills.get_skill(run.skill_id)
     name = shlex.split(called(workspace.store, skill))[0]
     if run.kind == "replay":
-        if run.status == "finished" or told_own(run):
+        if run.status == "finished" or describe_own_backend(run):
             return None
         words = _more(workspace, run).split()
         caps = {option[2:].replace("-", "_"): value for option, value in zip(words[::2], words[1::2], strict=True)}
@@ -609,7 +607,7 @@ def way_to_test(workspace: Workspace, run: Run) -> str:
 
 
 def _more(workspace: Workspace, run: Run) -> str:
-    """Return the options by which the next call of a run is within its caps: as it told when it stopped there."""
+    """Return the options by which the next call of a run is within its caps: as it reported when it stopped there."""
     higher = workspace.store.runs.get_higher(run.id)
     return higher or run.caps.raised_for(workspace.store.budgets.get_spent(run.id).plus(*Cost())).options
 

@@ -35,7 +35,7 @@ from skillopt_mcp.skill_folders import (
     skill_folder,
     skill_name,
 )
-from skillopt_mcp.store.skills import told
+from skillopt_mcp.store.skills import describe_recorded
 from skillopt_mcp.workspace import Workspace
 
 
@@ -101,7 +101,7 @@ def _listed(folder: Path) -> tuple[set[str], list[str]]:
 
 
 # A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
-# run all the same: to tell which files differ, git has to read them as it would commit them.
+# run all the same: git has to read files as it would commit them to compare them.
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 _SECONDS = 60.0
 _OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
@@ -187,7 +187,7 @@ def _asked(folder: Path, base: str, *arguments: str) -> str:
     if done.returncode:
         said = os.fsdecode(done.stderr).strip().partition("\n")[0]
         raise BadInput(
-            f"git cannot tell what has changed since {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
+            f"git cannot compare with {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
             f"{_cure(folder, said)}"
         )
     return os.fsdecode(done.stdout)
@@ -272,7 +272,7 @@ def _content(path: Path) -> bytes | None:
     return content if len(content) <= FILE_BYTES else None
 
 
-def told_endings(before: SkillFiles, live: SkillFiles) -> str:
+def describe_endings(before: SkillFiles, live: SkillFiles) -> str:
     """Return that what is live differs from a version in line endings alone, and how git leaves these; else ""."""
     if _plain(before) != _plain(live) or before == live:
         return ""
@@ -344,7 +344,7 @@ def move_skill(workspace: Workspace, old: str, new: str) -> Moved:
     if lock is None:
         raise Busy(f"another process is changing '{skill.name}' right now: look at its history and try again")
     try:
-        set_aside = told(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
+        set_aside = describe_recorded(workspace.store.skills.move(skill.id, skill_name(place), str(place)))
     finally:
         lock.release()
         workspace.forget(skill)
@@ -365,7 +365,7 @@ def forget_skill(workspace: Workspace, name: str) -> Forgotten:
     recorded = workspace.store.skills.count_recorded(skill.id)
     # It is taken back with the skill.
     recorded.pop("standing permissions", None)
-    held = told(recorded)
+    held = describe_recorded(recorded)
     if held and not is_gone(skill.path):
         raise Refused(
             f"'{skill.path}' is there, and the store holds {held} of it: only a skill whose folder is gone, or of "

@@ -41,7 +41,7 @@ def _spanned(name: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
 def note_call(call: Call, backend: str, latency_s: float, outcome: Usage | Fault) -> None:
     """Note one attempt at a call that has just ended, by the semantic conventions for generative AI.
 
-    It tells what the attempt used, or the fault that it ended in; what was asked and answered is nobody's business.
+    It records what the attempt used, or the fault that it ended in, and no text of the question or the answer.
     """
     provider, _, spec = backend.partition(":")
     model = spec.partition(",")[0]

@@ -221,7 +221,7 @@ def _moment(text: str, now: float) -> str:
 def recorded_itself(workspace: Workspace, skill_id: int, found: SelfRecorded, recording: Recording) -> list[int]:
     """Return the trajectories of a skill that the agent recorded in a turn, which `recording` is the transcript of.
 
-    Ids of another store may be the same: what is stored must be of that session, or tell the task as the agent did. A
+    Ids of another store may be the same: what is stored must be of that session, or name the task as the agent did. A
     turn in which a held-out task was asked, and another one recorded, is a record of its own: its session knows that.
     """
     if not found.ids:

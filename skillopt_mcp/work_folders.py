@@ -22,7 +22,7 @@ FOLDER_VARIABLE = "SKILLOPT_WORK"
 # Install knows what it allowed in a folder of work by this name.
 _ROOT = "skillopt-"
 _DIGITS = 12
-# The same for every file, so that no time tells which version is the younger one.
+# The same for every file, so that no time shows which version is newer.
 _TIME = 1_000_000_000
 _STALE_S = 86_400.0
 # Without O_NONBLOCK a pipe put in the place of a file would hang the server.
@@ -74,7 +74,7 @@ class WorkFolders:
                 _make_private(self.root)
                 folder.mkdir(mode=0o700)
             except (FileNotFoundError, FileExistsError):
-                # Whoever removed the last work of this store has taken the folder around it along.
+                # Another process removed the folder with the last work in it.
                 if is_last:
                     raise
             else:
@@ -92,7 +92,7 @@ class WorkFolders:
             ) from None
         with open(opened, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadInput(f"'{name}' of the work is no plain file: write it as one")
+                raise BadInput(f"'{name}' of the work is not a plain file: write it as one")
             content = file.read(limits.TRAJECTORY_CHARACTERS + 1)
         if len(content) > limits.TRAJECTORY_CHARACTERS:
             raise BadInput(
@@ -105,7 +105,7 @@ class WorkFolders:
         folder = self.folder(lease_id)
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
         if folder / ORDER not in paths:
-            raise StoreError(f"the work folder '{folder}' is gone: take the work anew, with submit_work")
+            raise StoreError(f"the work folder '{folder}' is gone: take the work again, with submit_work")
         paths.sort(key=lambda path: path != folder / ORDER)
         return "\n\n".join(f"## {path.relative_to(folder)}\n\n{fence(_content(path))}" for path in paths)
 
@@ -114,15 +114,12 @@ class WorkFolders:
         for lease_id in lease_ids:
             with suppress(OSError):
                 shutil.rmtree(self.folder(lease_id))
-        # Not what is around that: whoever shares the machine could take its place.
+        # Not its parent: another user of the machine could take its place.
         with suppress(OSError):
             self.root.rmdir()
 
     def sweep(self) -> None:
-        """Remove what has lain here, or where the work of another store is, for a day: a process died before it could.
-
-        A store that is gone has nobody else who would.
-        """
+        """Remove work that is a day old, of other stores, too: a process died before it could."""
         for root in self.root.parent.glob(f"{_ROOT}{'[0-9a-f]' * _DIGITS}"):
             with suppress(OSError):
                 _sweep(root)

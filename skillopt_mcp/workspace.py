@@ -1,4 +1,4 @@
-"""Workspace: an open store, with its backends, its skills on disk, and a server's jobs in the background."""
+"""Workspace: a store with its backends, skills and secrets; and the jobs of a server, which calls attach to."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Job(Generic[T]):
     def _run(self, work: Callable[[Notify], T]) -> None:
         try:
             self.result.set_result(work(self._notify))
-        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self.result.set_exception(error)
 
     def _notify(self, progress: Progress) -> None:
@@ -78,11 +78,11 @@ class Job(Generic[T]):
         self._watcher(progress)
 
     def watch(self, watcher: Notify) -> None:
-        """Report progress to `watcher` from now on, in the thread of the work."""
+        """Call `watcher` with the progress from now on, in the thread of the work."""
         self._watcher = watcher
 
     def wait(self, wait_s: float | None) -> bool:
-        """Return whether it is done, after `wait_s` seconds at most (None: no limit), or when the server ends."""
+        """Return whether it is done, after `wait_s` seconds at most (None: no limit), or when the server stops."""
         either: list[Future[Any]] = [self.result, self._leaving]
         wait(either, wait_s, FIRST_COMPLETED)
         return self.result.done()
@@ -112,12 +112,12 @@ class Jobs:
                 del self._jobs[name]
 
     def offer(self, name: str) -> None:
-        """Note that the estimate of a piece of work was shown here."""
+        """Remember that the estimate of a piece of work was shown."""
         with self._lock:
             self._offered.add(name)
 
     def is_offered(self, name: str) -> bool:
-        """Return whether the estimate of a piece of work was shown here."""
+        """Return whether the estimate of a piece of work was shown."""
         with self._lock:
             return name in self._offered
 
@@ -136,7 +136,7 @@ def known_here(environ: Mapping[str, str]) -> KnownSecrets:
 
 
 def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
-    """Return the redactor of a store; its salt lies next to the store: placeholders of a secret stay the same.
+    """Return the redactor of a store; its salt is kept next to the store, so that placeholders stay the same.
 
     Raises StoreError when the salt can neither be read nor made.
     """
@@ -149,7 +149,7 @@ def open_redactor(store_path: Path, known: KnownSecrets) -> Redactor:
 
 
 def _salt(path: Path) -> bytes:
-    """Return the salt in the file, which the first process makes."""
+    """Return the salt in the file, made by the first process."""
     if not path.exists():
         own = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -183,8 +183,8 @@ class Workspace:
     `target`, `optimizer` and `judge` are backends (made, or as BACKEND:MODEL) or None; `project` is the folder whose
     skills are found; `caps` are those of every run and test that is advanced here; `clock` returns seconds since 1970.
     `concurrency` calls at once go to each backend, or as many as it takes by itself; with `batch`, calls of targets and
-    judges that have a batch API go by that, which is looked at so often. With `hands_out`, work for a host is handed
-    out; otherwise a host cannot be a backend.
+    judges that have a batch API go by that, which is looked at so often. Only with `hands_out` can a host be
+    a backend.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class Workspace:
 
     @property
     def session(self) -> str:
-        """Return whose session asks: the host's own name for it, or this process where it has none."""
+        """Return the id of the session: the host's, or this process's where it has none."""
         return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:MAX_SESSION_CHARACTERS] or self._own_session
 
     @property
@@ -302,7 +302,7 @@ class Workspace:
         return open_redactor(self.store.path, self.known)
 
     def backend(self, role: Role) -> Backend:
-        """Return the backend of a role. Raises BackendError when none was named, saying how to name one."""
+        """Return the backend of a role. Raises BackendError when none was named."""
         with self._lock:
             spec = self._specs.get(role)
             if spec is None:

@@ -171,8 +171,12 @@ class Script:
     def poll(self) -> int | None:
         return self._process.exitcode
 
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def kill(self) -> None:
-        self._process.kill()
+        if self.returncode is None:
+            self._process.kill()
 
     def wait(self, within_s: float = 120) -> int:
         """Return the exit code, negative for a signal; once it is known the process is forgotten."""
@@ -181,6 +185,19 @@ class Script:
             self.out, self.err = (path.read_text() for path in self._paths[1:])
             self._files.cleanup()
         return self.returncode
+
+
+class PipedScript(Script):
+    """The console script with pipes for its stdin and stdout."""
+
+    def __init__(self, words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
+        self._pipes = TemporaryDirectory()
+        pipes = [str(Path(self._pipes.name, name)) for name in ("in", "out")]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        super().__init__(words, folder, environ, [*pipes, os.devnull])
+        self.stdin, self.stdout, self.stderr = open(pipes[0], "wb"), open(pipes[1], "rb"), None  # noqa: SIM115
+        self._pipes.cleanup()
 
 
 def as_script(

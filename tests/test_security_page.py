@@ -17,7 +17,7 @@ def test_a_test_that_is_named_exists(path: str) -> None:
 
 
 def test_what_is_measured_is_named_as_the_benchmark_names_it() -> None:
-    told = set(re.findall(r"`benchmarks/faults\.py` \((\w+)\)", PAGE))
+    faults = set(re.findall(r"`benchmarks/faults\.py` \((\w+)\)", PAGE))
     source = (ROOT / "benchmarks" / "faults.py").read_text("utf-8")
-    assert told
-    assert all(f'"{key}": ' in source for key in told)
+    assert faults
+    assert all(f'"{key}": ' in source for key in faults)

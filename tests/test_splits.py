@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import cast
 
@@ -22,7 +21,6 @@ from skillopt_mcp.splits import (
     epoch_order,
     files_json,
     place,
-    shuffled,
     stratified,
 )
 
@@ -50,35 +48,6 @@ def test_shares_are_approached(keys: list[str], shares: dict[Split, float]) -> N
         assert abs(counts[split] - len(keys) * shares[split] / total) <= len(SPLITS) - 1 + 1e-6
 
 
-@given(KEYS)
-def test_equal_shares_never_differ_by_more_than_one(keys: list[str]) -> None:
-    counts = fill(keys, EQUAL_SHARES)
-    assert max(counts[split] for split in SPLITS) - min(counts[split] for split in SPLITS) <= 1
-
-
-@given(KEYS, st.fixed_dictionaries({split: st.integers(0, 30) for split in SPLITS}))
-def test_the_split_furthest_below_its_share_comes_first(keys: list[str], counts: dict[Split, int]) -> None:
-    assert counts[assign_split(counts, EQUAL_SHARES, keys[0])] == min(counts.values())
-
-
-def test_the_scale_of_the_shares_does_not_matter() -> None:
-    keys = [f"task {n}" for n in range(100)]
-    assert fill(keys, {"train": 2, "val": 1, "test": 7}) == fill(keys, {"train": 0.2, "val": 0.1, "test": 0.7})
-    assert fill(keys, {"train": 2, "val": 1, "test": 7}) == {"train": 20, "val": 10, "test": 70}
-
-
-def test_a_tie_is_decided_by_the_key_and_always_the_same_way() -> None:
-    firsts = [assign_split({}, EQUAL_SHARES, f"task {n}") for n in range(300)]
-    assert firsts == [assign_split({}, EQUAL_SHARES, f"task {n}") for n in range(300)]
-    assert firsts[:6] == ["train", "test", "train", "train", "train", "val"]
-    assert min(Counter(firsts)[split] for split in SPLITS) > 60
-
-
-def test_a_split_without_a_share_gets_nothing() -> None:
-    counts = fill([str(n) for n in range(30)], {"train": 1.0, "val": 0.0, "test": 1.0})
-    assert counts == {"train": 15, "test": 15}
-
-
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
@@ -101,23 +70,12 @@ def test_an_epoch_visits_every_task_once_in_the_same_order_each_time(n: int, see
     assert order == epoch_order(n, seed, epoch)
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
-    orders = {tuple(epoch_order(20, seed, epoch)) for seed in (0, 1, 12) for epoch in (1, 2, 21)}
-    assert len(orders) == 9
-    assert epoch_order(8, 42, 1) == [2, 5, 6, 4, 3, 1, 0, 7]
-
-
 @given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
 def test_batches_hold_everything_in_order_and_only_the_last_is_short(order: list[int], size: int) -> None:
     cut = batches(order, size)
     assert [position for batch in cut for position in batch] == order
     assert all(len(batch) == size for batch in cut[:-1])
     assert all(0 < len(batch) <= size for batch in cut)
-
-
-def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(BadInput, match='batch size "0"'):
-        batches([1], 0)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=60), st.integers(0, 70), st.text(max_size=5))
@@ -130,20 +88,6 @@ def test_a_stratified_choice_has_the_size_asked_for_and_every_kind_in_its_share(
     for kind in set(kinds):
         share = kinds.count(kind) * min(n, len(kinds)) / len(kinds)
         assert abs(sum(kinds[at] == kind for at in chosen) - share) < 1
-
-
-def test_another_key_chooses_others() -> None:
-    choices = {tuple(stratified(["a"] * 50, 5, str(key))) for key in range(20)}
-    assert len(choices) > 15
-
-
-@given(st.lists(st.text(max_size=6), unique=True, max_size=30), st.integers(), st.randoms())
-def test_an_order_by_seed_does_not_depend_on_the_order_given(
-    digests: list[str], seed: int, chance: random.Random
-) -> None:
-    other = list(digests)
-    chance.shuffle(other)
-    assert [digests[at] for at in shuffled(digests, seed)] == [other[at] for at in shuffled(other, seed)]
 
 
 PROMPTS = st.builds(

@@ -416,7 +416,12 @@ class OpenAIBatch(ApiBatch[OpenAIBackend]):
                 "completion_window": "24h",
                 "metadata": {TAG: tag.id},
             }
-            response = await client.post(self.path, body=body, cast_to=httpx2.Response)
+            try:
+                response = await client.post(self.path, body=body, cast_to=httpx2.Response)
+            except openai.APIStatusError as error:
+                if error.status_code < 500:  # certainly no batch was made of it
+                    await client.files.delete(file.id)
+                raise
         return body_of(response, _Batch, self._origin).id
 
     async def find(self, tag: Tag, known: Collection[str]) -> Located:

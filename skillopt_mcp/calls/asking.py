@@ -24,7 +24,7 @@ from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.store.calls import Settlement
 from skillopt_mcp.store.opening import Store
 
-# Who is to answer what a deferred backend left open: no process, so no lock.
+# The owner of calls that a deferred backend left open: not a process, so without a lock.
 HOST = "host"
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Asker:
     """The `Ask` of one scope (a run or a promotion test): use it as a context manager, call it with calls.
 
     `concurrency` calls at once go to each backend, or as many as it takes by itself; `budget` is the scope's own unless
-    another is given; `on_pause` is told when nothing can be asked for a while. What a deferred backend has not answered
+    another is given; `on_pause` is called when nothing can be asked for a while. What a deferred backend did not answer
     is in `left_open`, by the id of its row.
     """
 
@@ -71,7 +71,7 @@ class Asker:
         self.close()
 
     def close(self) -> None:
-        """Close the event loop and let go of unanswered claims."""
+        """Close the event loop and release unanswered claims."""
         self._runner.close()
         self._owner.close()
 
@@ -100,7 +100,7 @@ class Asker:
         return [replies[key] for key in keys]
 
     def _leave_open(self, calls: Mapping[bytes, Call]) -> None:
-        """Keep calls in the store for somebody else to answer, charged once. Raises CapReached when one is too many.
+        """Keep calls in the store for a host to answer, charged once. Raises CapReached when one is too many.
 
         What goes out in a batch is charged with that batch.
         """
@@ -136,7 +136,7 @@ class Asker:
 
 
 def run_or_wait(ask: Asker, store: Store, work: Callable[[], T]) -> T | Outstanding:
-    """Return what `work` comes to with this `ask`, or what is outstanding when it has to wait for a host."""
+    """Return the result of `work` with this `ask`, or what is outstanding when it has to wait for a host."""
     while True:
         try:
             return work()

@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Lock(Protocol):
-    """A lock file that this process holds; it is let go when the process ends, however that happens."""
+    """A lock file that this process holds; it is released when the process ends, however that happens."""
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release it."""
         ...
 
 
@@ -24,7 +24,7 @@ class Owner:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.name = secrets.token_hex(8)
         lock = _hold(self._path(self.name))
-        assert lock, "nobody else knows this name yet"
+        assert lock, "the name is new"
         self._lock = lock
 
     def _path(self, name: str) -> Path:
@@ -45,7 +45,7 @@ class Owner:
         return False
 
     def close(self) -> None:
-        """Let go of the name; its unanswered claims may then be taken over."""
+        """Release the name; its unanswered claims may then be taken over."""
         self._lock.release()
         with suppress(OSError):
             self._path(self.name).unlink(missing_ok=True)
@@ -70,7 +70,7 @@ def lock_run(folder: Path, name: str) -> Lock | None:
 
 
 def _hold(path: Path) -> Lock | None:
-    # Loaded with the first lock: it brings asyncio along, and a hook that records, or a look, takes none.
+    # Loaded with the first lock: it loads asyncio, and recording and showing take no lock.
     from filelock import FileLock, Timeout  # noqa: PLC0415
 
     lock = FileLock(path, mode=0o600)

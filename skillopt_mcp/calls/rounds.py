@@ -1,4 +1,4 @@
-"""Pacing: how many calls a backend is sent at once, by what it says of its load, and when it is better left alone."""
+"""Rounds: calls sent a few at a time, as many as each backend takes, until each has a reply or is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage, serve
 from skillopt_mcp.store.calls import Attempt, Calls, Claim, Settled, Settlement
 
 REJECTIONS: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
-# What a task or a skill brings upon itself is no outage: missing replies are the gates' business.
+# A task or a skill causes these itself: they are not an outage, and gates deal with missing replies.
 OF_THE_CALL: frozenset[Fault] = frozenset({"refusal", "context_too_long"})
 N_IN_A_ROW = 3
 WINDOW = 20
@@ -45,12 +45,12 @@ class Pace:
         return round(self._limit)
 
     def answered(self) -> None:
-        """Note an answer, or a fault that says nothing about load."""
+        """Note an answer, or a fault that is not about load."""
         self._n_in_a_row = 0
         self._seen()
 
     def rejected(self, now: float, retry_after: float | None) -> None:
-        """Note that the backend wants fewer calls; when it says so again and again, it gets none for `retry_after`."""
+        """Note that the backend wants fewer calls; after several rejections in a row, none for `retry_after`."""
         self._n_rejected += 1
         self._n_in_a_row += 1
         if retry_after and self._n_in_a_row >= min(N_IN_A_ROW, self.limit):
@@ -67,7 +67,7 @@ class Pace:
 
 
 class Breaker:
-    """Whether most of the last calls to a backend came to nothing."""
+    """Whether most of the last calls to a backend failed."""
 
     def __init__(self) -> None:
         self._last: deque[Fault | None] = deque(maxlen=WINDOW)
@@ -103,7 +103,7 @@ class Open(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A call that this process holds: what it is charged, how often it failed, and what came of it, once it is sent."""
+    """A call that this process holds: what it is charged, how often it failed, and its outcome."""
 
     item: Open
     lane: Lane
@@ -157,7 +157,7 @@ class Lane:
     refusal: BackendFault | None = None
 
     def begin(self) -> None:
-        """Forget what a round that was cut short left behind."""
+        """Clear what an interrupted round left."""
         self.n_flying = 0
         self.refusal = None
         self.fresh.clear()
@@ -172,8 +172,8 @@ class Lane:
     def outage(self, text: str) -> Outage:
         """Return what ends a run whose backend fails again and again; `text` is how it did last."""
         return Outage(
-            f"backend '{self.backend.name}': {self.breaker}, the last one so: {text}. Nothing that was answered is "
-            "lost: mend that, and go on where it stopped"
+            f"backend '{self.backend.name}': {self.breaker}, last: {text}. Fix that and resume: "
+            "what was answered is kept"
         )
 
     def put_again(self, sent: Sent, at: float) -> None:
@@ -182,16 +182,16 @@ class Lane:
 
     @property
     def had_their_chance(self) -> list[tuple[Open, Reply]]:
-        """Return what is held back and is begun anew by no interruption."""
+        """Return what is held back and is not retried after an interruption."""
         return [(item, missing) for item, missing in self.held if item.has_one_chance(missing.fault)]
 
     def let_go(self) -> list[tuple[Open, Reply]]:
-        """Return the calls that were held back as missing; they are no longer the lane's."""
+        """Remove and return the calls that were held back as missing."""
         held, self.held = self.held, []
         return held
 
     def take(self, now: float) -> tuple[list[Sent], list[Open]]:
-        """Return what may go out now, the calls that are due again first; it is no longer the lane's."""
+        """Remove and return what may be sent now, retries first."""
         room = self.pace.limit - self.n_flying if now >= self.pace.closed_until else 0
         again: list[Sent] = []
         while len(again) < room and self.again and self.again[0][0] <= now:
@@ -212,14 +212,14 @@ class Lane:
 
 
 def open_lane(backend: Backend, concurrency: int | None) -> Lane:
-    """Return the lane of a backend, as wide as is said, or as the backend itself says."""
+    """Return the lane of a backend, with this concurrency, or the backend's own."""
     return Lane(backend, Pace(concurrency or concurrency_of(backend)))
 
 
 POLL_S = 0.05
 GRACE_S = 10.0
-# A shorter one is over before anybody has read of it.
-_TOLD_S = 1.0
+# A shorter pause is over before a person could read of it.
+_MIN_REPORTED_S = 1.0
 
 OnReply = Callable[[Call, Reply], None]
 OnPause = Callable[[Pause], None]
@@ -239,7 +239,7 @@ class Terms(NamedTuple):
 class Round:
     """Sends the calls of its lanes, a few at a time. One transaction commits what came back and claims what goes out.
 
-    A call that waits to be sent again holds no slot. A call that came to nothing because of the backend, not of itself,
+    A call that waits to be sent again holds no slot. A call that failed because of the backend
     is only committed as missing once the backend answers another, or when nothing else is left.
     """
 
@@ -257,7 +257,7 @@ class Round:
         self._is_capped = self._is_over = False
         self._grace_s = 0.0
         self._spent: Spent | None = None
-        self._told_at = 0.0
+        self._reported_until = 0.0
         self._loop = asyncio.get_running_loop()
         self._waker = self._loop.create_future()
 
@@ -302,7 +302,7 @@ class Round:
             lane.breaker.note(None)
             self._terms.budget.answered(sent.cost, sent.item.call, outcome)
             self._done.append((sent.item, sent.kept(outcome)))
-            # What comes in after an outage has ended the round tells nothing of what failed before.
+            # Replies after an outage do not show that what failed before was not part of it.
             self._done += lane.let_go() if not self._is_over else []
             return None
         if outcome is None:
@@ -354,7 +354,7 @@ class Round:
             settled = self._terms.calls.settle(work)
         self._spent = settled.spent
         done, self._done = self._done, []
-        # Whoever is told of a reply may end the round: nothing of this is sent then.
+        # `on_reply` may end the round: nothing of this is sent then.
         self._unsent = self._held(settled, again, fresh, costs)
         for item, reply in done:
             self._keep(item, reply)
@@ -405,7 +405,7 @@ class Round:
         sent.task = self._loop.create_task(self._complete(sent))
 
     async def _complete(self, sent: Sent) -> None:
-        """Make one attempt at a call; whatever comes of it lands, and wakes the round."""
+        """Make one attempt at a call; its outcome lands, and wakes the round."""
         sent.outcome = None
         started = self._loop.time()
         try:
@@ -443,7 +443,7 @@ class Round:
                 timer.cancel()
 
     def _pause(self, now: float, until: float, lane: Lane) -> None:
-        """Tell of a wait in which nothing is under way. Raises CapReached or Outage when it would be too long."""
+        """Report a wait in which nothing is under way. Raises CapReached or Outage when it would be too long."""
         pause = Pause(lane.backend.name, until - now, lane.asked_s)
         left_s = self._terms.budget.left_s(self._spent) if self._spent else None
         if left_s is not None and pause.seconds >= left_s:
@@ -451,8 +451,12 @@ class Round:
             raise self._terms.budget.too_short(settled.spent, pause)
         if pause.seconds > MAX_PAUSE_S:
             raise too_long(pause)
-        if self._terms.on_pause and min(lane.asked_s, pause.seconds) >= _TOLD_S and until > self._told_at:
-            self._told_at = until
+        if (
+            self._terms.on_pause
+            and min(lane.asked_s, pause.seconds) >= _MIN_REPORTED_S
+            and until > self._reported_until
+        ):
+            self._reported_until = until
             self._terms.on_pause(pause)
 
     def _look_at_foreign(self) -> None:

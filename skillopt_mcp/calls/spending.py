@@ -1,4 +1,4 @@
-"""Retrying: what is done about each kind of fault, and how long a call waits before it is sent again."""
+"""Spending: retries by kind of fault, what calls are charged, and why a run stops at a cap or an outage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillopt_mcp.records.calls import NOTHING, Call, Fault, Reply, Usage
 from skillopt_mcp.store.calls import NO_FAILURES, Bill, Failures
 
 MAX_ATTEMPTS = 5
-# Who asks to be left alone for longer ends the run, which can be gone on with then.
+# A backend that asks for a longer pause ends the run, which can be resumed then.
 MAX_PAUSE_S = 900.0
 MAX_CALL_S = 1800.0
 
@@ -68,7 +68,7 @@ class Wait(NamedTuple):
 def wait_before_next(fault: Fault, n_attempts: int, retry_after: float | None, key: bytes, *, age_s: float) -> Wait:
     """Return the wait after the n-th attempt at a call failed, `age_s` seconds after it was first sent.
 
-    What the server asked for is honoured, however long: whether anybody waits for that, the round decides. A jitter by
+    What the server asked for is honoured, however long: the round decides whether to wait. A jitter by
     key comes on top, so that callers do not come back all at once.
     """
     policy = POLICIES[fault]
@@ -99,20 +99,20 @@ class Pause(NamedTuple):
     def __str__(self) -> str:
         if self.asked_s:
             return f"asked to wait {self.asked_s:,.0f} s by '{self.backend}'"
-        return f"'{self.backend}' failed, and is asked again in {self.seconds:,.0f} s"
+        return f"'{self.backend}' failed, retried in {self.seconds:,.0f} s"
 
 
 def too_long(pause: Pause) -> Outage:
-    """Return why a run does not wait until a backend may be asked again, and when to go on."""
+    """Return why a run does not wait until a backend may be asked again, and when to resume."""
     back = datetime.now(UTC) + timedelta(seconds=pause.seconds)
     return Outage(
-        f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Nothing that was answered "
-        f"is lost: go on in {pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
+        f"{pause}, and no run waits for longer than {MAX_PAUSE_S / 60:.0f} minutes. Resume in "
+        f"{pause.seconds / 60:,.0f} minutes, from {back:%Y-%m-%d %H:%M} UTC on"
     )
 
 
 def usage_of(fault: BackendFault) -> Usage:
-    """Return what a failed attempt used, its price unknown where it may have been paid, and nobody says."""
+    """Return what a failed attempt used, its price unknown where it may have been paid and is not reported."""
     return fault.usage or (Usage() if POLICIES[fault.fault].may_be_paid else NOTHING)
 
 
@@ -126,7 +126,7 @@ class Budget:
         self._calls, self._tokens, self._usd = 0, 0, 0.0
 
     def cost(self, backend: Backend, call: Call) -> Cost:
-        """Return the most that sending a call can cost. Raises CapReached when that cannot be told, and is capped."""
+        """Return the most that sending a call can cost. Raises CapReached when that is unknown, and capped."""
         if not self.caps.bound_each_call:
             return cost_of(call)
         usage = worst_case(backend, call)
@@ -202,7 +202,7 @@ def _dollars(usd: float) -> str:
 
 
 def describe_most(spent: Spent) -> str:
-    """Return what was charged in words: what is set aside for a call whose use is not known is no use of it."""
+    """Return what was charged at most: a call whose usage is unknown is charged its maximum."""
     usd = f" and {_dollars(spent.usd)}" if spent.usd else ""
     return f"up to {counted(spent.tokens, 'token')}{usd}"
 

@@ -59,7 +59,7 @@ def _task(row: object, n: int, split: Split) -> NewTask:
     except BadInput as error:
         raise BadInput(f"{place}: {error}") from None
     if not is_one:
-        raise BadInput(f"{place} is no question: it needs the fields question and answers")
+        raise BadInput(f"{place} is not a question: it needs the fields question and answers")
     try:
         return question_task(cast(Mapping[str, object], row), split)
     except BadInput as error:

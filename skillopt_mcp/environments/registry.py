@@ -1,4 +1,4 @@
-"""Foreign: the code of an environment's owner, called so that whatever it raises or gives is told in one line."""
+"""Registry: environments by name, and the code of their owners, of which every failure is reported in one line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 SHOWN = 200
 _OURS = str(Path(__file__).parents[1])
 _LIBRARY = str(Path(traceback.__file__).parent)
-_TOLD = 500
+_MAX_CHARACTERS = 500
 _REDACTOR = Redactor()
 
 
@@ -43,11 +43,11 @@ def foreign(what: str) -> Iterator[None]:
         if text == str(error):
             raise
         raise BadInput(text) from None
-    # The code is the user's own: whatever it raises is told as what it is, its wish to exit too.
+    # The code is the user's own: whatever it raises is reported, an exit too.
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
-        raise BadInput(f"{what}: {raised(error)}; correct that, and try again") from error
+        raise BadInput(f"{what}: {raised(error)}; correct that and retry") from error
 
 
 def is_stop(error: BaseException) -> bool:
@@ -61,12 +61,12 @@ def is_stop(error: BaseException) -> bool:
 def raised(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
     """Return what foreign code raised on one line, without secrets, with the place in that code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
-    # A syntax error tells its own place.
-    told = frames and not isinstance(error, SyntaxError)
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if told else ""
+    # A syntax error names its own place.
+    has_place = frames and not isinstance(error, SyntaxError)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if has_place else ""
     text = " ".join(said_by(error, redactor).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"{said if len(said) <= _TOLD else said[:_TOLD] + '...'}{place}"
+    return f"{said if len(said) <= _MAX_CHARACTERS else said[:_MAX_CHARACTERS] + '...'}{place}"
 
 
 def said_by(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
@@ -74,7 +74,7 @@ def said_by(error: BaseException, redactor: Redactor = _REDACTOR) -> str:
     try:
         return redactor.text(str(error))
     except Exception as broken:  # noqa: BLE001 - to spell it out is the foreign code's own work, too
-        return f"its text cannot be told ({type(broken).__name__})"
+        return f"its text cannot be read ({type(broken).__name__})"
 
 
 def _is_foreign(path: str) -> bool:
@@ -227,7 +227,7 @@ def checked(value: object, spec: str = "") -> Environment:
         raise BadInput(f"{shown} is no environment, it has no '{lacking[0]}': see help(skillopt_mcp.Environment)")
     if isinstance(value, type):
         raise BadInput(f"{shown} is a class: give an environment made of it, {value.__name__}(...)")
-    with foreign(f"{shown} cannot tell its name"):
+    with foreign(f"{shown} has no name"):
         name: object = getattr(value, "name")  # noqa: B009
     if not isinstance(name, str) or not name.strip():
         raise BadInput(f"the name of {shown} is to be a text that is not empty, not {quoted(str(name))}")

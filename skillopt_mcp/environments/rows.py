@@ -1,4 +1,4 @@
-"""Decoding: rows as JSON tells them, but for those in which a key comes twice, of which JSON keeps the last."""
+"""Rows: task rows from JSON, JSON lines and CSV; a row in which a key comes twice is refused."""
 
 from __future__ import annotations
 
@@ -283,8 +283,8 @@ def _text_items(item: Mapping[str, object], name: str) -> str:
 _USES: tuple[tuple[Split, str], ...] = (("train", "learns from"), ("val", "chooses by"))
 
 
-def check_left(name: str, told: Sequence[NewTask], left: Sequence[NewTask], stored: Mapping[str, Split]) -> None:
-    """Raise BadInput when the tasks that are left of all that the environment told cannot be trained on.
+def check_left(name: str, offered: Sequence[NewTask], left: Sequence[NewTask], stored: Mapping[str, Split]) -> None:
+    """Raise BadInput when the tasks that are left of those that the environment offered cannot be trained on.
 
     `stored` is the split of each task that is there already, by its digest.
     """
@@ -295,7 +295,7 @@ def check_left(name: str, told: Sequence[NewTask], left: Sequence[NewTask], stor
     found = {splits[task.digest] for task in left}
     for split, use in _USES:
         if split not in found:
-            n = sum(task.split == split for task in told)
+            n = sum(task.split == split for task in offered)
             elsewhere = [splits[task.digest] for task in left if task.split == split]
             why = [f"{n - len(elsewhere):,} were retired"] if n > len(elsewhere) else []
             if elsewhere:

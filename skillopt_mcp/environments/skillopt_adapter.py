@@ -70,7 +70,7 @@ def _messages(row: Mapping[str, object], folder: Path) -> Iterator[Message]:
 
 
 def _written(folder: Path) -> object:
-    """Return the conversation that an adapter leaves beside its predictions, where the published ones do."""
+    """Return the conversation that an adapter leaves with its predictions, where the published ones do."""
     for path in sorted(folder.glob("predictions/*/conversation.json")):
         try:
             found: object = json.loads(path.read_text("utf-8"))
@@ -226,7 +226,7 @@ class SkillOptEnvironment:
     def _count(self, split: Split) -> int:
         name = f"n_{split}"
         if name not in self._options:
-            raise BadInput(f"{self.name} has no data set: say how many {split} tasks to build, with {name}=N")
+            raise BadInput(f"{self.name} has no data set: set {name}=N, the number of {split} tasks to build")
         return _whole(self._options[name], name)
 
 
@@ -260,10 +260,10 @@ def _class_at(where: str) -> type:
             "installed is found in the folders of PYTHONPATH"
         ) from error
     if not inspect.isclass(made):
-        raise BadInput(f"{quoted(where, SHOWN)} is no class: write skillopt:MODULE:CLASS, an EnvAdapter")
+        raise BadInput(f"{quoted(where, SHOWN)} is not a class: write skillopt:MODULE:CLASS, an EnvAdapter")
     lacking = [name for name in _METHODS if not callable(getattr(made, name, None))]
     if lacking:
-        raise BadInput(f"{quoted(where, SHOWN)} is no EnvAdapter of SkillOpt, it has no method '{lacking[0]}'")
+        raise BadInput(f"{quoted(where, SHOWN)} is not an EnvAdapter of SkillOpt: it has no method '{lacking[0]}'")
     return made
 
 
@@ -276,7 +276,7 @@ def _episode(split: Split, item: object) -> Episode:
 def _whole(value: object, name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
         return value
-    raise BadInput(f"{name} {quoted(str(value))} is no whole number from 0")
+    raise BadInput(f"{name} must be a whole number from 0, got {quoted(str(value))}")
 
 
 def _release(module: str) -> str:

@@ -1,4 +1,4 @@
-"""Calls: what code of any language says to have a program deleted, sent, started, or told of its surroundings."""
+"""Capabilities: what an edit lets a skill do that its parent could not: commands, hosts, places, secrets, demands."""
 
 from __future__ import annotations
 
@@ -164,12 +164,12 @@ _SHOWN = 60
 def commands(text: str) -> Iterator[Found]:
     """Yield idioms of shells, each with the rest of its line; a continued line is one."""
     # A blank for every character that goes keeps the places.
-    joined, told = text.replace("\\\n", "  "), set[int]()
+    joined, ends = text.replace("\\\n", "  "), set[int]()
     calls = _without_asides(joined)
     for kind, pattern in _KINDS.items():
         for found in pattern.finditer(calls):
-            if found.end() not in told:  # every one runs to the end of its line
-                told.add(found.end())
+            if found.end() not in ends:  # every one runs to the end of its line
+                ends.add(found.end())
                 written = joined[found.start() : found.end()].lstrip()
                 line = " ".join(written.split())
                 yield Found(found.end() - len(written), line, f"{kind}, {quoted(line, _SHOWN)}")
@@ -279,7 +279,7 @@ _LOOKS: tuple[Callable[[str], Iterator[Found]], ...] = (
     hidden, comments, disguised, blocks, hosts, places, variables, commands, encoded, demands,
 )  # fmt: skip
 _MOST = 50
-_SHOWN_capabilities = 120
+_RESTRAINT_SHOWN = 120
 _ByKey = dict[tuple[str, str], list[Found]]
 
 
@@ -291,20 +291,20 @@ def findings(before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHIN
     if before.digest == after.digest:
         return ()
     looks = (_front_matter_findings, _file_findings, _text_findings, _restraint_findings)
-    told = (*(finding for look in looks for finding in look(before, after)), *secrets_added(before, after, known))
-    found = tuple(dict.fromkeys(told))
+    every = (*(finding for look in looks for finding in look(before, after)), *secrets_added(before, after, known))
+    found = tuple(dict.fromkeys(every))
     if len(found) <= _MOST:
         return found
     return (*found[:_MOST], f"and {len(found) - _MOST} more findings")
 
 
 def secrets_added(before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHING_KNOWN) -> tuple[str, ...]:
-    """Return those of the findings that tell of secrets, in texts and in the names of files."""
+    """Return those of the findings that are secrets, in texts and in the names of files."""
     new_texts = _texts(after)
     old = {path: _secrets(text, known) for path, text in _texts(before).items()}
     added = _added(old, {path: _secrets(text, known) for path, text in new_texts.items()}, new_texts)
     names = "\n".join(file.path for file in after.files if before.get(file.path) is None)
-    return (*added, *(f"the name of a new file holds {each.told}" for each in secrets(names, known)))
+    return (*added, *(f"the name of a new file holds {each.text}" for each in secrets(names, known)))
 
 
 def _front_matter_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
@@ -358,12 +358,12 @@ def _added(old: Mapping[str, _ByKey], new: Mapping[str, _ByKey], new_texts: Mapp
             if key in added and len(founds) > len(was.get(key, ())):
                 del added[key]
                 line = new_texts[path].count("\n", 0, founds[-1].at) + 1
-                yield f"{quoted(path)}: adds {founds[-1].told} (line {line})"
+                yield f"{quoted(path)}: adds {founds[-1].text} (line {line})"
 
 
 def _restraint_findings(before: SkillFiles, after: SkillFiles) -> Iterator[str]:
     for restraint in lost(_texts(before).values(), _texts(after).values()):
-        yield f"takes away or changes what was forbidden or had to be asked: {quoted(restraint, _SHOWN_capabilities)}"
+        yield f"takes away or changes what was forbidden or had to be asked: {quoted(restraint, _RESTRAINT_SHOWN)}"
 
 
 @lru_cache(maxsize=32)
@@ -380,7 +380,7 @@ def _secrets(text: str, known: KnownSecrets) -> _ByKey:
 def _by_key(found: Iterator[Found]) -> _ByKey:
     by_key: _ByKey = {}
     for each in found:
-        by_key.setdefault((each.told, each.key), []).append(each)
+        by_key.setdefault((each.text, each.key), []).append(each)
     return by_key
 
 

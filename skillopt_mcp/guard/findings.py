@@ -18,11 +18,11 @@ from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets
 
 
 class Found(NamedTuple):
-    """Where it begins, what it is when it is compared with the parent's, and how it is told, behind "adds "."""
+    """A place in a text, what identifies it in a comparison with the parent, and its description, after "adds "."""
 
     at: int
     key: str
-    told: str
+    text: str
 
 
 _COMMENT = re2.compile(r"(?s)<!--.*?(?:-->|\z)")
@@ -41,7 +41,7 @@ _LOOK_ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}
 
 
 def hidden(text: str) -> Iterator[Found]:
-    """Yield characters that a reader cannot see, each with what is beside it on its line: moved, it is a new one."""
+    """Yield characters that a reader cannot see, each with its neighbours on the line: moved, it is a new one."""
     for at in islice(hidden_offsets(text), _MOST):
         left = text[max(at - 4, 0) : at].rpartition("\n")[2]
         key = text[at] + left + text[at : at + 5].partition("\n")[0]
@@ -70,7 +70,7 @@ def disguised(text: str) -> Iterator[Found]:
 
 
 def secrets(text: str, known: KnownSecrets) -> Iterator[Found]:
-    """Yield what looks like a secret, or is one that is known; no more than its beginning is told."""
+    """Yield what looks like a secret, or is one that is known; only its beginning is shown."""
     for secret in find_secrets(text.encode("utf-8", "replace"), known):
         value = secret.value.decode("utf-8", "replace")
         yield Found(max(text.find(value), 0), value, f"what looks like a secret{_beginning(value)}")
@@ -90,7 +90,7 @@ def _alphabet(letter: str) -> str:
 FEWEST_SESSIONS = 2
 COPIED_WORDS = 8
 FEWEST_WORDS = 4
-_WORD_support = re.compile(r"[^\W_]+")
+_PLAIN_WORD = re.compile(r"[^\W_]+")
 # More than what an optimizer is shown of one text: it can copy from nowhere else.
 _SHOWN = 24_000
 _TOOLS = ("tool", "tool_result", "function")
@@ -114,7 +114,7 @@ def unsupported(
 
 
 def carried(found: Sequence[str]) -> tuple[str, ...]:
-    """Return those of a candidate's findings that speak of its edits' evidence: they hold wherever the edits go."""
+    """Return those of a candidate's findings that are about its edits' evidence: they hold wherever the edits go."""
     return tuple(finding for finding in found if _OF_AN_EDIT.match(finding))
 
 
@@ -132,7 +132,7 @@ def copied(
         tools |= wanted.among(_texts(each, of_tools=True))
         for run in wanted.among(_texts(each, of_tools=False)) if alone else ():
             sessions.setdefault(run, set()).add(_session(each))
-    return tuple(f"edit {n} {why}" for n, runs in added.items() if (why := _told(runs & new, tools, sessions)))
+    return tuple(f"edit {n} {why}" for n, runs in added.items() if (why := _repeated(runs & new, tools, sessions)))
 
 
 def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
@@ -148,7 +148,7 @@ def _thin(edit: Edit, by_id: dict[str, Trajectory]) -> str:
     return "" if len(sessions) >= FEWEST_SESSIONS else "rests on one recorded session alone"
 
 
-def _told(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str]]) -> str:
+def _repeated(runs: frozenset[Run], tools: set[Run], sessions: dict[Run, set[str]]) -> str:
     from_tools = runs & tools
     if from_tools:
         return f"repeats what a tool returned: {quoted(' '.join(min(from_tools)))}"
@@ -190,7 +190,7 @@ class _Wanted:
                 folded = _folded(part)
                 near = [run for word, runs in self._by_word.items() if word in folded for run in runs]
                 possible = {run for run in near if all(word in folded for word in run)}
-                words = _WORD_support.findall(folded) if possible else []
+                words = _PLAIN_WORD.findall(folded) if possible else []
                 for size in {len(run) for run in possible}:
                     found |= possible.intersection(_of_size(words, size))
         return found
@@ -201,7 +201,7 @@ def _of_size(words: Sequence[str], size: int) -> Iterator[Run]:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD_support.findall(_folded(text))
+    return _PLAIN_WORD.findall(_folded(text))
 
 
 def _folded(text: str) -> str:

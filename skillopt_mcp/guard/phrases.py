@@ -207,7 +207,7 @@ def taking_over(text: str) -> Iterator[Found]:
 
 
 def _flowing(text: str) -> tuple[str, Callable[[int], int]]:
-    """Return a text as one plain line, and what tells the place in `text` of the line that a place in it came from."""
+    """Return a text as one plain line, and a function from a place in it to that of its line in `text`."""
     lines, starts, places = list[str](), list[int](), list[int]()
     length = at = 0
     for line in text.splitlines(keepends=True):
@@ -237,7 +237,7 @@ _JOINED = re.compile("[\u0600-\u0dff]")
 
 
 def dangers(files: SkillFiles) -> Iterator[Problem]:
-    """Yield what is dangerous in the texts of a skill, with its line; of a secret no more than its kind is told."""
+    """Yield what is dangerous in the texts of a skill, with its line; of a secret only its kind is shown."""
     for file in files.files:
         if is_text(file.content):
             yield from _dangers(file)
@@ -249,16 +249,16 @@ def _dangers(file: SkillFile) -> Iterator[Problem]:
     breaks = [found.start() for found in re.finditer(b"\n", content)]
     secrets = ((bisect_left(breaks, each.start), each.kind) for each in find_secrets(content))
     if places := _places(secrets):
-        told = "take it out, revoke it, and write a made-up value such as <TOKEN>"
-        yield Problem("error", f"{shown} holds what looks like a secret: {places}; {told}")
+        cure = "take it out, revoke it, and write a made-up value such as <TOKEN>"
+        yield Problem("error", f"{shown} holds what looks like a secret: {places}; {cure}")
     if not text.isascii():
         breaks = [found.start() for found in re.finditer("\n", text)]
     unseen = ((bisect_left(breaks, at), f"U+{ord(text[at]):04X}") for at in _unseen(text))
     if places := _places(unseen):
-        told = "characters that a reader does not see, or that turn text around"
-        yield Problem("error", f"{shown} holds {told}: {places}; remove them")
+        what = "characters that a reader does not see, or that turn text around"
+        yield Problem("error", f"{shown} holds {what}: {places}; remove them")
     if file.path.lower().endswith(_MARKDOWN):
-        orders = ((bisect_left(breaks, found.at), found.told) for found in taking_over(text))
+        orders = ((bisect_left(breaks, found.at), found.text) for found in taking_over(text))
         if places := _places(orders):
             yield Problem("advice", f"{shown} reads like an injected instruction: {places}; make sure who wrote it")
 
@@ -315,8 +315,8 @@ def lost(before: Iterable[str], after: Iterable[str]) -> Iterator[str]:
     A sentence that holds it and more keeps it, unless what is more makes an exception.
     """
     sentences = {each for text in after for each in _sentences(text)}
-    told = dict.fromkeys(each for text in before for each in _sentences(text) if each not in sentences)
-    for n, restraint in enumerate(filter(_restrains, told)):
+    gone = dict.fromkeys(each for text in before for each in _sentences(text) if each not in sentences)
+    for n, restraint in enumerate(filter(_restrains, gone)):
         around = (each.replace(restraint, "") for each in sentences if restraint in each)
         if n >= _MOST_COMPARED or all(_EXCEPTS.search(rest) for rest in around):
             yield restraint
@@ -333,7 +333,7 @@ def _restrains(sentence: str) -> bool:
 @lru_cache(maxsize=32)
 def _sentences(text: str) -> tuple[str, ...]:
     sentences = (sentence for block in _blocks(text) for sentence in _SENTENCE_END.split(block))
-    return tuple(told for sentence in sentences if (told := sentence.strip(" .!;:")))
+    return tuple(bare for sentence in sentences if (bare := sentence.strip(" .!;:")))
 
 
 def _blocks(text: str) -> Iterator[str]:

@@ -225,7 +225,7 @@ class JsonText:
         self._text = self._text[: span.start] + shown + self._text[span.end :]
 
     def _add(self, span: Span, key: str | None, value: JsonValue) -> None:
-        """Put an entry behind the last one, and behind a comment that stands beside that."""
+        """Put an entry behind the last one and the comment on its line."""
         outer = self._indent_at(span.start)
         inner = self._indent_at(span.entries[0].start) if span.entries else outer + self._unit
         name = "" if key is None else json.dumps(key, ensure_ascii=False) + (":" if self._is_tight else ": ")

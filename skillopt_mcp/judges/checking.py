@@ -60,7 +60,7 @@ def _judge_problems(spec: Judge, prompt: str) -> Iterator[tuple[Problem, str]]:
     if _passes(spec, ""):
         yield "passes empty", "an empty answer passes: the judge expects too little"
     elif _passes(spec, prompt):
-        yield "passes parrot", "the prompt itself passes as an answer: whoever repeats it is right"
+        yield "passes parrot", "the prompt itself passes as an answer"
     references = spec.references()
     if references and not any(_passes(spec, answer) for answer in references):
         yield "fails reference", f"what the judge itself expects does not pass, such as {quoted(references[-1])}"
@@ -217,7 +217,7 @@ def near_pairs(layers: Sequence[Layer], kinds: Sequence[Hashable] | None = None)
     """Return, per task, the first one whose words overlap as much as they must (Jaccard), with the same numbers.
 
     So must the words of each further layer: two questions about one text are two tasks. All must be alike, so that the
-    layer in which one is like fewer others tells which to compare: one question is asked about many texts, or many
+    layer in which one is like fewer others decides which to compare: one question is asked about many texts, or many
     about one. With `kinds` both are of one kind.
     """
     first_of = {tuple(map(id, layer.sets)): layer for layer in reversed(layers)}
@@ -230,7 +230,7 @@ def near_pairs(layers: Sequence[Layer], kinds: Sequence[Hashable] | None = None)
         key = (_numbers(each), kinds[n] if kinds else None)
         asked = [(index.near(n, key), index) for index in indexes if index.layer.sets[n]]
         rows, chosen = min(asked, key=lambda each: _length(each[0]))
-        # By its words in that layer it was found; the others are more likely to tell it apart.
+        # By its words in that layer it was found; the others are more likely to differ.
         others = [index.layer for index in indexes if index is not chosen]
         near = [_first_near([*others, chosen.layer], n, row) for row in rows]
         if (first := min((m for m in near if m is not None), default=None)) is not None:
@@ -279,7 +279,7 @@ def _numbers(words: frozenset[str]) -> frozenset[str]:
 
 
 def _has_text(task: Task) -> bool:
-    """Return whether a task asks about something beside its question."""
+    """Return whether a task has a text to its question."""
     return bool(task.files) or _question(task.prompt) is not task.prompt
 
 

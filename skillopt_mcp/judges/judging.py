@@ -83,7 +83,7 @@ def missing_programs(judge: Judge, registered: Collection[str]) -> list[str]:
 
 
 def score(judge: Judge, answer: str, messages: Sequence[Message] = ()) -> Outcome:
-    """Return the score of an answer under a checked judge that asks nobody.
+    """Return the score of an answer under a checked judge that needs no model or program.
 
     Judges look at the last 100,000 characters of the trimmed answer (numeric and choice at the last 20,000).
     """

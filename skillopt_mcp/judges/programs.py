@@ -45,7 +45,7 @@ _GRACE_S = 15.0
 # What shells and wrappers exit with when they may not run, or do not find, what they were to run.
 _NOT_STARTED = (126, 127)
 _MAX_ARGV_CHARS = 32_000
-_TOLD_BYTES = 1 << 20
+_REPORT_BYTES = 1 << 20
 _FREE = Usage(usd=0.0)
 # The sets of programs that have started.
 _TRIED: set[str] = set()
@@ -61,7 +61,7 @@ class _Material(BaseModel):
 
 
 class _Ending(BaseModel):
-    """What the supervisor tells."""
+    """What the supervisor reports."""
 
     exit: int | None
     limit: str | None
@@ -120,7 +120,7 @@ class CommandRunner:
         await asyncio.to_thread(self.command, command.name)
         is_started = ending.error is None and ending.exit not in _NOT_STARTED
         cleaned = ending.model_copy(update={"output": self._clean(ending.output)})
-        return _reply(cleaned, "" if is_started else told_barred(command.argv))
+        return _reply(cleaned, "" if is_started else describe_barrier(command.argv))
 
     async def try_all(self) -> None:
         """Run each program on an empty answer, once in this process. Raises BackendError if one cannot start."""
@@ -139,7 +139,7 @@ class CommandRunner:
             raise BackendError(unregistered(name))
         if has_changed(command):
             raise BackendError(
-                f"the program of the judge command '{name}' has changed: look at it, and register it anew with "
+                f"the program of the judge command '{name}' has changed: look at it, and register it again with "
                 f"'skillopt-mcp tasks judges add {name} -- PROGRAM ARGS'"
             )
         return command
@@ -202,7 +202,7 @@ def program_sha256(argv: Sequence[str]) -> str:
 def _file_sha256(path: str) -> bytes:
     with open(path, "rb") as file:
         stat = os.fstat(file.fileno())
-        # Nobody but the system sets ctime; a file that has just changed may change again without another one.
+        # Only the system sets ctime; a file that has just changed may change again without another one.
         stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         if time.time_ns() - stat.st_ctime_ns < _SETTLED_NS:
             return hashlib.file_digest(file, "sha256").digest()
@@ -233,28 +233,28 @@ def _lay_out(folder: Path, material: _Material) -> None:
 
 
 async def _supervised(job: str, patience_s: float) -> _Ending:
-    """Return what the supervisor tells. Raises OSError when it tells nothing."""
+    """Return what the supervisor reports. Raises OSError when it reports nothing."""
     supervisor = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", "-c", _START, str(_ROOT), job,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={"LANG": os.environ.get("LANG", "C.UTF-8")}, start_new_session=True, limit=_TOLD_BYTES,
+        env={"LANG": os.environ.get("LANG", "C.UTF-8")}, start_new_session=True, limit=_REPORT_BYTES,
     )  # fmt: skip
     assert supervisor.stdin
     assert supervisor.stdout
     try:
-        told = await asyncio.wait_for(supervisor.stdout.readline(), patience_s)
+        report = await asyncio.wait_for(supervisor.stdout.readline(), patience_s)
     except TimeoutError:
         raise OSError("its supervisor did not answer in time") from None
     finally:
         # The end of its input is the order to end everything below it.
         supervisor.stdin.close()
         await asyncio.shield(supervisor.wait())
-    if not told:
+    if not report:
         raise OSError(f"its supervisor ended with {supervisor.returncode}")
-    return _Ending.model_validate_json(told)
+    return _Ending.model_validate_json(report)
 
 
-def told_barred(argv: Sequence[str]) -> str:
+def describe_barrier(argv: Sequence[str]) -> str:
     """Return why a command line cannot work for the user that it runs as here, and what to do, or ""."""
     user = unprivileged_user()
     why = barred(argv, user)
@@ -273,8 +273,10 @@ def _reply(ending: _Ending, why: str) -> Reply:
     if ending.limit == "abandoned":
         return _missing("it was given up")
     if ending.exit in _NOT_STARTED:
-        told = f"{why}; " if why else ""
-        return _missing(f"it could not be started (exit code {ending.exit}): {told}{quoted(ending.output[-300:], 300)}")
+        cause = f"{why}; " if why else ""
+        return _missing(
+            f"it could not be started (exit code {ending.exit}): {cause}{quoted(ending.output[-300:], 300)}"
+        )
     check = CheckReply.model_validate(ending.model_dump(exclude={"error"}))
     return Reply(check.model_dump_json(), usage=_FREE)
 
@@ -284,18 +286,8 @@ def _missing(reason: str) -> Reply:
 
 
 SYSTEM_FOLDERS = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/snap",
-    "/sys/devices/system/cpu",
-)
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/snap", "/sys/devices/system/cpu",
+)  # fmt: skip
 _PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.cfg")
 _CREATE_RULESET = 444
 _SET_DUMPABLE = 4
@@ -329,7 +321,7 @@ def bwrap_works() -> bool:
 
 @cache
 def landlock_abi() -> int:
-    """Return the version of Landlock that the kernel speaks, 0 when none."""
+    """Return the version of Landlock that the kernel has, 0 for none."""
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
@@ -352,9 +344,9 @@ def readable_paths(argv: Sequence[str], further: Sequence[str]) -> list[str]:
         path = Path(part)
         if not path.is_absolute() or not path.is_file():
             continue
-        # An interpreter beside the program, or a link, leads to another installation.
-        beside = path.parent / "python3" if path.parent.name == "bin" else path
-        for each in (path, Path(os.path.realpath(path)), beside, Path(os.path.realpath(beside))):
+        # An interpreter next to the program, or a link, leads to another installation.
+        neighbour = path.parent / "python3" if path.parent.name == "bin" else path
+        for each in (path, Path(os.path.realpath(path)), neighbour, Path(os.path.realpath(neighbour))):
             found[str(each)] = None
             if each.parent.name == "bin":
                 found |= dict.fromkeys(str(each.parent.parent / name) for name in _PREFIX_PARTS)
@@ -367,10 +359,10 @@ def unprivileged_user() -> list[int]:
     if sys.platform == "win32" or os.geteuid() != 0:
         return []
     try:
-        nobody = pwd.getpwnam("nobody")
+        user = pwd.getpwnam("nobody")
     except KeyError:
         return [65534, 65534]
-    return [nobody.pw_uid, nobody.pw_gid]
+    return [user.pw_uid, user.pw_gid]
 
 
 def name_of(user: Sequence[int]) -> str:

@@ -45,20 +45,20 @@ def main(text: str) -> None:
     """Run a job and write how it ended."""
     job: Job = json.loads(text)
     if sys.platform == "linux":
-        become_overseer()
+        become_subreaper()
     if job["user"]:
         _give(job["folder"], job["user"])
     out_read, out_write = os.pipe()
     status_read, status_write = os.pipe()
     leader = os.fork()
     if leader == 0:
-        or_exit(lead, job, out_write, status_write)
+        or_exit(run_sandboxed, job, out_write, status_write)
     os.close(out_write)
     os.close(status_write)
     ending = _supervised(job, leader, out_read, status_read)
     with suppress(OSError):
         os.write(1, json.dumps(ending).encode() + b"\n")
-    # Here, for nobody else may be left to do it. It comes last, for it may take long.
+    # Done here, because the caller may be gone by now; last, because it may take long.
     with suppress(OSError):
         remove(job["folder"])
 
@@ -66,7 +66,7 @@ def main(text: str) -> None:
 def _supervised(job: Job, leader: int, out: int, status: int) -> Ending:
     """Return how the program ended, once nothing of it is left."""
     deadline = time.monotonic() + job["time_s"]
-    output, told, limit = bytearray(), bytearray(), None
+    output, reports, limit = bytearray(), bytearray(), None
     meter = Meter(job["folder"], job["disk_bytes"])
     watched = {out, status, 0}
     while status in watched and limit is None:
@@ -77,7 +77,7 @@ def _supervised(job: Job, leader: int, out: int, status: int) -> Ending:
             elif fd == out:
                 _keep(output, chunk)
             elif fd == status:
-                told += chunk
+                reports += chunk
         below = _below(os.getpid(), job["n_processes"] + 4)
         if 0 not in watched:
             limit = "abandoned"
@@ -93,12 +93,12 @@ def _supervised(job: Job, leader: int, out: int, status: int) -> Ending:
     os.set_blocking(out, False)
     while out in watched and (chunk := _read_left(out)):
         _keep(output, chunk)
-    return _ending(bytes(told), limit, bytes(output))
+    return _ending(bytes(reports), limit, bytes(output))
 
 
-def _ending(told: bytes, limit: str | None, output: bytes) -> Ending:
+def _ending(reports: bytes, limit: str | None, output: bytes) -> Ending:
     facts: dict[str, object] = {}
-    for line in told.splitlines():
+    for line in reports.splitlines():
         facts.update(json.loads(line))
     ended, error, confined = facts.get("status"), facts.get("error"), facts.get("confined")
     if error is None and not facts.get("started") and limit is None:
@@ -196,7 +196,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _READ, _READ_FILE = 1 << 0 | 1 << 2 | 1 << 3, 1 << 0 | 1 << 2  # execute and read, of folders and of files
 _FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _STATUS_FD = 9
-# Bubblewrap's own failures end like the program's: only this line tells that it came as far as the program.
+# Bubblewrap's own failures end like the program's: only this line shows that the program was started.
 _ANNOUNCE = f"""echo '{{"started": true}}' >&{_STATUS_FD}; exec "$@" {_STATUS_FD}>&-"""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -221,14 +221,14 @@ class Job(TypedDict):
     n_processes: int
 
 
-def become_overseer() -> None:
+def become_subreaper() -> None:
     """Let this process inherit what is below it, and be read by no other."""
     _prctl(_SET_SUBREAPER, 1)
     _prctl(_SET_DUMPABLE, 0)
 
 
-def lead(job: Job, out: int, status: int) -> None:
-    """Lead the program's session and, where they can be had, its namespaces; tell how it ended."""
+def run_sandboxed(job: Job, out: int, status: int) -> None:
+    """Run the program in a session and, where available, namespaces of its own; report how it ended."""
     os.setsid()
     if job["user"]:
         user, group = job["user"]
@@ -256,7 +256,7 @@ def lead(job: Job, out: int, status: int) -> None:
     os.write(status, json.dumps({"confined": level, "started": not job["wrapper"]}).encode() + b"\n")
     program = os.fork()
     if program == 0:
-        or_exit(_become, job, out, status, bool(confined))
+        or_exit(_exec_program, job, out, status, bool(confined))
     os.close(out)
     while True:
         pid, ended = os.wait()
@@ -265,8 +265,8 @@ def lead(job: Job, out: int, status: int) -> None:
             os._exit(0)
 
 
-def _become(job: Job, out: int, status: int, own_network: bool) -> None:
-    """Become the program."""
+def _exec_program(job: Job, out: int, status: int, own_network: bool) -> None:
+    """Replace this process by the program."""
     work, tmp = os.path.join(job["folder"], "work"), os.path.join(job["folder"], "tmp")
     answer = os.open(os.path.join(work, "answer.txt"), os.O_RDONLY)
     for fd, copy in ((answer, 0), (out, 1), (out, 2)):
@@ -412,10 +412,10 @@ _BLOCK_BYTES = 512
 
 
 class Meter:
-    """Tells now and then, a few times a second at most, whether a folder takes more than `most` bytes of the disk."""
+    """Measures, a few times a second at most, whether a folder takes more than `limit` bytes of the disk."""
 
-    def __init__(self, folder: str, most: int) -> None:
-        self._folder, self._most, self._device = folder, most, os.stat(folder).st_dev
+    def __init__(self, folder: str, limit: int) -> None:
+        self._folder, self._limit, self._device = folder, limit, os.stat(folder).st_dev
         self._next = time.monotonic() + _EVERY_S
 
     def is_over(self, pids: Iterable[int]) -> bool:
@@ -439,7 +439,7 @@ class Meter:
             for found in files:
                 if found.st_dev == self._device and found.st_ino not in seen:
                     total += max(found.st_blocks * _BLOCK_BYTES, _LEAST_BYTES)
-                if total > self._most:
+                if total > self._limit:
                     return True
                 if found.st_nlink != 1:
                     seen.add(found.st_ino)

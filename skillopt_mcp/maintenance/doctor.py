@@ -1,4 +1,4 @@
-"""Diagnosing: whether this installation, the store and the hosts around it are as they should be."""
+"""Doctor: whether this installation, the store and the hosts around it are as they should be."""
 
 from __future__ import annotations
 
@@ -32,27 +32,25 @@ _SDKS = ("openai", "anthropic")
 _HOSTS = ("claude", "codex")
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 _TRIED = bytes(4096)
-# What is read in about a second.
+# This much is read in about a second.
 _MOST_CHECKED = 1 << 29
-# What a log is cut to once it was brought in.
+# A log is cut to this once it was written into the store.
 _MOST_LOGGED = 1 << 26
 _UNREAD_SHOWN = 5
 _NO_SKILL = (
-    "no skill lies in any skill root: write one (for instance ~/.claude/skills/NAME/SKILL.md), or register the folder "
-    "of yours: skillopt-mcp skills add-root PATH"
+    "no skill is in any skill root: write one (e.g. ~/.claude/skills/NAME/SKILL.md), or register your folder: "
+    "skillopt-mcp skills add-root PATH"
 )
-_NOBODY = (
-    f"nobody was found who could do the work: {' and '.join(_HOSTS)} are not on the PATH, no key of a vendor is set "
-    f"({', '.join(_KEYS)}), and no --backend was named; an agent that starts 'skillopt-mcp serve' itself needs none "
-    "of them: ask it to propose edits to a skill (propose_edits)"
+_NO_BACKEND = (
+    f"no backend was found: {' and '.join(_HOSTS)} are not on the PATH, and no key is set ({', '.join(_KEYS)}). "
+    "An agent that starts 'skillopt-mcp serve' needs none: ask it to train a skill"
 )
 
 
 class StoreState(BaseModel):
-    """The store's file, and the schema, journal mode and permissions it has; None where there is no file yet.
+    """The store's file, its journal mode and permissions; None where there is no file yet.
 
-    `pages` is what SQLite finds of them: what they hold is read by `verify` alone. `kept` are the copies from before
-    its schema was changed, and those that a restore took the place of, `kept_bytes` how large each of them is.
+    `pages` is what SQLite finds of them; `verify` checks what they hold. `kept` are the stores that restores replaced.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -76,12 +74,10 @@ class Root(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """Everything a report of a fault should say; `problems` are what needs a person, `lacking` what is no fault, but
-    may be needed before anything can be trained.
+    """Facts for a report of a fault, with `problems`, and what is `lacking` before a skill can be trained.
 
-    `checked` tells of each backend that was named what is wrong with it, None when it answers; `connections` what each
-    host found here has of us; `roots_unread` says why the roots that a person registered are not among `roots`, where
-    they could not be read.
+    `checked` is what is wrong with each backend that was named, None when it answers; `connections` what each host has
+    of us; `roots_unread` why registered roots could not be read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -120,7 +116,7 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
         lacking += filter(None, [to_track(workspace)])
     lacking += filter(None, [each.hindrance for each in connected])
     if not (checked or any(hosts.values()) or any(map(os.environ.get, _KEYS))):
-        lacking.append(_NOBODY)
+        lacking.append(_NO_BACKEND)
     return Diagnosis(
         versions={"skillopt-mcp": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
@@ -140,18 +136,18 @@ def diagnose(workspace: Workspace, specs: Sequence[str] = ()) -> Diagnosis:
 
 
 def _n_skills(root: Path) -> int:
-    """Return how many skills lie in a root; ours, as they come, are nothing that a person would train."""
+    """Return how many skills are in a root, without ours as they are shipped."""
     return sum(not is_as_shipped(folder) for folder in find_skill_folders([root]))
 
 
 def _unread_skills(roots: Sequence[Path]) -> list[str]:
-    """Return which skills lie in these roots and cannot be read, the first few of them."""
-    told = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := describe_unreadable(folder)))
-    return list(islice(told, _UNREAD_SHOWN))
+    """Return the first few skills in these roots that cannot be read."""
+    texts = (f"a skill {text}" for folder in find_skill_folders(roots) if (text := describe_unreadable(folder)))
+    return list(islice(texts, _UNREAD_SHOWN))
 
 
 def _has_skills(workspace: Workspace, store: StoreState) -> bool:
-    """Return whether a skill is tracked, which may lie in no root."""
+    """Return whether a skill is tracked, which may be outside of the roots."""
     return store.exists and bool(workspace.store.skills.list_skills())
 
 
@@ -170,8 +166,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
         if mode[-2:] != "00":
             problems.append(f"the store '{path}' can be read by others (mode {mode}): chmod 600 it")
         check_store(path)
-        state = state.model_copy(update=_pragmas(path))
-        state = state.model_copy(update=_pages(path, problems))
+        state = state.model_copy(update=_look_inside(path, problems))
         if state.pages == "damaged":
             return state, "it is damaged"
         problems += _held_log(path)
@@ -186,7 +181,7 @@ def _store(workspace: Workspace, problems: list[str]) -> tuple[StoreState, str]:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether there is a file. Raises StoreError when nobody can tell, or what is there is no regular file."""
+    """Return whether there is a file. Raises StoreError when it cannot be seen, or is not a regular file."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -197,8 +192,8 @@ def _is_there(path: Path) -> bool:
         ) from error
     if stat.S_ISREG(mode):
         return True
-    what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-    raise StoreError(f"'{path}' is {what}, and no store can be there: name a file with --store or SKILLOPT_STORE")
+    what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+    raise StoreError(f"'{path}' is {what}: name a file with --store or SKILLOPT_STORE")
 
 
 def _unwritable(path: Path, *, exists: bool) -> list[str]:
@@ -217,37 +212,28 @@ def _unwritable(path: Path, *, exists: bool) -> list[str]:
     return []
 
 
-def _pragmas(path: Path) -> dict[str, object]:
+def _look_inside(path: Path, problems: list[str]) -> dict[str, object]:
+    """Return the journal mode of a store, and whether SQLite finds its pages sound, where they are few enough."""
     connection = driver.connect(path)
     try:
         with driver.storage_errors(path):
-            return {
-                "journal_mode": str(connection.execute("pragma journal_mode").fetchone()[0]),
-            }
+            mode = str(connection.execute("pragma journal_mode").fetchone()[0])
+        if path.stat().st_size > _MOST_CHECKED:
+            return {"journal_mode": mode}
+        try:
+            with driver.storage_errors(path):
+                [found] = connection.execute("pragma quick_check(1)").fetchone()
+        except UnsafeStore:
+            found = "some pages cannot be read"
     finally:
         connection.close()
-
-
-def _pages(path: Path, problems: list[str]) -> dict[str, object]:
-    """Return whether SQLite finds the pages of a store sound, where they are few enough to be looked at in passing."""
-    if path.stat().st_size > _MOST_CHECKED:
-        return {}
-    connection = driver.connect(path)
-    try:
-        with driver.storage_errors(path):
-            [found] = connection.execute("pragma quick_check(1)").fetchone()
-    except UnsafeStore:
-        found = "pages of it cannot be read"
-    finally:
-        connection.close()
-    if found == "ok":
-        return {"pages": "sound"}
-    problems.append(f"the store '{path}' is damaged ({found}): restore a backup (skillopt-mcp store restore FILE)")
-    return {"pages": "damaged"}
+    if found != "ok":
+        problems.append(f"the store '{path}' is damaged ({found}): restore a backup (skillopt-mcp store restore FILE)")
+    return {"journal_mode": mode, "pages": "sound" if found == "ok" else "damaged"}
 
 
 def _held_log(path: Path) -> list[str]:
-    """Return that the log beside the store has grown, where something keeps it from being brought in; or nothing."""
+    """Return that the write-ahead log has grown, where a process prevents that it is written into the store."""
     log = Path(f"{path}-wal")
     if not log.exists() or (size := log.stat().st_size) <= _MOST_LOGGED:
         return []
@@ -260,9 +246,8 @@ def _held_log(path: Path) -> list[str]:
     if n_brought_in >= n_logged:
         return []
     return [
-        f"the log '{log}' has grown to {size >> 20:,} MiB, and cannot be brought into the store: some process keeps a "
-        "read of the store open. End hosts that are idle, and other programs that have the file open; the log shrinks "
-        "with the next writing"
+        f"the log '{log}' has grown to {size >> 20:,} MiB, as some process keeps a read of the store open: end idle "
+        "hosts, and other programs that have the file open"
     ]
 
 

@@ -194,8 +194,8 @@ def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
 def erase(workspace: Workspace, meant: Meant, advance: Callable[[int], None] = lambda _: None) -> Erasure:
     """Take attempts out, a few hundred per transaction; killed anywhere, it goes on when it is asked for again.
 
-    `advance` hears how many are done. Raises Busy where another process is at work with one of them: of those that are
-    left, nothing is changed then.
+    `advance` is called with how many are done. Raises Busy where another process works with one of them; those that
+    are left are unchanged then.
     """
     erasing = workspace.store.table(Erasing)
     doomed = list(erasing.walk_doomed(meant.ids))

@@ -55,10 +55,10 @@ def verify_store(path: Path, holds: str | None = None, *, live: bool = True, adv
     """Return whether a store is sound; with `holds`, whether its chain has that hash, too.
 
     `live` compares the skills' files with the last promotions. Raises NotFound when there is no store, StoreError when
-    it cannot be opened at all, and BadInput when `holds` is no hash.
+    it cannot be opened at all, and BadInput when `holds` is not a hash.
     """
     if holds and not _HASH.fullmatch(holds):
-        raise BadInput(f"{quoted(holds)} is no hash of an event: give the 64 digits that verify printed")
+        raise BadInput(f"{quoted(holds)} is not a hash of an event: give the 64 digits that verify printed")
     check_store(path)
     with Store(path) as store:
         integrity = store.table(Integrity)

@@ -1,4 +1,4 @@
-"""History: what earlier steps and epochs came to, as the text that the optimizer is shown of it."""
+"""History: the outcomes of earlier steps and epochs, as the text that the optimizer is shown of them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def render_history(
     if rejected:
         parts.append("Edits that were tried and rejected, the latest first:\n" + "\n".join(map(render_tried, rejected)))
     if discarded:
-        told = "\n".join(map(_render_discarded, discarded))
-        parts.append(f"Edits of earlier candidates of this skill that came to nothing, the latest first:\n{told}")
+        rows = "\n".join(map(_render_discarded, discarded))
+        parts.append(f"Edits of earlier candidates of this skill that came to nothing, the latest first:\n{rows}")
     return "\n\n".join(parts)
 
 
@@ -55,8 +55,8 @@ def render_tried(tried: TriedEdit) -> str:
 def _render_discarded(discarded: DiscardedEdit) -> str:
     """Return an edit that came to nothing in one line of JSON, its texts cut."""
     n = discarded.n_others
-    beside = f", with {n} other edit{'s' if n > 1 else ''}" if n else ""
-    return json.dumps({"became": f"{discarded.became}{beside}", **_cut(discarded.edit)}, ensure_ascii=False)
+    others = f", with {n} other edit{'s' if n > 1 else ''}" if n else ""
+    return json.dumps({"became": f"{discarded.became}{others}", **_cut(discarded.edit)}, ensure_ascii=False)
 
 
 def _cut(edit: Edit) -> dict[str, object]:

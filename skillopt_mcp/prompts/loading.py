@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import re
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -77,14 +77,14 @@ def load_prompts(overrides: Path | None = None) -> Prompts:
 
 def _check_lacking(path: Path, text: str, whole: str) -> None:
     """Raise BadInput when a person's prompt does not say what the shipped one of its name says by a placeholder."""
-    used, told = set(_PLACEHOLDER.findall(text)), set(_PLACEHOLDER.findall(whole))
+    used, filled = set(_PLACEHOLDER.findall(text)), set(_PLACEHOLDER.findall(whole))
     for name in sorted(set(_PLACEHOLDER.findall(_read(_FOLDER / path.name)))):
         if name.endswith("_rules") and name not in used:
             raise BadInput(
                 f"prompt '{path}' lacks {{{{{name}}}}}, the rules that every reply is held to: put it in (a file "
-                f"'{name}.md' beside it says them in your words)"
+                f"'{name}.md' in that folder has them in your words)"
             )
-        if name in _KNOWN and name not in told:
+        if name in _KNOWN and name not in filled:
             raise BadInput(
                 f"prompt '{path}' lacks {{{{{name}}}}}, the most edits that a step allows: a reply with more loses the "
                 "rest, so put it in"
@@ -92,20 +92,10 @@ def _check_lacking(path: Path, text: str, whole: str) -> None:
 
 
 def stored_prompts(text: str) -> Prompts:
-    """Return the prompts of a run's row (json). Raises BadInput when they are not prompts of this program.
-
-    A run of before the merges had prompts of their own keeps its one for all of them; the shipped ones fill what it did
-    not have, and its config asks none of them.
-    """
+    """Return the prompts of a run's row (json). Raises BadInput when they are not prompts of this program."""
     found: dict[str, str] = json.loads(text)
-    if "merge" in found:
-        merge = found.pop("merge")
-        found |= dict.fromkeys(("merge_failure", "merge_success", "merge_final"), merge)
-        found = asdict(load_prompts()) | found
-    missing, unknown = sorted(set(NAMES) - set(found)), sorted(set(found) - set(NAMES))
-    if missing or unknown:
-        odd = f"lacks the prompt '{missing[0]}'" if missing else f"has a prompt '{unknown[0]}' that nothing asks"
-        raise BadInput(f"the run was begun by another release and {odd}: go on with that release, or begin a new run")
+    if odd := sorted(set(NAMES) ^ set(found)):
+        raise BadInput(f"the run is of another release, whose prompt '{odd[0]}' is another: begin a new run")
     return Prompts(**found)
 
 

@@ -147,7 +147,7 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
 
 
 def _header(message: Message) -> str:
-    """Return whose message it is: a person's, the agent's, or a tool's. A role that is none of them is told as such."""
+    """Return whose message it is: a person's, the agent's, or a tool's. Any other role is shown as such."""
     origin = _ORIGINS.get(message.role, _OTHER)
     name = message.name or ("" if message.role in _ORIGINS else message.role)
     return f"[{origin}{f' {_one_line(name)}' if name else ''}]"
@@ -331,6 +331,6 @@ class Brief:
     def question(
         self, files: SkillFiles, instructions: str, body: str, schema: str, refs: tuple[str, ...] = ()
     ) -> Question:
-        """Return a question about a skill with `body` as its evidence, beside what is remembered."""
+        """Return a question about a skill with `body` as its evidence, and with what is remembered."""
         evidence = render_evidence(files.text, body, self.notes, self.history)
         return Question(instructions, evidence, schema, refs)

@@ -124,7 +124,7 @@ class Message(NamedTuple):
 
 
 NO_TOOL_CALL = Message("system", "no tool was called")
-"""What is recorded of an attempt whose only record is that it called no tool: without a message, nobody knows."""
+"""What is recorded of an attempt whose only record is that it called no tool: without a message, that is unknown."""
 
 
 class Usage(NamedTuple):
@@ -160,8 +160,8 @@ NOTHING = Usage(usd=0.0)
 class Reply(NamedTuple):
     """The answer to a call. With `fault` it is *missing*: never a score, and `text` then says what went wrong.
 
-    `served` is the model that answered by the word of whoever served it, which may be another than was asked for, such
-    as "gpt-5-2026-08-01/fp_abc"; empty where nobody says.
+    `served` is the model that the vendor reports, which may be another than was asked for, such as
+    "gpt-5-2026-08-01/fp_abc"; empty where none is reported.
     """
 
     text: str

@@ -142,7 +142,7 @@ def edited_on_top(changes: Sequence[Promotion], version: str, live: str) -> bool
 
 
 def rolled_back(changes: Sequence[Promotion]) -> frozenset[str]:
-    """Return the versions that a person rolled back and nobody has put back since; changes come newest first."""
+    """Return the versions that a person rolled back, and that were not restored since; changes come newest first."""
     closed: frozenset[str] = frozenset()
     for n in reversed(range(len(changes))):
         if changes[n].is_persons_rollback:

@@ -104,9 +104,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The models that answered for the live version and for the candidate, by the word of whoever served them.
+    """The models that answered for the live version and for the candidate, as reported by their vendors.
 
-    Empty where nobody said.
+    Empty where none was reported.
     """
 
     base: tuple[str, ...] = ()

@@ -80,7 +80,7 @@ class Judge(BaseModel, ABC):
         """Raise BadInput if it could never judge sensibly: nothing is expected, a pattern is broken, ..."""
 
     def references(self) -> list[str]:
-        """Return answers of which a sensible judge passes at least one; [] if none can be made."""
+        """Return answers; a sensible judge passes at least one. [] if none can be made."""
         return []
 
     def is_form_only(self) -> bool:

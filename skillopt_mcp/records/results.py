@@ -141,8 +141,7 @@ class Arm(BaseModel):
 class Evaluated(Result):
     """The state of a candidate's promotion test. `pairs_expected`: how many more pairs a verdict will likely take.
 
-    The means of `base` and `candidate` are taken where the test stopped, and it stops where they favour its verdict: on
-    average the gain that they tell after accept, and the loss after reject, are larger than the true ones.
+    The means of `base` and `candidate` are taken where the test stopped: on average they overstate the gain or loss.
     """
 
     status: Literal["verdict", "running", "work"]
@@ -205,7 +204,7 @@ class SkillRow(BaseModel):
     """One skill: found on disk (tracked or not), with what has been gathered for it.
 
     `approved` are the candidates (or versions to roll back to) that a person agreed to and nothing has used yet.
-    `n_unscored` counts the newest attempts of which nobody has said how they ended, up to 100; `n_new` those since the
+    `n_unscored` counts the newest attempts without a score, up to 100; `n_new` those since the
     last proposal, up to 10,000.
     """
 
@@ -279,14 +278,11 @@ class Replayed(Result):
 
     Scores on val are by the run's `metric` (hard, soft or mixed): `baseline`, the live version's before the first step,
     and `current`, `candidate` and `best` of the steps. Those that say so are means of `hard` or `soft`; `test_before`
-    and `test_after` are of `hard`, which the promotion test compares, taken where it stopped, and it stops where they
-    favour its verdict: on average the gain that they tell after accept, and the loss after reject, are larger than the
-    true ones. `simulated` says whether a simulation attempted or judged the tasks, which tells nothing of a real model.
-    None is what was not told yet when the run ended.
+    and `test_after` are of `hard`, taken where the test stopped: on average they overstate its gain or loss.
+    `simulated`: a simulation attempted or judged the tasks. None is what was unknown when the run ended.
 
-    `n_calls` are the run's own calls that have come to an end: answered, or given up (`n_missing`); `n_test_calls`,
-    `test_tokens` and `test_usd` those of its promotion tests, whole. `changes` tell after which steps others came to
-    answer, where the run went on all the same.
+    `n_calls` are the run's own calls that have ended: answered, or given up (`n_missing`); `n_test_calls`,
+    `test_tokens` and `test_usd` those of its promotion tests. `changes` lists after which steps other models answered.
     """
 
     run_id: str

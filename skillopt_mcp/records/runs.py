@@ -52,11 +52,9 @@ class Run:
     result: str | None = None
     note: str = ""
     judge: str = ""
-    # A run is named after all that is told of it, and replays were named before there was another kind.
+    # The id is made of the repr, and does not depend on these.
     kind: RunKind = field(default="replay", repr=False)
-    # How far it may go is no part of what it is.
     caps: Caps = field(default=NO_CAPS, repr=False, compare=False)
-    # Two runs can be frozen to the same things but for this, which is then told.
     answering: tuple[Answering, ...] = field(default=(), repr=False, compare=False)
 
 
@@ -114,7 +112,7 @@ class TriedEdit:
 
 @dataclass(frozen=True, slots=True)
 class DiscardedEdit:
-    """An edit of an earlier candidate that came to nothing, with what became of it and the `n_others` beside it."""
+    """An edit of an earlier candidate that was not kept, with its outcome and the `n_others` next to it."""
 
     edit: Edit
     became: str

@@ -128,11 +128,11 @@ _LOOSE = re.compile(
     rb"(?i)(?:pass(?:word|wd|phrase|code)s?|pwd|pgpass|secret|credentials?)(?:[_-]?\d{0,2}|[_-][a-z]{2,7})?\Z|sshpass|(?:mysql|mariadb).*-p\Z"
 )
 # Where nothing but a password can follow: the variable of an environment, or an option of a command.
-_TELLING = re.compile(
+_STATEMENT = re.compile(
     rb"(?:(?:[A-Z0-9_]*_|PG)?(?:PASSWORD|PASSWD|PASSPHRASE)|[A-Z0-9]_PWD|--[a-z-]{0,24}pass(?:word|wd|phrase))=\Z"
     rb"|(?P<client>mysql|mariadb).* -p\Z|(?P<apart>sshpass[ \t]+-p|--[a-z-]{0,24}pass(?:word|wd|phrase)[ \t])\Z"
 )
-# A name that tells of something about a password: a screen, a fault, a switch.
+# A name of something about a password: a screen, a fault, a switch.
 _ABOUT_ONE = re.compile(
     rb"(?i)(?:\A|[_-])(?:re?set|change|invalid|wrong|weak|forgot(?:ten)?|update|err(?:or)?|no|missing|bad|incorrect|confirm"
     rb"|show|hide|toggle|validate|check|verify|expired?|required?|has|is)[_-]"
@@ -212,8 +212,8 @@ def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
     closes = quote is None or text.startswith(quote, value_end)
     before_it = text[max(name_start - 24, 0) : name_start]
     sign, between = text[name_start:end], text[end:value_start]
-    is_told = closes and _is_told(before_it, sign, between, value, quoted=quote is not None)
-    if not (is_told or _is_secret(name, value, quoted=quote is not None)):
+    is_stated = closes and _is_stated(before_it, sign, between, value, quoted=quote is not None)
+    if not (is_stated or _is_secret(name, value, quoted=quote is not None)):
         return None
     return Found(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
 
@@ -235,16 +235,16 @@ def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
     return end if at < 0 else at
 
 
-def _is_told(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
+def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
     """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
-    telling = _TELLING.search(sign)
-    if telling is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
+    statement = _STATEMENT.search(sign)
+    if statement is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
         return False
     if _ABOUT_ONE.search(sign) or value.startswith(b"/") or _plain(value) in _plain(sign):
         return False
-    if telling["client"] and not (_COMMAND_BEFORE.search(before) and (quoted or _NO_LETTER.search(value))):
+    if statement["client"] and not (_COMMAND_BEFORE.search(before) and (quoted or _NO_LETTER.search(value))):
         return False
-    if telling["apart"] is None and between.strip(b"\"'`"):
+    if statement["apart"] is None and between.strip(b"\"'`"):
         return False
     # An option is also spoken of: what follows then is the next word.
     if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
@@ -394,7 +394,7 @@ def find_secrets(text: bytes, known: KnownSecrets = NOTHING_KNOWN) -> list[Secre
     secrets = _apart(_all_found(seen, lambda text: _looks(text, known)))
     if not secrets:
         return []
-    learned = KnownSecrets({each.value: each.kind for each in secrets if _is_telling(each)})
+    learned = KnownSecrets({each.value: each.kind for each in secrets if _is_statement(each)})
     return _apart([*secrets, *_all_found(seen, lambda _: (learned.find,))]) if len(learned) else secrets
 
 
@@ -426,7 +426,7 @@ def _apart(secrets: Iterable[Secret]) -> list[Secret]:
     return apart
 
 
-def _is_telling(secret: Secret) -> bool:
+def _is_statement(secret: Secret) -> bool:
     """Return whether a secret that showed by its context alone can be known again without it."""
     by_context = secret.kind in ("password", "credential", "cookie", "url-password")
     return by_context and (chance.is_password(secret.value) or chance.is_random(secret.value, 8))
@@ -438,7 +438,7 @@ _BETWEEN = "\n\0\n"
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Replaces secrets by "[redacted:KIND:ID]"; without `salt` nobody can make the id, four hex digits, of a guess.
+    """Replaces secrets by "[redacted:KIND:ID]"; without `salt` the id, four hex digits, cannot be made from a guess.
 
     What stands in an `allowed` text is left: a task may be about a value that looks like a secret.
     """
@@ -456,22 +456,22 @@ class Redactor:
         return self._replaced(raw, secrets).decode("utf-8", "surrogatepass") if secrets else text
 
     def texts(self, texts: Sequence[str], allowed: str = "") -> list[str]:
-        """Return several texts without secrets; what one of them tells by a name is known in all."""
+        """Return several texts without secrets; what one of them shows to be a secret is known in all."""
         joined = _BETWEEN.join(texts)
-        told = self.text(joined, allowed)
-        if told is joined:
+        cleaned = self.text(joined, allowed)
+        if cleaned is joined:
             return list(texts)
-        redacted = told.split(_BETWEEN)
+        redacted = cleaned.split(_BETWEEN)
         return redacted if len(redacted) == len(texts) else [self.text(text, allowed) for text in texts]
 
     def messages(self, messages: Sequence[Message], allowed: str = "") -> tuple[Message, ...]:
         """Return messages without secrets in what they say."""
         contents = self.texts([message.content for message in messages], allowed) if messages else []
-        told = zip(messages, contents, strict=True)
-        return tuple(message._replace(content=content) for message, content in told)
+        pairs = zip(messages, contents, strict=True)
+        return tuple(message._replace(content=content) for message, content in pairs)
 
     def json(self, value: JsonValue) -> JsonValue:
-        """Return a decoded JSON value without secrets in its texts; the name of a field tells what its value is."""
+        """Return a decoded JSON value without secrets in its texts; the name of a field counts."""
         written = to_json(value)
         try:
             redacted: JsonValue = from_json(self.text(written.decode()))

@@ -15,14 +15,8 @@ from mcp_types import ClientCapabilities, ElicitationCapability, InputRequiredRe
 from pydantic import BaseModel, ConfigDict, Field
 
 from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.promotions.consent import Consent, decline, note_unheard
-from skillopt_mcp.promotions.promoting import (
-    Question,
-    agree,
-    disagree,
-    question_of_promotion,
-    question_of_rollback,
-)
+from skillopt_mcp.promotions.consent import Consent, agree, decline, disagree, note_unheard
+from skillopt_mcp.promotions.review import Question, question_of_promotion, question_of_rollback
 from skillopt_mcp.records.candidates import Approval
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted

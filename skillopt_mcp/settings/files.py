@@ -60,7 +60,7 @@ def _parsed(path: Path) -> Tree:
     where = quoted(str(path))
     parse = {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}.get(path.suffix)
     if parse is None:
-        raise BadInput(f"{where} is no settings file: name a .toml, .yaml or .yml file")
+        raise BadInput(f"{where} is not a settings file: name a .toml, .yaml or .yml file")
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""Trees: small YAML and TOML texts as plain values, read strictly: no anchors, no tags, no depth, no surprises."""
+"""Reading: YAML and TOML texts as plain values, read strictly, and their keys as settings."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Reader:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise BadInput(f"{self._where} is no mapping: write settings as key: value")
+            raise BadInput(f"{self._where} is not a mapping: write settings as key: value")
         return value
 
     def _next(self) -> yaml.Event:
@@ -116,7 +116,7 @@ class _Reader:
         found: Tree = {}
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
-                raise BadInput(f"{self._where} line {_line(key)} has a key that is no text")
+                raise BadInput(f"{self._where} line {_line(key)} has a key that is not a text")
             name = str(key.value)
             if name in found or name == "<<":
                 raise BadInput(
@@ -329,7 +329,7 @@ def _is_of_an_environment(section: str, key: str) -> bool:
 
 
 def _flat(layer: Layer, section: str, key: str, said: str) -> str:
-    """Return a key's flat name. Raises BadInput for one that nobody has, naming the nearest, or its right section."""
+    """Return a key's flat name. Raises BadInput for an unknown one, naming the nearest, or its right section."""
     flat = IN_SECTION.get(section, {}).get(key, key)
     for old, new in RENAMED.items():
         if flat == old or flat.startswith(f"{old}_"):
@@ -346,11 +346,11 @@ def _flat(layer: Layer, section: str, key: str, said: str) -> str:
         return flat
     if flat.replace("-", "_") in _CAPS:
         raise BadInput(
-            f"{quoted(said)} is no setting of a run but a hard cap on what it may spend: give it to the command, as in "
+            f"{quoted(said)} is a hard cap on what a run may spend: give it to the command, as in "
             f"skillopt-mcp replay SKILL --{flat.replace('_', '-')} N"
         )
     near = _nearest(section, flat)
-    meant = f": did you mean {quoted(near)}?" if near else ", and none is like it: skillopt-mcp replay --help tells all"
+    meant = f": did you mean {quoted(near)}?" if near else ": skillopt-mcp replay --help lists all"
     raise BadInput(f"unknown setting {quoted(said)}{meant}")
 
 
@@ -410,7 +410,7 @@ def split_plan(mode: str, ratio: str | None = None, seed: object = None) -> Spli
     wanted = DEFAULT_RATIO if ratio is None else ratio.strip()
     found = _RATIO.fullmatch(wanted)
     if not found or not all(int(part) for part in found.groups()):
-        raise BadInput(f"ratio {quoted(wanted)} is not possible: write train:val:test above 0, such as {DEFAULT_RATIO}")
+        raise BadInput(f"ratio must be train:val:test above 0 such as {DEFAULT_RATIO}, got {quoted(wanted)}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise BadInput(f"split seed {quoted(str(seed))} is no whole number")
+        raise BadInput(f"split seed must be a whole number, got {quoted(str(seed))}")
     return SplitPlan(mode=cast(Mode, mode), ratio=wanted, seed=DEFAULT_SEED if seed is None else seed)

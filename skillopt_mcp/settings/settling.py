@@ -24,7 +24,7 @@ _NO_BUDGET = max(field.le for field in Config.model_fields["max_edits"].metadata
 
 
 class Settings(BaseModel):
-    """All that a person set; None where nothing was said. `notes` tell what keys from elsewhere mean here.
+    """All settings of a person; None where one is not set. `notes` describe what SkillOpt's keys mean here.
 
     `chosen_by` names the key that chose the backend of a role, where that is SkillOpt's word for one.
     """
@@ -77,7 +77,7 @@ def settled_config(layer: Layer) -> Config:
     """Return the config of one layer. Raises BadInput for a setting that is none of a config, or cannot be."""
     for name, given in layer.values.items():
         if name not in (*Config.model_fields, *_OF_CONFIG):
-            raise BadInput(f"{quoted(given.said)} is no setting of a config: see help(skillopt_mcp.Config)")
+            raise BadInput(f"unknown setting {quoted(given.said)}: see help(skillopt_mcp.Config)")
     return settle([layer]).config
 
 

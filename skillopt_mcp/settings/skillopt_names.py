@@ -121,7 +121,7 @@ RENAMED: dict[str, str] = {"teacher": "optimizer", "student": "target"}
 
 _DEEP = "deep reflection was dropped by SkillOpt; here several attempts at a task are contrasted (repeats)"
 RETIRED: dict[str, str] = {
-    "max_analyst_rounds": "each minibatch is read by one call; unusable replies are asked again, at most twice",
+    "max_analyst_rounds": "each minibatch is read by one call; unusable replies are retried, at most twice",
     "use_deep_reflect": _DEEP,
     "deep_reflect_failures": _DEEP,
     "deep_reflect_successes": _DEEP,
@@ -160,7 +160,7 @@ FIXED: dict[str, tuple[bool, str]] = {
     "use_semantic_density": (False, _DENSITY),
     "eval_test": (
         True, "a run ends with the test of its best version, which nothing is promoted without, and what that takes "
-        "at most is told before: leave it out",
+        "at most is shown before: leave it out",
     ),
 }  # fmt: skip
 """Keys that have one value here, and why."""

@@ -19,8 +19,8 @@ from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
 from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_redraws
-from skillopt_mcp.promotions.consent import UNPROVEN, Consent, told_declined, unused_approvals
-from skillopt_mcp.promotions.promoting import next_step, told_was_live
+from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
+from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, rolled_back
 from skillopt_mcp.records.edits import UNSHOWN, Edit
 from skillopt_mcp.records.evidence import Pair
@@ -319,7 +319,7 @@ def _step_of_version(workspace: Workspace, skill: Skill, version: str, consent: 
     if made:
         return next_step(workspace, (of_live or made)[-1], consent)
     if workspace.store.skills.get_version(skill.id, version).origin == "recorded":
-        return told_was_live(workspace, skill, version)
+        return restore_version(workspace, skill, version)
     return None
 
 
@@ -360,7 +360,7 @@ def _candidate(workspace: Workspace, id: str) -> Thing:
         reason=decision.reason if decision else "",
         held=row.held,
         approved=bool(approvals),
-        declined=told_declined(workspace, candidate),
+        declined=describe_declined(workspace, candidate),
         findings=list(candidate.findings),
         tests=[test.id for test in tests],
         edits=[EditOutcome(**asdict(report)) for _, report in edits],

@@ -125,7 +125,7 @@ def _with_provenance(edit: EditReply, parents: list[Edit], pool: list[Edit]) -> 
     """Return the merged edit with the sources of the edits that it stands for, or of the pool where it names none."""
     sources = tuple(dict.fromkeys(source for each in parents or pool for source in each.sources))
     from_failure = any(each.from_failure for each in parents or pool)
-    # What stands for none of the pool rests on nothing that anybody named.
+    # An edit that stands for none of the pool cites nothing.
     cited = tuple(dict.fromkeys(source for each in parents for source in each.cited))
     return Edit(edit.op, edit.target, edit.content, edit.path, sources, from_failure, cited)
 

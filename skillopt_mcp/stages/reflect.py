@@ -27,9 +27,9 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.replies import AwareReply, EditReply, ProposalReply
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles
 
-MOST_PATTERNS = 8
-MOST_STRANGE = 8
-MOST_DIGITS = 12
+MAX_PATTERNS = 8
+MAX_STRANGE = 8
+MAX_DIGITS = 12
 NotesFrom = Literal["both", "failure_only"]
 
 
@@ -50,7 +50,7 @@ class Reflection:
 class ReflectSettings:
     """How to reflect: attempts per minibatch, characters per attempt, and what to ask.
 
-    With `aware`, lapses are told from defects; `notes_from` says whose analysts may write notes on lapses.
+    With `aware`, analysts classify failures as lapses or defects; `notes_from` says which may write notes on lapses.
     """
 
     minibatch: int = 8
@@ -86,7 +86,7 @@ def reflect(
         patches=tuple(patch for each in outcomes for patch in each.patches),
         unusable=tuple(note for each in outcomes for note in each.unusable),
         notes=tuple(note for each in outcomes for note in each.notes),
-        patterns=tuple(pattern for each in outcomes for pattern in each.patterns)[:MOST_PATTERNS],
+        patterns=tuple(pattern for each in outcomes for pattern in each.patterns)[:MAX_PATTERNS],
     )
 
 
@@ -139,7 +139,7 @@ def _call(files: SkillFiles, minibatch: _Minibatch, brief: Brief, settings: Refl
 
 
 def _read(minibatch: _Minibatch, parsed: Parsed[ProposalReply], brief: Brief, settings: ReflectSettings) -> Reflection:
-    """Return what one analyst's reply comes to."""
+    """Return the reflection that one analyst's reply is."""
     reply, name = parsed.value, minibatch.group
     if reply is None:
         return Reflection((), (f"{name} analyst: {parsed.problem}",))
@@ -175,8 +175,8 @@ def _cited(reply: EditReply, minibatch: _Minibatch, ids: tuple[str, ...]) -> tup
     """Return what an edit names of the attempts, and the first numbers that it gives and none of them has."""
     shown = [each.id for each in minibatch.attempts]
     named = {shown[number - 1] for number in reply.evidence if 1 <= number <= len(shown)}
-    strange = dict.fromkeys(str(number)[:MOST_DIGITS] for number in reply.evidence if not 1 <= number <= len(shown))
-    return (*(id for id in ids if id in named), *(f"{UNSHOWN}{each}" for each in list(strange)[:MOST_STRANGE]))
+    strange = dict.fromkeys(str(number)[:MAX_DIGITS] for number in reply.evidence if not 1 <= number <= len(shown))
+    return (*(id for id in ids if id in named), *(f"{UNSHOWN}{each}" for each in list(strange)[:MAX_STRANGE]))
 
 
 def _edit(reply: EditReply, sources: tuple[str, ...], cited: tuple[str, ...], *, from_failure: bool) -> Edit:

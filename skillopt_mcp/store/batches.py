@@ -151,7 +151,7 @@ class Batches:
                 connection.execute("update batch set state = 'dissolved' where id = ?", [batch_id])
 
     def collect(self, batch: Batch, collected: Collected) -> bool:
-        """Commit all that came of a batch at once; False when somebody else has done so."""
+        """Commit all that came of a batch at once; False when another process has done so."""
         with self._pool.write() as connection:
             cursor = connection.execute(f"update batch set state = 'over' where id = ? and {_OPEN}", [batch.id])
             if not cursor.rowcount:

@@ -15,7 +15,7 @@ from skillopt_mcp.store.driver import Connection
 from skillopt_mcp.store.pool import Pool, Row
 
 _GET = "select calls, tokens, usd, seconds from budget where id = ?"
-# To replace the row would write its index anew too, in every settlement.
+# Replacing the row would write its index again, too.
 _PUT = (
     "insert into budget(id, calls, tokens, usd, seconds) values (?, ?, ?, ?, ?) on conflict do update set"
     " calls = excluded.calls, tokens = excluded.tokens, usd = excluded.usd, seconds = excluded.seconds"
@@ -43,8 +43,8 @@ class Budgets:
         row = self._pool.row(_GET, [budget])
         return _above_nothing(Spent(*cast(_Values, row))) if row else Spent()
 
-    def list_beside_runs(self) -> list[str]:
-        """Return the budgets that are not a run's, in order: a run may have come to the promotion test of one."""
+    def list_without_run(self) -> list[str]:
+        """Return the budgets that are not a run's, in order: those of promotion tests, which a run may have reached."""
         rows = self._pool.rows("select id from budget where id not in (select id from run) order by id")
         return [str(row[0]) for row in rows]
 
@@ -63,15 +63,15 @@ def n_affordable(connection: Connection, bill: Bill) -> int:
 
 
 def charge(connection: Connection, bill: Bill, costs: Sequence[Cost]) -> Spent:
-    """Return what is spent once the bill's change and `costs` are charged. Raises StoreError for what is no amount."""
+    """Return what is spent once the bill's change and `costs` are charged. Raises StoreError if not finite."""
     change = bill.change.plus(
         sum(cost.calls for cost in costs), sum(cost.tokens for cost in costs), sum(cost.usd for cost in costs)
     )
     if not all(map(math.isfinite, change)):
         # Kept, it would end every cap: nothing is more than it.
         raise StoreError(
-            f"calls of '{bill.budget}' would be charged {change.tokens} tokens, ${change.usd} and {change.seconds} s, "
-            "which is no amount: nothing is stored; have the backend say what a call uses in finite numbers"
+            f"the charge of '{bill.budget}' must be finite, got {change.tokens} tokens, ${change.usd} and "
+            f"{change.seconds} s: have the backend report finite numbers; nothing was stored"
         )
     row = connection.execute(_GET, [bill.budget]).fetchone()
     spent = _above_nothing((Spent(*row) if row else Spent()).plus(*change))
@@ -109,7 +109,7 @@ def insert_attempts(connection: Connection, attempts: Sequence[Attempt]) -> None
 
 
 def end_claims(connection: Connection, call_ids: Sequence[int]) -> None:
-    """Have the last attempt at each call end its claim: nothing of it is lost when somebody claims it once more."""
+    """Have the last attempt at each call end its claim, so that it does not count as lost when it is claimed again."""
     connection.execute(
         "update attempt set claim = (select n_claims from call where id = call_id) where id in ("
         "select max(id) from attempt where call_id in (select value from json_each(?)) group by call_id)",
@@ -152,8 +152,8 @@ class Settlement(NamedTuple):
     """What came back, and what is to go out next: `n_again` calls that are claimed already, and `fresh` ones.
 
     The `id` of a reply is its call's. The costs of the bill are in this order, those of the calls to send again first.
-    `unsent` are calls that were claimed before, and not sent; `failed` those that were, and of which nothing is under
-    way any more.
+    `unsent` are calls that were claimed before, and not sent; `failed` those that were sent, and are not
+    under way any more.
     """
 
     replies: Sequence[Reply]
@@ -214,22 +214,22 @@ class Calls:
         return Settled(n_again, claims, spent)
 
     def take_over(self, key: bytes, dead: str, owner: str) -> bool:
-        """Take a claim from a process that died with it; False when somebody else did, or it was answered."""
+        """Take a claim from a process that died with it; False when another process did, or it was answered."""
         with self._pool.write() as connection:
             return _claim_again(connection, owner, f"key = ? and owner = ? and {_UNANSWERED}", [key, dead]) == 1
 
     def forget(self, scope: str, call_ids: Collection[int], draws: Collection[str]) -> None:
-        """Forget that some calls of a scope came to nothing, and what judges made of such draws since: both are open.
+        """Forget that some calls of a scope failed, and what judges made of such draws since: both are open.
 
-        What failed stays told by the attempts, and what it cost stays charged.
+        The attempts stay recorded, and what they cost stays charged.
         """
         with self._pool.write() as connection:
             given = [scope, json.dumps(list(call_ids)), json.dumps(list(draws))]
             forgotten = connection.execute(_FORGET, given).fetchall()
             end_claims(connection, [call_id for [call_id] in forgotten])
 
-    def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
-        """Return how often calls were claimed again without an answer, of those that were: by their ids."""
+    def n_restarts(self, call_ids: Sequence[int]) -> dict[int, int]:
+        """Return how often calls were claimed again without an answer, by their ids, where they were."""
         rows = self._pool.rows(
             "select id, n_claims - 1 from call where id in (select value from json_each(?)) and n_claims > 1",
             [json.dumps(list(call_ids))],
@@ -237,8 +237,8 @@ class Calls:
         return dict(cast(list[tuple[int, int]], rows))
 
     def failures(self, scopes: Sequence[str]) -> Failures:
-        """Return what became of the attempts that gave no reply within some scopes."""
-        # Beside max(), SQLite takes the other columns from the row that holds the maximum.
+        """Return how many attempts within some scopes gave no reply, and how the last of them ended."""
+        # With max(), SQLite takes the other columns from the row that holds the maximum.
         row = self._pool.row(
             "select count(*), coalesce(a.fault, ''), coalesce(a.detail, ''), max(a.id)"
             " from call c join attempt a on a.call_id = c.id where c.scope in (select value from json_each(?))",
@@ -269,7 +269,7 @@ def insert_reply(connection: Connection, reply: Reply) -> bool:
 
 
 def claim_again(connection: Connection, call_id: int) -> None:
-    """Count one more claim of a call, by whoever has it, within the caller's transaction."""
+    """Count one more claim of a call by its owner, within the caller's transaction."""
     [owner] = connection.execute("select owner from call where id = ?", [call_id]).fetchone()
     _claim_again(connection, str(owner), "id = ?", [call_id])
 
@@ -292,7 +292,7 @@ def _claim(connection: Connection, fresh: Sequence[tuple[bytes, Call]], scope: s
 
 
 def _let_go(connection: Connection, call_ids: Sequence[int], owner: str) -> None:
-    """Take back the claims of calls that were not sent: of one that nobody ever sent, nothing stays."""
+    """Take back the claims of calls that were not sent; one that was never sent is deleted."""
     given = [json.dumps(call_ids), owner]
     connection.execute(f"delete from call where {_UNSENT} and n_claims = 1 and {_UNTRIED}", given)
     _claim_again(connection, owner, f"{_UNSENT} and n_claims > 1", given, -1)

@@ -1,4 +1,4 @@
-"""Candidates at rest, with their edits and the trials that speak of them."""
+"""Candidates at rest, with their edits and the trials of them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Candidates:
         """Return a candidate. Raises NotFound."""
         row = self._pool.row(f"{_CANDIDATE} where id = ?", [candidate_id])
         if row is None:
-            raise NotFound(self._told_none(candidate_id))
+            raise NotFound(self._describe_missing(candidate_id))
         return _candidate(row)
 
-    def _told_none(self, id: str) -> str:
-        """Return that an id is no candidate's, and whose it is instead, where that is known."""
+    def _describe_missing(self, id: str) -> str:
+        """Return that an id is not a candidate's, and what it is instead, where that is known."""
         of_test = self._pool.row(
             "select c.id from confirmation t left join candidate c using (skill_id, base_version, version_id)"
             " where t.id = ?",
@@ -51,7 +51,7 @@ class Candidates:
                 its = " and ".join(str(row[0]) for row in made if row[0])
                 return f"'{id}' is {what}; {f'its candidate is {its}' if its else 'it has no candidate yet'}"
         if self._pool.row("select 1 from skill where name = ? or path = ?", [id, id]):
-            return f"'{id}' is a skill, no candidate: inspect {id} (skillopt-mcp show {id}) lists its candidates"
+            return f"'{id}' is a skill, not a candidate: inspect {id} (skillopt-mcp show {id}) lists its candidates"
         return f"the store has no candidate '{id}': make one with propose_edits, or by skillopt-mcp replay"
 
     def list_candidates(self, skill_id: int, *, steps: bool = False) -> list[Candidate]:

@@ -19,10 +19,9 @@ _PAGES = 4096
 def copy_into(
     source: Connection, path: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None
 ) -> None:
-    """Copy the store at `path`, open as `source`, into an empty file that is complete without files beside it.
+    """Copy the store at `path`, open as `source`, into an empty file that is complete without side files.
 
-    `advance` is told how many pages are through, and of how many. Raises StoreError and its kinds, of the file that is
-    at fault.
+    `advance` is called with how many pages are copied, and of how many. Raises StoreError, of the file at fault.
     """
     copy = driver.connect(target)
     try:
@@ -48,9 +47,9 @@ ALONE_MS = 1_000
 
 
 def copy_store(source: Path, target: Path, advance: Callable[[int, int], None] = lambda _done, _total: None) -> None:
-    """Copy a store into a new file that is the user's alone, and complete without files beside it.
+    """Copy a store into a new private file that is complete without side files.
 
-    `advance` is told how many pages are through, and of how many. Raises NotFound when there is no store, BadInput when
+    `advance` is called as by `copy_into`. Raises NotFound when there is no store, BadInput when
     the file is there or cannot be made, StoreError.
     """
     check_store(source)
@@ -114,8 +113,8 @@ def prepare_store(path: Path) -> None:
 def held_alone(path: Path) -> Iterator[None]:
     """Hold a store that no other process has open, its journal brought in, so that its file may be replaced.
 
-    Raises Busy when another process has it open, UnsafeStore when it is damaged and nobody can tell. (A store in
-    rollback mode cannot tell of an idle process either; that one is told when it writes next.)
+    Raises Busy when another process has it open, UnsafeStore when it is too damaged to see that. (Of a store
+    in rollback mode, an idle process is not seen; it gets an error when it writes next.)
     """
     connection = driver.connect(path)
     replaced = False
@@ -146,7 +145,7 @@ def held_alone(path: Path) -> Iterator[None]:
 def replace_store(path: Path, new: Path, kept: Path) -> None:
     """Put a copy in the place of the store, which stays under another name. There is a store at every moment.
 
-    Where the store's file was removed, what lies beside it stays so, too. Whoever has had it open writes no more.
+    Where the store's file was removed, its side files are kept, too. A process that had it open writes no more.
     """
     if path.exists():
         try:

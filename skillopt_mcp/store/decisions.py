@@ -156,8 +156,8 @@ class Decisions:
         )
         return [Pair(cast(float | None, base), cast(float | None, candidate)) for base, candidate in rows]
 
-    def list_begun_anew(self, row: ConfirmationRow) -> dict[int, Anew]:
-        """Return how often the attempts of a test's pairs were claimed again, of those that were: by pair number."""
+    def list_restarts(self, row: ConfirmationRow) -> dict[int, Anew]:
+        """Return how often the attempts of a test's pairs were claimed again, by pair number, where they were."""
         rows = self._pool.rows(
             "select c.draw, t.version_id, c.n_claims - 1 from trial t join call c on c.id = t.call_id"
             " where t.scope = ? and c.n_claims > 1",
@@ -215,7 +215,7 @@ class Decisions:
         return _decision(row) if row else None
 
     def verdicts(self, skill_id: int, gate: str, base_version: str) -> dict[str, str]:
-        """Return a gate's word on each version that it compared with a base: the verdict of the `latest` decision."""
+        """Return a gate's verdict on each version that it compared with a base: that of the `latest` decision."""
         rows = self._pool.rows(
             "select version_id, verdict from decision where skill_id = ? and gate = ? and base_version = ?"
             f" order by {IS_SIMULATED} desc, verdict = 'undecided' desc, id",
@@ -225,7 +225,7 @@ class Decisions:
         return {str(version): str(verdict) for version, verdict in rows}
 
     def is_accepted(self, skill_id: int, gate: str, base_version: str, version_id: str) -> bool:
-        """Return whether any decision of a gate accepted a version against a base, whatever others came to later."""
+        """Return whether any decision of a gate accepted a version against a base, whatever others decided later."""
         row = self._pool.row(
             "select 1 from decision where skill_id = ? and gate = ? and base_version = ? and version_id = ?"
             " and verdict = 'accept' limit 1",
@@ -283,7 +283,7 @@ def _confirmation(row: Row) -> ConfirmationRow:
     )  # fmt: skip
 
 
-# What a simulation rejected says nothing to a run with a real target. The verdict is that of `Decisions.latest`, then.
+# What a simulation rejected does not count for a run with a real target.
 _VERDICT = (
     "(select verdict from decision where decision.skill_id = made.skill_id and gate = ?2"
     " and decision.base_version = made.base_version and decision.version_id = made.version_id"
@@ -305,7 +305,7 @@ _REJECTED = (
 
 
 class Standing(NamedTuple):
-    """A candidate, and a gate's verdict on it when a run began; None where it had none that speaks to the run."""
+    """A candidate, and a gate's verdict on it when a run began; None where it had none that counts for the run."""
 
     candidate_id: str
     version_id: str
@@ -340,12 +340,12 @@ _N_OF_CHANGE = "select count(*) from decision where gate = ? and scope = ?"
 
 
 class Refusal(NamedTuple):
-    """A no to one change of a live file: who said it, when (UTC), and whether it was surely a person."""
+    """A refusal of one change of a live file: who refused, when (UTC), and whether it was surely a person."""
 
     kind: PromotionKind
     from_version: str
     to_version: str
-    said: str
+    by: str
     at: str
     verdict: PersonVerdict
 
@@ -356,22 +356,22 @@ class Refusals:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def add_refusal(self, asked: Approval, said: str, verdict: PersonVerdict) -> None:
-        """Store a no to a change; each time is a decision of its own."""
+    def add_refusal(self, asked: Approval, by: str, verdict: PersonVerdict) -> None:
+        """Store a refusal of a change; each is a decision of its own."""
         # Not the promotion test: its newest decision is its gate's.
         scope = f"{asked.kind} {candidate_id(asked.skill_id, asked.from_version, asked.to_version)}"
         with self._pool.write() as connection:
             [n] = connection.execute(_N_OF_CHANGE, [PERSON, scope]).fetchone()
             inputs = PersonInputs(kind=asked.kind, evidence=asked.evidence, n=n + 1, verdict=verdict)
             versions, kept = (asked.from_version, asked.to_version), inputs.model_dump_json()
-            insert_decision(connection, Decision(asked.skill_id, PERSON, *versions, scope, verdict, said, kept))
+            insert_decision(connection, Decision(asked.skill_id, PERSON, *versions, scope, verdict, by, kept))
 
     def list_refusals(self, skill_id: int) -> list[Refusal]:
-        """Return each no to a change of a skill, the newest first."""
+        """Return the refusals of changes of a skill, the newest first."""
         return [Refusal(*row) for row in self._pool.rows(_OF_SKILL, [skill_id, PERSON])]  # type: ignore[arg-type]
 
     def last_refusal(self, asked: Approval, verdict: PersonVerdict = "declined") -> Refusal | None:
-        """Return the newest no to a change, whatever it was shown with; None where nobody said no."""
+        """Return the newest refusal of a change, whatever evidence it was shown with, or None."""
         change = (asked.kind, asked.from_version, asked.to_version)
         found = (each for each in self.list_refusals(asked.skill_id) if each.verdict == verdict)
         return next((each for each in found if each[:3] == change), None)

@@ -32,7 +32,7 @@ _UNNAMED = {
     "database is locked": "SQLITE_BUSY",
 }
 _SETTINGS = (
-    "pragma page_size = 1024",  # of a new store: a small row costs its page anew with each commit, and so few bytes
+    "pragma page_size = 1024",  # of a new store: each commit writes whole pages, and most rows are small
     "pragma synchronous = full",
     "pragma wal_autocheckpoint = 8000",  # pages: a hot one is copied once, and a commit soon need not grow the log
     "pragma journal_size_limit = 67108864",
@@ -151,7 +151,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def _is_undecodable(error: Exception) -> bool:
-    """Return whether what was read is no text; told as it is, the error would show it."""
+    """Return whether what was read is not text; the error itself would show it."""
     return isinstance(error, UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
 
 
@@ -166,12 +166,12 @@ def _name(error: Exception) -> str:
 
 
 def _hindrance(path: Path, name: str) -> str:
-    """Return what is seen to be behind a failure of this name, "" where nothing is."""
+    """Return the cause of a failure of this name, "" where it is unknown."""
     return _of_folder(path.parent) or ("" if name.startswith("SQLITE_READONLY") else _of_files(path))
 
 
 def _no_room(path: Path, name: str) -> str:
-    """Return what is seen to leave no room for a store, with what to do about it, "" where nothing is."""
+    """Return why there is no space for a store, with what to do about it, "" where that is unknown."""
     with suppress(OSError):
         room = os.statvfs(path.parent)
         if name.startswith("SQLITE_FULL") or room.f_bavail * room.f_frsize < _LEAST_ROOM:
@@ -189,7 +189,7 @@ def _length(path: Path) -> int:
 
 
 def _of_folder(folder: Path) -> str:
-    """Return what is seen to keep the user from writing in a store's folder, "" where nothing is."""
+    """Return why the user cannot write in a store's folder, "" where that is unknown."""
     try:
         is_read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:
@@ -200,7 +200,7 @@ def _of_folder(folder: Path) -> str:
 
 
 def _of_files(path: Path) -> str:
-    """Return what is seen to keep the user from a store's file and those beside it, "" where nothing is."""
+    """Return why the user cannot use a store's files, "" where that is unknown."""
     files = [f"{path}{end}" for end in ("", "-wal", "-shm")]
     if any(os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK) for file in files):
         return f"you have no permission to read and write it (chmod 600 {shlex.quote(str(path))}*)"

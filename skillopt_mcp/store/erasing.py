@@ -31,7 +31,7 @@ _WITHDRAW = (
 _LEASES = "select id from lease where call_id in (select value from json_each(?))"
 _BLANKS = "char(9, 10, 11, 12, 13, 32)"
 _OF_TASK, _OF_ATTEMPT = f"trim(k.prompt, {_BLANKS})", f"trim(t.prompt, {_BLANKS})"
-# What a session knew it still knows, though nobody can read any more from where. By the index task_by_prompt.
+# A session still knows what it knew. By the index task_by_prompt.
 _STILL_KNOWN = (
     "insert into exposure(task_id, session) select k.id, t.session_id from trajectory t join task k"
     f" on k.skill_id = t.skill_id and length({_OF_TASK}) = length({_OF_ATTEMPT})"
@@ -169,11 +169,11 @@ class Erasing:
 
         Returns how many replies had a text, and the ids of all leases. Tokens and cost stay.
         """
-        told = json.dumps(call_ids)
+        chosen = json.dumps(call_ids)
         with self._pool.write() as connection:
-            connection.execute(_WITHDRAW, [told])
-            n_replies = connection.execute(_EMPTY_REPLIES, [told]).rowcount
-            leases = [str(row[0]) for row in connection.execute(_LEASES, [told]).fetchall()]
+            connection.execute(_WITHDRAW, [chosen])
+            n_replies = connection.execute(_EMPTY_REPLIES, [chosen]).rowcount
+            leases = [str(row[0]) for row in connection.execute(_LEASES, [chosen]).fetchall()]
         return n_replies, leases
 
     def count_answers(self, call_ids: Sequence[int]) -> int:
@@ -187,16 +187,16 @@ class Erasing:
         return sum(any(needle in text for needle in needles) for text in texts)
 
     def clear_notes(self, needles: Sequence[str], instead: str) -> int:
-        """Put other words in the place of these texts in notes for the optimizer; return in how many."""
+        """Replace these texts in notes for the optimizer; return in how many."""
         if not self.count_notes(needles):
             return 0
         with self._pool.write() as connection:
             changed = []
             for note_id, text in connection.execute("select id, text from meta_note").fetchall():
-                told = text
+                cleaned = text
                 for needle in needles:
-                    told = told.replace(needle, instead)
-                changed += [(told, note_id)] if told != text else []
+                    cleaned = cleaned.replace(needle, instead)
+                changed += [(cleaned, note_id)] if cleaned != text else []
             connection.executemany("update meta_note set text = ? where id = ?", changed)
         return len(changed)
 
@@ -308,7 +308,7 @@ class Searching:
 def spellings(text: str) -> list[str]:
     """Return a text as it may stand in a column: plain, within JSON of either kind, or within JSON in JSON.
 
-    Each with its accents composed and apart. What is no Unicode stands in the store as its replacement character.
+    Each with its accents composed and apart. Invalid Unicode is in the store as its replacement character.
     """
     kept = _SURROGATES.sub("\ufffd", text)
     plain = [kept, *(unicodedata.normalize(form, kept) for form in ("NFC", "NFD"))]

@@ -31,7 +31,7 @@ KINDS = {
     "promotion_finished": "promotion",
     "promotion_taken_back": "promotion",
 }
-"""What can happen, and to a row of which table."""
+"""The kinds of events, each with the table whose row it records."""
 
 ROWS = {
     "skill_root": "select path, created_at from skill_root where path = ?",

@@ -53,7 +53,7 @@ def store_path(given: str | None, environ: Mapping[str, str]) -> Path:
 
 
 def check_store(path: Path) -> None:
-    """Raise NotFound when there is no store, StoreError when its file is empty: whatever opened that would fill it."""
+    """Raise NotFound when there is no store, StoreError when its file is empty: opening it would fill it."""
     if not path.is_file():
         raise NotFound(f"there is no store at '{path}': name one with --store")
     if not path.stat().st_size:
@@ -71,7 +71,7 @@ def is_empty(path: Path) -> StoreError:
 def make_private(path: Path) -> None:
     """Make the store's folder (0700) and file (0600) when they are not there; SQLite gives its side files the same.
 
-    Whatever the umask: one that takes rights from the user would leave a store that nobody can open.
+    The umask does not matter: one that takes rights from the user would leave a store that cannot be opened.
     """
     try:
         _make_folder(path.parent, 0o700)
@@ -81,7 +81,7 @@ def make_private(path: Path) -> None:
         if path.is_dir():
             raise StoreError(f"'{path}' is a folder: name a file with --store") from None
         if path.exists() and not path.is_file():
-            raise StoreError(f"'{path}' is no regular file: name another with --store") from None
+            raise StoreError(f"'{path}' is not a regular file: name another with --store") from None
     except OSError as error:
         raise StoreError(
             f"the store '{path}' cannot be made ({error.strerror}): name another place with --store"
@@ -90,7 +90,7 @@ def make_private(path: Path) -> None:
 
 
 def _check_not_emptied(path: Path) -> None:
-    """Raise StoreError for an empty file where there was a store before, as what still lies beside it shows.
+    """Raise StoreError for an empty file where there was a store before, as its side files show.
 
     Another process that begins a new store there fills the file in a moment.
     """
@@ -125,13 +125,13 @@ def make_file(path: Path) -> None:
 
 
 def replaced_stores(path: Path) -> list[Path]:
-    """Return the stores that a restore took the place of, and that are kept beside a store."""
+    """Return the stores that restores replaced, and that are kept next to a store."""
     found = path.parent.glob(f"{glob.escape(path.name)}.replaced-*")
     return sorted(each for each in found if not each.name.endswith(SIDE_FILES))
 
 
 def remove_store(path: Path) -> None:
-    """Remove a copy with whatever lies beside it."""
+    """Remove a store's file and its side files."""
     for end in ("", *SIDE_FILES):
         with suppress(NotADirectoryError):
             path.with_name(path.name + end).unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def is_fuse(kind: str) -> bool:
 
 
 def file_system(path: Path) -> str:
-    """Return the kind of file system that `path` would lie on, or "" where the system does not tell."""
+    """Return the kind of file system that `path` would be on, or "" where that is unknown."""
     table = MOUNT_TABLE.read_text("utf-8", "replace") if MOUNT_TABLE.exists() else ""
     return file_system_in(table, os.path.realpath(path))
 

@@ -40,6 +40,10 @@ _SCORED = (
     "select t.scope, cast(substr(c.draw, length(t.scope) + 2) as integer), t.version_id, cast(t.hard as real)"
     " from trial t join call c on c.id = t.call_id where t.scope in (select id from confirmation)"
 )
+_LEARNED = (
+    "select distinct t.id from confirmation c, json_each(c.tasks) tested join task t on t.id = tested.value"
+    " where t.split = 'train'"
+)
 _TEXTS = {
     "file": "SQLite: {detail}",
     "tables": "{detail} of its tables are missing: {where}",
@@ -48,6 +52,7 @@ _TEXTS = {
     "content": "the content {where} is not what that digest names",
     "version": "the files of version {where} are not what that digest names",
     "task": "task {where} is not what its digest names",
+    "split": "task {where} of a promotion test is a train task",
     "pair": "pair {where} is not what its trials scored",
     "event": "event {where} does not follow from the one before it: the chain is broken",
     "changed": "{where} is not what event {detail} recorded",
@@ -100,7 +105,7 @@ class Integrity:
             yield Damage(code="schema", where=f"{kind!s} '{name!s}'")
 
     def check_digests(self) -> Iterator[Damage]:
-        """Yield the rows that do not match the digest that names them, and the pairs that do not match their trials."""
+        """Yield rows unlike the digest that names them, tested tasks to train on, and pairs unlike their trials."""
         for row in self._walk("select sha256, size, encoding, content from blob where sha256 > ? order by sha256", ""):
             if not _is_its_content(row):
                 yield Damage(code="content", where=str(row[0]))
@@ -108,6 +113,8 @@ class Integrity:
         for row in self._walk("select id, digest, prompt, judge, files from task where id > ? order by id", 0):
             if not _is_its_task(row):
                 yield Damage(code="task", where=str(row[0]))
+        for [task_id] in self._pool.rows(_LEARNED):
+            yield Damage(code="split", where=str(task_id))
         scored = set(self._pool.rows(_SCORED))
         for test, n, base_version, base, version, candidate in self._pool.rows(_PAIRS):
             arms = ((base_version, base), (version, candidate))

@@ -87,7 +87,7 @@ class Leases:
         return found
 
     def free(self, call_ids: Sequence[int], now: float) -> list[int]:
-        """Return those of the calls, in their order, that have no reply and are in nobody's hands."""
+        """Return those of the calls, in their order, that have no reply and are not leased."""
         taken: set[int] = set()
         for chunk in _chunks(call_ids):
             rows = self._pool.rows(f"select id from call where id in ({_marks(chunk)}) and {_IS_TAKEN}", [*chunk, now])
@@ -108,7 +108,7 @@ class Leases:
         return found is not None
 
     def never_taken(self, call_ids: Sequence[int]) -> list[int]:
-        """Return those of the calls, in their order, that were in nobody's hands yet."""
+        """Return those of the calls, in their order, that were never leased."""
         taken: set[int] = set()
         for chunk in _chunks(call_ids):
             rows = self._pool.rows(f"select call_id from lease where call_id in ({_marks(chunk)})", chunk)
@@ -116,7 +116,7 @@ class Leases:
         return [call_id for call_id in call_ids if call_id not in taken]
 
     def take(self, offers: Sequence[Offer], term: Term, caps: Caps) -> Taken:
-        """Lease those of the offers that nobody took or answered meanwhile.
+        """Lease those of the offers that were not taken or answered meanwhile.
 
         The first lease of a call was charged with its claim. Each further one is a claim of its own: it is charged to
         the budget of the scope, and left out where that would go above a cap.
@@ -134,7 +134,7 @@ class Leases:
         return Taken(leased, is_capped)
 
     def find(self, lease_id: str) -> Lease | None:
-        """Return a lease, None when nobody was ever given one of that id."""
+        """Return a lease, or None."""
         row = self._pool.row(f"{_LEASE} where l.id = ?", [lease_id])
         return _lease(row) if row else None
 

@@ -29,10 +29,10 @@ class LedgerRow:
     """What one role and stage used within a scope.
 
     `n_failed` counts sends that failed, whose tokens and price are counted with those of the answers; `n_repeated`
-    those that may have been lost when a process died. What these cost nobody knows, and no other field holds it:
+    those that may have been lost when a process died. What these cost is unknown, and in no other field:
     `tokens_repeated` and `usd_repeated` are what the replies took that came in their places, None without a price.
     `usd` is None where the price of one send is not known, failed or answered: `usd_known` is that of the others,
-    `n_unpriced` counts those without. `n_open` calls have no reply, of which `n_under_way` are sent or lost, and not
+    `n_unpriced` counts those without. `n_open` calls have no reply; `n_under_way` of them are sent or lost, and not
     known to have failed; `n_again` were asked again in place of a reply that could not be used. A host's own are
     `n_with_host` of those under way, taken or not, `n_host_again` of those that may have been lost, and `n_unbilled`
     of those without a price: no API was billed for them.
@@ -73,7 +73,7 @@ class Ledger:
         return [LedgerRow(*cast(_LedgerValues, row)) for row in rows]
 
     def count_untaken(self, scope: str, owner: str) -> int:
-        """Return how many calls that `owner` is to answer nobody ever took; a replay leaves none to a host."""
+        """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
         row = self._pool.row(
             "select count(*) from call c where c.scope = ?1 and c.owner = ?2"
             " and not exists (select 1 from reply r where r.call_id = c.id)"

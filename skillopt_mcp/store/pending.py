@@ -93,7 +93,7 @@ _BEGUN = (
 
 
 class Begun(NamedTuple):
-    """A promotion test that has not decided: of which version, its id, who answers in it, and how many pairs it has."""
+    """An undecided promotion test: its version, its id, its backend, and how many pairs it has."""
 
     version_id: str
     id: str

@@ -46,7 +46,7 @@ class Pool:
 
     @contextmanager
     def _lent(self) -> Iterator[Connection]:
-        """Lend a connection; whatever fails of the storage comes out as `driver.storage_errors` tells it."""
+        """Lend a connection; failures of the storage become StoreError as in `driver.storage_errors`."""
         if self._closed or os.getpid() != self._pid:
             raise StoreError(f"the store '{self.path}' is closed in this process: open it again")
         self._check_there()
@@ -77,7 +77,7 @@ class Pool:
                     connection.execute("pragma synchronous = normal")
                 # Within: a Ctrl-C during it is raised once it is through, and would leave the transaction open.
                 connection.execute("begin immediate")
-                # Again: it may have been replaced while we waited for whoever held it.
+                # Again: it may have been replaced while we waited for the lock.
                 self._check_there()
                 yield connection
                 connection.execute("commit")
@@ -114,9 +114,9 @@ class Pool:
             return found
 
     def empty_log(self, wait_ms: int) -> bool:
-        """Bring the write-ahead log into the file and cut it to nothing; return whether nobody kept us from it.
+        """Write the write-ahead log into the file and empty it; return whether no other process prevented that.
 
-        Who reads, or writes, is waited for so long; what was in the log before is in neither afterwards.
+        Readers and writers are waited for `wait_ms`.
         """
         with self._lent() as connection:
             [before] = connection.execute("pragma busy_timeout").fetchone()
@@ -150,7 +150,7 @@ class Pool:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return which file is at a path, None when none is, or nobody can tell."""
+    """Return which file is at a path, None when there is none, or it cannot be read."""
     try:
         found = os.stat(path)
     except OSError:

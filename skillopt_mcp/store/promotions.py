@@ -26,7 +26,7 @@ _UNUSED = "not exists (select 1 from promotion where approval_id = approval.id)"
 
 @dataclass(frozen=True, slots=True)
 class UnusedApproval:
-    """An approval that no change has used up: of which change, by whose login, and when."""
+    """An approval that no change has used up."""
 
     kind: PromotionKind
     from_version: str
@@ -155,7 +155,7 @@ class Promotions:
     def finish(self, promotion: Promotion) -> None:
         """Note that the files hold the new version, which is now live and best.
 
-        Nobody's earlier agreement leads back to what a person has rolled back.
+        A person's rollback withdraws the unused approvals of what it undid.
         """
         with self._pool.write() as connection:
             connection.execute("update promotion set state = 'done' where id = ?", [promotion.id])

@@ -103,10 +103,7 @@ class Runs:
         return [str(row[0]) for row in rows]
 
     def list_proposals_under_way(self, skill_id: int) -> list[Run]:
-        """Return the proposals of a skill that have not come to an end, oldest first.
-
-        One that has never goes on: runs that this process found to be over are not read again, prompts and all.
-        """
+        """Return the unfinished proposals of a skill, oldest first. Those found finished once are not read again."""
         newest = self._pool.row("select max(rowid) from run where skill_id = ?", [skill_id])
         under_way = "skill_id = ? and kind = 'proposal' and status = 'running' and rowid > ?"
         found = self._pool.rows(
@@ -118,9 +115,9 @@ class Runs:
         return [_run(row[1:]) for row in found]
 
     def list_running(self, skill_id: int) -> list[tuple[str, str]]:
-        """Return the ids of the runs of a skill that were not told to have stopped, with when they began, newest first.
+        """Return the ids of the replays of a skill with status running, with when they began, newest first.
 
-        One whose process was killed is among them. Proposals are not.
+        Those whose process was killed are among them.
         """
         running = "skill_id = ? and kind = 'replay' and status = 'running' order by rowid desc"
         return [
@@ -165,12 +162,12 @@ class Runs:
             connection.execute("update run set target = ?, optimizer = ?, judge = ? where id = ?", values)
 
     def list_finishes(self, run_id: str) -> list[tuple[str, int]]:
-        """Return the promotion tests that a run has come to, each with the pairs that it had by then."""
+        """Return the promotion tests that a run has reached, each with the pairs that it had then."""
         rows = self._pool.rows("select confirmation_id, n_pairs from finish where run_id = ?", [run_id])
         return [(str(test_id), cast(int, n_pairs)) for test_id, n_pairs in rows]
 
     def begin_finish(self, run_id: str, confirmation_id: str, n_pairs: int) -> int:
-        """Return how many pairs a promotion test had when the run first came to it: `n_pairs`, if that is now."""
+        """Return how many pairs a promotion test had when the run first reached it: `n_pairs`, if that is now."""
         with self._pool.write() as connection:
             key = [run_id, confirmation_id]
             connection.execute(

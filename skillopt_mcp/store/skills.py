@@ -54,7 +54,7 @@ class Skills:
         """Return the tracked skill at a resolved folder path, or the only one of that name; None when there is none.
 
         A forgotten one has its name only where no other has it. Raises NotFound when several tracked skills share the
-        name: the path tells them apart.
+        name: use the path then.
         """
         rows = self._pool.rows(f"{_SKILL} where path = ? or name = ? order by path = ? desc, id", [name_or_path] * 3)
         if not rows:
@@ -125,9 +125,9 @@ class Skills:
             return _skill(connection.execute(f"{_SKILL} where id = ?", [skill_id]).fetchone())
 
     def move(self, skill_id: int, name: str, path: str) -> dict[str, int]:
-        """Let a skill be at another path with all that is known of it.
+        """Move a skill to another path with all that is recorded of it.
 
-        What was tracked there takes its old path, and is forgotten; return what is recorded of that.
+        A skill that was tracked there takes its old path, and is hidden; return what is recorded of that.
         """
         held = dict[str, int]()
         with self._pool.write() as connection:
@@ -151,10 +151,7 @@ class Skills:
         return _counted(self._pool.rows(_RECORDED, [skill_id]))
 
     def forget(self, skill_id: int) -> None:
-        """List a skill no more, and take its standing permission back; all that is known of it stays.
-
-        It is listed again once its folder is looked at.
-        """
+        """Hide a skill, and withdraw its standing permission; its history is kept. Using it lists it again."""
         with self._pool.write() as connection:
             _hide(connection, skill_id)
 
@@ -259,8 +256,8 @@ def _is_changing(connection: Connection, skill_id: int, begun: int) -> bool:
     return row is not None and (row[0] != begun or row[1] in ("pending", "undoing"))
 
 
-def told(recorded: Mapping[str, int]) -> str:
-    """Return in words what rests on a skill."""
+def describe_recorded(recorded: Mapping[str, int]) -> str:
+    """Return how many things of each kind rest on a skill, as a text."""
     return ", ".join(f"{n:,} {kind}" for kind, n in recorded.items())
 
 

@@ -107,10 +107,10 @@ class Tasks:
         return [_task(row) for row in self._pool.rows(sql, [skill_id])]
 
     def list_spent(self, skill_id: int) -> list[Task]:
-        """Return what says nothing new of a skill when it is asked again, and is no task in use of it.
+        """Return the tasks, not in use by this skill, that would be no new evidence: retired ones and its kin's.
 
-        These are train and val tasks, and test tasks that a promotion test has drawn: its own retired ones, and those
-        of its kin (the skills that share a version with it, or with its kin).
+        They are train and val tasks, and test tasks that a promotion test has drawn. Kin are the skills that share a
+        version with it, or with its kin.
         """
         return [_task(row) for row in self._pool.rows(_SPENT, [skill_id])]
 
@@ -192,7 +192,7 @@ def _task(row: Row) -> Task:
 
 
 class Retirement(NamedTuple):
-    """How a task was taken out of use: the skill had `n_tests` promotion tests, `n_looks` of which had drawn it."""
+    """How a task was taken out of use: the skill had `n_tests` promotion tests, and `n_looks` had drawn it."""
 
     name: str
     split: Split

@@ -57,7 +57,7 @@ class NewTrajectory:
 
 
 Scoring = Literal["scored", "corrected", "same", "unexplained", "learned from", "erased"]
-"""What came of a score: with the last four the attempt stays as it was."""
+"""The outcome of a score: with the last four the attempt stays as it was."""
 
 
 class _Counted(NamedTuple):
@@ -112,18 +112,18 @@ class Trajectories:
     def score_trajectory(
         self, skill_id: int, trajectory_id: int, score: tuple[bool | None, float | None], reason: str
     ) -> Scoring | None:
-        """Say how an attempt ended, by (hard, soft); what is known of why comes after what was known.
+        """Set the (hard, soft) of an attempt, and add the reason to its reason.
 
-        A score that is there is corrected with a reason alone, which then tells the one before, and as long as no run
-        holds the attempt: what was learned from stays. Returns what came of it, None where there is no such attempt.
+        A score is only corrected with a reason, to which the score before is added, and while no run holds the attempt.
+        Returns the outcome, None where there is no such attempt.
         """
-        told = (None if score[0] is None else int(score[0]), score[1])
+        new = (None if score[0] is None else int(score[0]), score[1])
         with self._pool.write() as connection:
             row = _own(connection, skill_id, trajectory_id)
             if row is None:
                 return "erased" if connection.execute(_IS_ERASED, [trajectory_id, skill_id]).fetchone() else None
             was_scored = row[6] is not None
-            if was_scored and tuple(row[6:8]) == told:
+            if was_scored and tuple(row[6:8]) == new:
                 return "same"
             if was_scored and not reason:
                 return "unexplained"
@@ -132,7 +132,7 @@ class Trajectories:
             why = f"(corrected; before: hard {row[6]!s}, soft {row[7]!s}) {reason}" if was_scored else reason
             connection.execute(
                 "update trajectory set hard = ?, soft = ?, reason = ? where id = ?",
-                [*told, "\n".join(filter(None, [str(row[8]), why])), trajectory_id],
+                [*new, "\n".join(filter(None, [str(row[8]), why])), trajectory_id],
             )
         return "corrected" if was_scored else "scored"
 
@@ -154,12 +154,12 @@ class Trajectories:
             )
 
     def find_unanswered(self, skill_id: int, session_id: str, position: int) -> int | None:
-        """Return the attempt at a place in a session, if its messages end with no word of the person; else None."""
+        """Return the attempt at a place in a session, if the person has not replied to it; else None."""
         row = self._pool.row(_UNANSWERED, [skill_id, session_id, position])
         return cast(int, row[0]) if row else None
 
     def add_reaction(self, skill_id: int, trajectory_id: int, reaction: Message) -> None:
-        """Put what the person said next behind the messages of an attempt, unless a run holds it, or one is there."""
+        """Append the person's next message to an attempt, unless a run holds it, or there is one."""
         with self._pool.write() as connection:
             row = _own(connection, skill_id, trajectory_id)
             messages = parse_messages(str(row[9])) if row else ()
@@ -207,7 +207,7 @@ class Trajectories:
             )
 
     def mark_unseen(self, skill_id: int, first_id: int) -> None:
-        """Note that a proposal came to nothing: the trajectories of a skill from this one on are new again."""
+        """Note that a proposal failed: the trajectories of a skill from this one on are new again."""
         with self._pool.write() as connection:
             connection.execute("update skill set n_seen = min(n_seen, ?) where id = ?", [first_id - 1, skill_id])
 
@@ -217,7 +217,7 @@ class Trajectories:
         return self._pool.row(sql, [skill_id, session_id, position]) is not None
 
     def list_unscored(self, skill_id: int, n: int) -> list[int]:
-        """Return the ids of the `n` newest attempts of which nobody has said how they ended, among the last thousand.
+        """Return the ids of the `n` newest attempts without a score, among the last thousand.
 
         None has a held-out task's prompt: nothing is learned from those.
         """
@@ -242,7 +242,7 @@ class Trajectories:
 
         They are counted on from the last record of this process, as long as there was no other proposal or erasure.
         """
-        # Four statements: of one, SQLite makes the plan anew each time, which takes ten times as long.
+        # Four statements: a single one would be planned again each time, which takes ten times as long.
         [n_seen] = connection.execute("select n_seen from skill where id = ?", [skill_id]).fetchone()
         [erasure] = connection.execute("select coalesce(max(id), 0) from erased").fetchone()
         known = self._counted.get(skill_id)

@@ -82,7 +82,7 @@ class Config(BaseModel):
         default="mixed", description="Pairs that a slow update looks at: all, the changed or the unchanged ones"
     )
     meta_skill: bool = Field(default=True, description="From epoch 2 on, write notes for the optimizer, kept over runs")
-    skill_aware: bool = Field(default=False, description="Tell defects (edits) from lapses (notes in the appendix)")
+    skill_aware: bool = Field(default=False, description="Separate defects (edits) from lapses (notes in the appendix)")
     appendix_source: NotesFrom = Field(default="both", description="Whose analysts write notes: both, failure_only")
     appendix_limit: int = Field(
         default=24, ge=0, le=1000, description="Most notes in the appendix; 0, SkillOpt's default: no limit"
@@ -90,7 +90,7 @@ class Config(BaseModel):
     use_gate: bool = Field(default=True, description="False: every candidate becomes current; promotion stays gated")
     gate: SearchGate = Field(
         default="strict",
-        description="strict; fresh: strict, what was accepted measured anew; paired_se: a gain above its standard "
+        description="strict; fresh: strict, what was accepted measured again; paired_se: a gain above its standard "
         "error, by rollouts of both versions at every step, which doubles the val rollouts; no_regression: no task "
         "falls twice, so what fell is rolled out once more",
     )

@@ -201,7 +201,7 @@ def told_shorter(verdict: Confirmation, rule: ConfirmRule, base: SkillFiles, can
 
 def begun_anew(store: Store, row: ConfirmationRow) -> Redraws:
     """Return how often the attempts of a test's pairs were begun anew without an answer."""
-    return redraws_of(store.decisions.list_begun_anew(row))
+    return redraws_of(store.decisions.list_restarts(row))
 
 
 def anew_of(row: ConfirmationRow, trials: Sequence[Trial], times: dict[int, int]) -> Anew:
@@ -431,7 +431,7 @@ def _charged(
     test: Test, store: Store, drawn: list[tuple[int, Pair]], trials: list[Trial], first: int, redraws: Redraws
 ) -> list[tuple[int, Pair]]:
     """Return drawn pairs with those missing whose attempt at the candidate was begun anew too often (see Redraws)."""
-    times = store.calls.begun_anew([trial.reply.id for trial in trials])
+    times = store.calls.n_restarts([trial.reply.id for trial in trials])
     found = []
     for k, (task_id, pair) in enumerate(drawn):
         is_charged = redraws.take(first + k, anew_of(test.row, trials[2 * k : 2 * k + 2], times))

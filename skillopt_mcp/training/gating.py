@@ -133,7 +133,7 @@ def measured(plan: Plan, ask: Ask, files: SkillFiles, *, is_current: bool) -> Ev
 def is_topped(config: Config, current: float | None) -> bool:
     """Return whether no candidate can be accepted after a current version of this score: there is no better one.
 
-    So it is under every gate that compares with what that version scored; paired_se rolls it out anew.
+    So it is under every gate that compares with what that version scored; paired_se rolls it out again.
     """
     return current == TOP and config.use_gate and config.gate != "paired_se"
 

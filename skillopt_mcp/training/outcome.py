@@ -73,8 +73,8 @@ def step_outcome(plan: Plan, step: Step, before: State, after: State, work: Work
     decision = _decision(plan, step, before, gated, record.candidate_version)
     further = gated.looked.trials if gated.looked else ()
     is_kept = after.evaluation is before.evaluation or after.evaluation is gated.evaluation
-    anew = () if is_kept else after.evaluation.trials
-    trials = (*baseline, *work.trials, *evaluated, *further, *anew)
+    remeasured = () if is_kept else after.evaluation.trials
+    trials = (*baseline, *work.trials, *evaluated, *further, *remeasured)
     return StepOutcome(record, trials, candidate, decision, work.note)
 
 
@@ -102,8 +102,8 @@ def what_failed(work: Work) -> str:
     if n_sessions := len(cited - own.keys()):
         parts.append(counted(n_sessions, "recorded session"))
     seen = next(iter(work.patterns), "") or work.selected.reasoning
-    told = f"failed: {', '.join(parts)}" if kinds else f"from {', '.join(parts)}" if parts else ""
-    return ". ".join(filter(None, (told, seen)))
+    kinds_failed = f"failed: {', '.join(parts)}" if kinds else f"from {', '.join(parts)}" if parts else ""
+    return ". ".join(filter(None, (kinds_failed, seen)))
 
 
 def _candidate(plan: Plan, before: State, work: Work) -> NewCandidate:

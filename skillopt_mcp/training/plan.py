@@ -21,9 +21,9 @@ from skillopt_mcp.training.config import Config, Schedule
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All that a run depends on, frozen when it began; `note` is what earlier runs left for the optimizer,
-    and `discarded` the edits of earlier candidates that it is told of.
+    and `discarded` the edits of earlier candidates that it is shown.
 
-    The secrets `known` are those of whoever advances it, and are for the guard.
+    The secrets `known` are for the guard.
     """
 
     run_id: str

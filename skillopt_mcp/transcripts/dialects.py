@@ -36,7 +36,7 @@ class Dialect(Protocol):
     """How one host writes."""
 
     def keeps(self, line: bytes) -> bool:
-        """Return whether a line may hold a message; cheap, and sometimes wrong in saying yes."""
+        """Return whether a line may hold a message; cheap, with false positives."""
         ...
 
     def said(self, line: bytes) -> Said | None:

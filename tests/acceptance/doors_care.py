@@ -66,6 +66,7 @@ FILES = {
     "references/logo.bin": bytes(range(256)),
     "scripts/run.sh": b"#!/bin/sh\necho hello\n",
 }
+RUNNABLE = ("scripts/run.sh", "references/more.md")
 
 
 def tasks_of(n: int = 36, seed: int = 7) -> list[dict[str, Any]]:
@@ -118,7 +119,8 @@ class Desk(Workbench):
             path = self.skill_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        (self.skill_path / "scripts/run.sh").chmod(0o755)
+        for name in RUNNABLE:
+            (self.skill_path / name).chmod(0o755)
         with self.serve(target=self.target) as server:
             server.tool("add_tasks", skill=str(self.skill_path), tasks=tasks_of())
             for name, parts in TEXTS.items():
@@ -284,10 +286,17 @@ DAMAGES = {
     "an event is gone": ["delete from event where seq = 2"],
     "the last event is another": ["update event set key = 'x' where seq = (select max(seq) from event)"],
     "a skill's text is another": ["update blob set content = x'00' where sha256 = (select min(sha256) from blob)"],
+    "an event is of another day": ["update event set at = '2020' || substr(at, 5) where seq = 2"],
+    "a skill's text is another skill's": [
+        "update blob set (size, encoding, content) = (select size, encoding, content from blob order by size limit 1) "
+        "where sha256 = (select sha256 from blob order by size desc limit 1)"
+    ],
+    "a task is in another split": ["update task set split = 'train' where id = 2"],
+    "a permission is wider": ["update permission set simulated = 1"],
     "a version's file is gone": ["delete from version_file where path = 'references/new.md'"],
     "a task is gone": ["delete from task where id = 2"],
     "a permission was slipped in": [
-        "insert into permission (skill_id, granted_by, simulated, created_at, host_run) "
+        "insert or replace into permission (skill_id, granted_by, simulated, created_at, host_run) "
         "values (1, 'me', 1, '2026-01-01T00:00:00.000Z', 1)"
     ],
 }

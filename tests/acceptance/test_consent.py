@@ -8,7 +8,7 @@ import pytest
 from mcp_types import ElicitResult
 
 from tests.acceptance.doors import PROMOTED, ROLLED_BACK
-from tests.acceptance.doors_care import AGENT_SHELLS, FILES, HELD, UNAPPROVED, Desk, status
+from tests.acceptance.doors_care import AGENT_SHELLS, FILES, HELD, RUNNABLE, UNAPPROVED, Desk, status
 
 YES, UNTICKED = ({"any": answer} for answer in (True, False))
 
@@ -108,6 +108,6 @@ def test_an_agents_shell_agrees_to_nothing(desk: Desk) -> None:
         desk.environ[name] = "1"
         assert desk.run("promote", good, simulated=True, yes=True).exit_code == 1
         del desk.environ[name]
-    assert desk.files() == before == {name: (content, name.endswith(".sh")) for name, content in FILES.items()}
+    assert desk.files() == before == {name: (content, name in RUNNABLE) for name, content in FILES.items()}
     assert desk.changes() == []
     assert desk.store_path.read_bytes() == store

@@ -16,6 +16,7 @@ from tests.acceptance.doors_care import (
     LESSON,
     NOT_PROVEN,
     REFUSED,
+    RUNNABLE,
     STALE,
     UNAPPROVED,
     Desk,
@@ -117,7 +118,7 @@ def test_a_link_or_a_write_protected_file_is_left_alone(desk: Desk) -> None:
 
 def test_a_rollback_restores_every_byte_and_can_be_undone(desk: Desk) -> None:
     before = desk.files()
-    assert before == {name: (content, name.endswith(".sh")) for name, content in FILES.items()}
+    assert before == {name: (content, name in RUNNABLE) for name, content in FILES.items()}
     assert desk.promote("both")["status"] == PROMOTED
     after = desk.files()
     changed = [name for name in before if after[name] != before[name]]

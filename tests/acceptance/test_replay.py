@@ -153,6 +153,25 @@ def test_a_step_makes_no_more_edits_than_its_budget(
     assert [step["n_edits"] for step in done["steps"]] == n_edits
 
 
+def test_what_a_step_leaves_out_is_tried_by_the_next_one(bench: Workbench, vendor: Vendor) -> None:
+    n_patches = 0
+
+    def act(_n: int, request: Request) -> str | None:
+        nonlocal n_patches
+        if request.schema is None or "merged_from" in request.schema["properties"]:
+            return None
+        if "ranking" in request.schema["properties"]:
+            return propose(ranking=[1, 2, 3, 4])
+        n_patches += 1
+        edit = {"op": "append", "target": None, "path": "SKILL.md", "evidence": [1]}
+        return propose(edits=[{**edit, "content": lesson(kind)} for kind in KINDS] if n_patches == 1 else [])
+
+    vendor.act = act
+    config = {**PLAIN, "epochs": 1, "failure_only": True, "max_edits": 2, "min_edits": 2, "schedule": "constant"}
+    done = bench.train(SIZES, config=config, target=vendor.spec, optimizer=vendor.spec)
+    assert [(step["n_edits"], step["candidate"]) for step in done["steps"]] == [(2, 0.5), (2, 1.0)]
+
+
 def test_slow_update_and_notes(bench: Workbench, vendor: Vendor) -> None:
     config: dict[str, object] = {"epochs": 2, "batch": 8, "slow_samples": 4}
     done = bench.train(SIZES, config=config, target=vendor.spec, optimizer=vendor.spec)
@@ -166,6 +185,14 @@ def test_slow_update_and_notes(bench: Workbench, vendor: Vendor) -> None:
     vendor.requests.clear()
     bench.train(SIZES, config=config, target=vendor.spec, optimizer=vendor.spec)
     assert any(NOTES in each.text for each in questions(vendor))
+
+
+def test_a_slow_update_that_gains_nothing_is_not_kept(bench: Workbench, vendor: Vendor) -> None:
+    config: dict[str, object] = {**PLAIN, "batch": 8, "slow_update": True, "slow_samples": 4}
+    done = bench.train(SIZES, config=config, target=vendor.spec, optimizer=vendor.spec)
+    assert [step["kind"] for step in done["steps"]] == ["step", "step", "slow", "step", "slow"]
+    assert any(GUIDANCE in each.text for each in attempts(vendor, "val"))
+    assert not any(GUIDANCE in each.text for each in attempts(vendor, "train"))
 
 
 def test_a_memory_file_is_seen_by_every_attempt_and_trained(bench: Workbench, vendor: Vendor) -> None:

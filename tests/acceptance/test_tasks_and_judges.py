@@ -174,8 +174,9 @@ def test_a_split_is_frozen_whatever_comes_later(bench: Workbench, tmp_path: Path
     first = add(rows[:12])
     assert sorted(first.values()) == ["test"] * 4 + ["train"] * 4 + ["val"] * 4
     other = {"train": "test", "val": "train", "test": "val"}
-    moved = [{**row, "id": f"m{n}", "split": other[first[row["id"]]]} for n, row in enumerate(rows[:12])]
-    assert add(moved) == first
+    for changed in ({}, {"judge": {"kind": "exact", "expected": "another"}}):
+        moved = [{**row, **changed, "id": f"m{n}", "split": other[first[row["id"]]]} for n, row in enumerate(rows[:12])]
+        assert add(moved) == first
     later = add(rows)
     assert {name: later[name] for name in first} == first
     assert sorted(later.values()) == ["test"] * 10 + ["train"] * 10 + ["val"] * 10

@@ -1,4 +1,4 @@
-"""Batch vendor: a server that speaks both vendors' batch APIs on 127.0.0.1, beside their immediate ones."""
+"""Batch vendor: a server that speaks both vendors' batch APIs on 127.0.0.1, with their immediate ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from clerk import answer
-from loopback import Request, Said, _chat, _message, _responses
+from loopback import HttpServer, Request, Said, Sent, _chat, _message, _responses
 
 Body = dict[str, Any]
+JSON = {"content-type": "application/json"}
 # What becomes of a call in a batch: a text, or how it fails.
 Fate = str | Said | Body
 
@@ -38,7 +38,7 @@ class Batch:
     outcomes: dict[str, Body] = field(default_factory=dict)
 
 
-class BatchVendor:
+class BatchVendor(HttpServer):
     """A running vendor. `fate` decides what becomes of a call in a batch; `paid` counts each call that was answered."""
 
     def __init__(self, fate: Callable[[Request], Fate]) -> None:
@@ -54,30 +54,23 @@ class BatchVendor:
         # Replies with this status to the next requests whose path ends so.
         self.refusals: list[tuple[str, int, Body]] = []
         self._lock = threading.RLock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__()
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def respond(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Sent:
+        with self._lock:
+            return self._answered(method, path, raw)
 
-    def respond(self, method: str, target: str, raw: bytes) -> tuple[int, bytes]:
-        """Return status and body of the response to a request."""
+    def _answered(self, method: str, target: str, raw: bytes) -> Sent:
         parts = urlsplit(target)
         path, query = parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()}
-        with self._lock:
-            self.requests.append(f"{method} {path}")
-            for n, (ending, status, body) in enumerate(self.refusals):
-                if f"{method} {path}".endswith(ending):
-                    del self.refusals[n]
-                    return status, json.dumps(body).encode()
-            found = self._respond(method, path, query, raw)
+        self.requests.append(f"{method} {path}")
+        for n, (ending, status, body) in enumerate(self.refusals):
+            if f"{method} {path}".endswith(ending):
+                del self.refusals[n]
+                return Sent(status, json.dumps(body).encode(), JSON)
+        found = self._respond(method, path, query, raw)
         self.on_request(method, path)
-        return 200, found if isinstance(found, bytes) else json.dumps(found).encode()
+        return Sent(200, found if isinstance(found, bytes) else json.dumps(found).encode(), JSON)
 
     def _respond(self, method: str, path: str, query: dict[str, str], raw: bytes) -> Body | bytes:
         words = path.strip("/").split("/")
@@ -188,7 +181,7 @@ class BatchVendor:
         return shown | (self._over(batch) if is_over else {})
 
     def _over(self, batch: Batch) -> Body:
-        """Return what an OpenAI batch says once it is over; its files are made when they are first told of."""
+        """Return what an OpenAI batch says once it is over; its files are made when they are first listed."""
         out, bad = [], []
         for name, outcome in batch.outcomes.items():
             kind = outcome["type"]
@@ -217,37 +210,6 @@ OVERLOADED: Body = {
     "type": "errored", "status": 503,
     "error": {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
 }  # fmt: skip
-
-
-def _handler(vendor: BatchVendor) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = -1
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-        def _answer(self) -> None:
-            raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-            if self.headers.get("transfer-encoding") == "chunked":
-                while size := int(self.rfile.readline(), 16):
-                    raw += self.rfile.read(size)
-                    self.rfile.readline()
-                self.rfile.readline()
-            status, body = vendor.respond(self.command, self.path, raw)
-            try:
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-            except OSError:  # whoever asked was killed
-                self.close_connection = True
-
-        do_GET = do_POST = do_DELETE = _answer
-
-    return Handler
 
 
 @contextmanager

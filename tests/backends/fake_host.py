@@ -1,4 +1,4 @@
-"""Fake host: a program that looks at what it was given, plays what it was told to, and may refuse to end."""
+"""Fake host: a program that records what it was given, plays a plan, and may refuse to end."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if plan["locked"]:
     os.chmod("locked", 0o500)
 pids = [os.getpid()]
 if plan["leaves"]:
-    ready, told = os.pipe()
+    ready, done = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.write(told, b"1")
+        os.write(done, b"1")
         signal.pause()
     os.read(ready, 1)
     pids.append(child)
@@ -84,7 +84,7 @@ class FakeHost:
         return found
 
     def cue(self) -> Path:
-        """Return a pipe on which the program speaks once it has written down what it found."""
+        """Return a pipe that the program writes to once it has recorded what it found."""
         path = self.path.parent / "cue"
         os.mkfifo(path)
         return path
@@ -104,12 +104,12 @@ def make_host(folder: Path, name: str) -> FakeHost:
 def claude_lines(
     answer: str = "done", *tools: tuple[str, dict[str, object], str], **result: object
 ) -> Iterator[object]:
-    """Yield what Claude Code tells of a session that calls tools, given as (name, arguments, result), and answers."""
+    """Yield what Claude Code prints of a session that calls tools, given as (name, arguments, result), and answers."""
     yield {"type": "system", "subtype": "init", "tools": []}
-    for number, (name, arguments, told) in enumerate(tools):
+    for number, (name, arguments, result_text) in enumerate(tools):
         use = {"type": "tool_use", "id": f"t{number}", "name": name, "input": arguments}
         yield {"type": "assistant", "message": {"role": "assistant", "content": [use]}, "parent_tool_use_id": None}
-        back = {"type": "tool_result", "tool_use_id": f"t{number}", "content": [{"type": "text", "text": told}]}
+        back = {"type": "tool_result", "tool_use_id": f"t{number}", "content": [{"type": "text", "text": result_text}]}
         yield {"type": "user", "message": {"role": "user", "content": [back]}, "parent_tool_use_id": None}
     yield {"type": "assistant", "message": {"content": [{"type": "text", "text": answer}]}, "parent_tool_use_id": None}
     used = {"inputTokens": 10, "outputTokens": 5, "cacheReadInputTokens": 30, "cacheCreationInputTokens": 2}
@@ -118,7 +118,7 @@ def claude_lines(
 
 
 def codex_lines(answer: str = "done", *commands: tuple[str, str, int]) -> Iterator[object]:
-    """Yield what Codex tells of a session that runs commands, given as (command, output, exit code), and answers."""
+    """Yield what Codex prints of a session that runs commands, given as (command, output, exit code), and answers."""
     yield {"type": "thread.started", "thread_id": "1"}
     for command, output, code in commands:
         item = {"type": "command_execution", "command": command, "aggregated_output": output, "exit_code": code}

@@ -19,10 +19,10 @@ from skillopt_mcp.records.calls import Fault, Usage
 _FAILED: dict[str, object] = {"is_error": True, "stop_reason": "stop_sequence"}
 
 
-def claude_told(code: str | None, **result: object) -> AgentEvents:
-    said = {"type": "assistant", "error": code, "message": {"content": [{"type": "text", "text": "failed"}]}}
+def claude_events(code: str | None, **result: object) -> AgentEvents:
+    message = {"type": "assistant", "error": code, "message": {"content": [{"type": "text", "text": "failed"}]}}
     ending: dict[str, object] = {"type": "result", "subtype": "success", **_FAILED, **result}
-    return read_claude(f"{json.dumps(said)}\n{json.dumps(ending)}\n")
+    return read_claude(f"{json.dumps(message)}\n{json.dumps(ending)}\n")
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,10 @@ def claude_told(code: str | None, **result: object) -> AgentEvents:
         ("authentication_failed", {"result": "Not logged in · Please run /login"}, "auth"),
         ("billing_error", {"result": "Credit balance is too low", "api_error_status": 400}, "auth"),
         ("model_not_found", {"result": "There's an issue", "api_error_status": 404}, "model_not_found"),
-        (None, {"result": "There's an issue with the selected model (m)", "api_error_status": 404}, "model_not_found"),
         ("rate_limit", {"result": "API Error: Request rejected (429)", "api_error_status": 429}, "rate_limit"),
         ("server_error", {"result": "API Error: 529 Overloaded.", "api_error_status": 529}, "overloaded"),
         ("server_error", {"result": "API Error: 500 boom", "api_error_status": 500}, "server"),
-        ("server_error", {"result": "API Error: Connection refused (ECONNREFUSED)"}, "connection"),
-        ("server_error", {"result": "API Error: Unable to connect to API (FailedToOpenSocket)"}, "connection"),
         ("server_error", {"result": "API Error: anything", "api_error": "connection_failed"}, "connection"),
-        ("server_error", {"result": "API Error: anything", "api_error": "computer_slept"}, "connection"),
         ("server_error", {"result": "API Error: Request timed out."}, "connection"),
         ("invalid_request", {"result": "Prompt is too long", "api_error_status": 400}, "context_too_long"),
         ("invalid_request", {"result": "API Error: no", "stop_reason": "refusal"}, "refusal"),
@@ -48,11 +44,11 @@ def claude_told(code: str | None, **result: object) -> AgentEvents:
         (None, {"subtype": "error_during_execution", "errors": ["Sandbox required but unavailable"]}, "unsupported"),
     ],
 )
-def test_what_claude_code_says_is_a_fault(code: str | None, result: dict[str, object], wanted: Fault) -> None:
-    assert claude_told(code, **result).fault == wanted
+def test_a_failure_of_claude_code_is_a_fault(code: str | None, result: dict[str, object], wanted: Fault) -> None:
+    assert claude_events(code, **result).fault == wanted
 
 
-def test_a_fault_names_the_program_what_it_said_what_to_do_and_what_it_cost(claude: FakeHost) -> None:
+def test_a_fault_names_the_program_the_cause_the_fix_and_the_cost(claude: FakeHost) -> None:
     [*_, ending] = claude_lines()
     claude.play({**ending, **_FAILED, "result": "Not logged in · Please run /login"}, exit=1)
     found = fault(opened(claude))
@@ -67,22 +63,16 @@ def test_a_fault_names_the_program_what_it_said_what_to_do_and_what_it_cost(clau
     "words",
     [
         "API Error: Can't reach the API server — check your internet or DNS (ENOTFOUND)",
-        "API Error: Unable to connect to API (ConnectionRefused)",
         "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)",
-        "API Error: No internet route — check your connection or VPN (ENETUNREACH)",
         "API Error: Couldn't connect through your proxy (ERR_PROXY_TUNNEL)",
-        "API Error: Connection error.",
         "Request timed out. Check your internet connection and proxy settings",
-        "read ECONNRESET",
         "connect ETIMEDOUT 192.0.2.1:443",
-        "getaddrinfo EAI_AGAIN api.example.org",
         "TypeError: fetch failed",
-        "socket hang up",
         "Connection failed: error sending request",
         "dns error: failed to lookup address information: Temporary failure in name resolution",
     ],
 )
-def test_a_network_that_is_gone_is_a_connection_that_is_tried_again(words: str) -> None:
+def test_a_lost_network_is_a_connection_fault(words: str) -> None:
     assert fault_of(words) == "connection"
 
 
@@ -90,22 +80,19 @@ def test_a_network_that_is_gone_is_a_connection_that_is_tried_again(words: str) 
     ("words", "wanted"),
     [
         ("unexpected status 401 Unauthorized: no, url: http://x", "auth"),
-        ("Missing environment variable: `CODEX_API_KEY`.", "auth"),
         ("Quota exceeded. Check your plan and billing details.", "auth"),
         ("The model `nope` does not exist or you do not have access to it.", "model_not_found"),
         ("exceeded retry limit, last status: 429 Too Many Requests", "rate_limit"),
         ("unexpected status 503 Service Unavailable: busy", "overloaded"),
-        ("Selected model is at capacity. Please try a different model.", "overloaded"),
         ("Codex ran out of room in the model's context window.", "context_too_long"),
         ("Incomplete response returned, reason: max_output_tokens", "truncated"),
         ("stream disconnected before completion: Incomplete response returned, reason: content_filter", "refusal"),
         ("stream disconnected before completion: stream closed before response.completed", "connection"),
         ("unexpected status 502 Bad Gateway", "server"),
         ('{"error": {"code": "unsupported_parameter"}}', "unsupported"),
-        ("something else", "internal"),
     ],
 )
-def test_what_codex_says_is_a_fault(words: str, wanted: Fault) -> None:
+def test_a_failure_of_codex_is_a_fault(words: str, wanted: Fault) -> None:
     assert read_codex(json.dumps({"type": "turn.failed", "error": {"message": words}}), "").fault == wanted
 
 
@@ -132,7 +119,7 @@ def test_a_program_that_ends_without_a_word_is_a_fault(
     assert (found.fault, words in str(found), KEY in str(found)) == (wanted, True, False)
 
 
-def test_what_a_transcript_quotes_gets_no_attempt_made_anew(claude: FakeHost) -> None:
+def test_a_failure_that_a_transcript_quotes_is_no_reason_to_retry(claude: FakeHost) -> None:
     for quoted in ("connection refused", "rate limit reached", "request timed out", "API Error: 503"):
         claude.play({"type": "assistant", "message": {"content": [{"type": "text", "text": quoted}]}}, exit=1)
         assert fault(opened(claude)).fault == "internal"

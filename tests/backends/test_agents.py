@@ -1,9 +1,8 @@
-"""Agents: what a command line tells of its work becomes a reply, and its spec says how it is opened."""
+"""Agents: the output of a command line becomes a reply, and its spec says how it is opened."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from agent_calls import ask, opened, rollout
@@ -73,9 +72,9 @@ def test_what_codex_does_not_print_is_found_in_its_session(codex: FakeHost) -> N
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "the end"}]},
     ]
     used = {"input_tokens": 50, "cached_input_tokens": 20, "output_tokens": 7}
-    told = [{"type": "token_count", "info": {"total_token_usage": used}}, {"type": "token_count", "info": None}]
+    counts = [{"type": "token_count", "info": {"total_token_usage": used}}, {"type": "token_count", "info": None}]
     rows = [{"type": "response_item", "payload": item} for item in items]
-    rows += [{"type": "event_msg", "payload": payload} for payload in told]
+    rows += [{"type": "event_msg", "payload": payload} for payload in counts]
     rows += [{"type": "event_msg", "payload": {"type": "task_complete", "last_agent_message": "the end"}}]
     session = "\n".join(json.dumps(row) for row in rows)
     codex.play(*list(codex_lines("the end"))[-1:], files={"../../home/.codex/sessions/1/rollout-a.jsonl": session})
@@ -123,23 +122,12 @@ def test_bash_is_confined_unless_said_otherwise(claude: FakeHost) -> None:
     ("spec", "words"),
     [
         ("m,tools=rm -rf", "'tools' of 'claude-code:m' cannot be used"),
-        ("m,colour=red", "cannot use option 'colour'"),
-        ("m,api_key=x", "secrets come from the environment"),
-        ("", "'model' of 'claude-code:' cannot be used"),
         ("m,binary=/nowhere/claude", r"the program '/nowhere/claude' is not found: install Claude Code \(npm install"),
     ],
 )
 def test_a_spec_that_cannot_be_used_is_explained(spec: str, words: str) -> None:
     with pytest.raises(BackendError, match=words):
         open_claude_code(spec, {"PATH": "/usr/bin:/bin"})
-
-
-def test_a_program_that_does_not_run_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "claude"
-    path.write_text("#!/bin/sh\nexit 1\n")
-    path.chmod(0o755)
-    with pytest.raises(BackendError, match=r"claude --version' failed"):
-        open_claude_code(f"m,binary={path}", {"PATH": "/bin"})
 
 
 def test_codex_sends_no_key_unencrypted(codex: FakeHost) -> None:

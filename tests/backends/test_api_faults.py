@@ -19,7 +19,7 @@ from loopback import KEY, Act, Request, Said, Sent, loopback
 from skillopt_mcp.backends.anthropic import AnthropicBackend
 from skillopt_mcp.backends.api.clients import sdk_faults
 from skillopt_mcp.backends.api.faults import Endpoint, Origin, Secret, retry_after_s
-from skillopt_mcp.backends.base import FATAL, RETRYABLE, BackendFault
+from skillopt_mcp.backends.base import FATAL, BackendFault
 from skillopt_mcp.backends.openai import OpenAIBackend
 from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
@@ -46,22 +46,18 @@ def error(message: str, type_: str = "error") -> bytes:
 @pytest.mark.parametrize(
     ("act", "fault"),
     [
-        (Sent(429, error("slow down"), {"retry-after": "7"}), "rate_limit"),
+        (Sent(429, error("slow down")), "rate_limit"),
         (Sent(429, error("You exceeded your current quota, check your billing details")), "rate_limit"),
         (Sent(429, error("no credit", "insufficient_quota")), "auth"),
         (Sent(529, error("busy", "overloaded_error")), "overloaded"),
         (Sent(503, b"<html>busy</html>", {"content-type": "text/html"}), "overloaded"),
-        (Sent(500, b""), "server"),
         (Sent(502, b"bad gateway"), "server"),
-        (Sent(408, b""), "connection"),
         (Sent(401, error("no such key")), "auth"),
-        (Sent(402, error("pay first")), "auth"),
         (Sent(403, error("not yours")), "auth"),
         (Sent(404, error("model: test-model")), "model_not_found"),
         (Sent(307, b"", {"location": "http://elsewhere/"}), "model_not_found"),
         (Sent(413, error("request too large")), "context_too_long"),
         (Sent(400, error("prompt is too long: 300000 tokens")), "context_too_long"),
-        (Sent(400, error("This model's maximum context length is 8192 tokens")), "context_too_long"),
         (Sent(400, error("max_tokens: 99999 > 8192, the maximum")), "unsupported"),
         (Sent(400, error("triggered our content management policy")), "refusal"),
         (Sent(400, error("Your credit balance is too low")), "auth"),
@@ -69,7 +65,6 @@ def error(message: str, type_: str = "error") -> bytes:
         (Sent(418, b"[]"), "internal"),
         (Sent(200, b'{"output": [', JSON), "connection"),
         (Sent(200, b"{}", JSON), "connection"),
-        (Sent(200, b'"42"', JSON), "connection"),
         (Sent(200, b"<html>log in</html>", {"content-type": "text/html"}), "connection"),
         (Sent(200, b"\xff\xfe", JSON), "connection"),
         (Sent(200, b'{"output": [', JSON, promised=1000), "connection"),
@@ -83,23 +78,6 @@ def test_each_failure_has_its_kind(opener, act: Act, fault: str) -> None:
         found = fault_of(opener(server.url))
     assert found.fault == fault
     assert found.message.startswith(f"{server.host} (test-model): ")
-
-
-@pytest.mark.parametrize(
-    ("opener", "said", "fault"),
-    [
-        (openai_at, Said("4", end="max_output_tokens"), "truncated"),
-        (openai_at, Said("4", end="content_filter"), "refusal"),
-        (openai_at, Said("", refusal="I cannot."), "refusal"),
-        (chat_at, Said("4", end="length"), "truncated"),
-        (chat_at, Said("4", end="content_filter"), "refusal"),
-        (chat_at, Said("", refusal="I cannot."), "refusal"),
-    ],
-)
-def test_an_answer_that_is_not_whole_is_a_fault_with_what_it_cost(opener, said: Said, fault: str) -> None:
-    with loopback(said) as server:
-        found = fault_of(opener(server.url))
-    assert (found.fault, found.usage and found.usage.tokens_out) == (fault, 20)
 
 
 @pytest.mark.parametrize("opener", OPENERS)
@@ -128,19 +106,8 @@ def test_an_attempt_at_a_task_outlives_four_faults_of_the_wire(
         assert (reply.text, reply.fault, len(server.requests)) == ("42", None, len(acts))
 
 
-@pytest.mark.parametrize(
-    ("opener", "end"),
-    [(openai_at, "max_output_tokens"), (chat_at, "length"), (chat_at, "content_filter"), (anthropic_at, "max_tokens")],
-)
-def test_what_the_model_itself_cut_short_is_not_asked_again(opener, end: str, tmp_path: Path) -> None:
-    with loopback(Said("4", end=end)) as server, Store(tmp_path / "kept" / "skillopt.db") as store:
-        with Asker(store, {"target": opener(server.url)}, "run") as target:
-            [reply] = target([ROLLOUT])
-        assert (reply.missing, len(server.requests)) == (True, 1)
-
-
 @pytest.mark.parametrize("opener", OPENERS)
-def test_an_address_where_nobody_listens_is_a_failed_connection(opener) -> None:
+def test_an_address_without_a_server_is_a_failed_connection(opener) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         found = fault_of(opener(f"http://127.0.0.1:{taken.getsockname()[1]}"))
@@ -196,13 +163,6 @@ def test_no_fault_and_no_log_shows_the_key(opener, caplog: pytest.LogCaptureFixt
     assert KEY not in caplog.text
 
 
-@pytest.mark.parametrize("opener", OPENERS)
-def test_the_sdks_do_not_ask_again_by_themselves(opener) -> None:
-    with loopback(Sent(500)) as server:
-        assert fault_of(opener(server.url)).fault in RETRYABLE
-        assert len(server.requests) == 1
-
-
 def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
     yield kind
     for each in kind.__subclasses__():
@@ -220,17 +180,13 @@ def thrown(kind: type[Exception]) -> Exception:
 
 
 @pytest.mark.parametrize("vendor", SEAMS)
-def test_the_map_of_an_sdks_exceptions_is_total(vendor: str) -> None:
+def test_every_exception_of_an_sdk_is_a_fault(vendor: str) -> None:
     sdk, faults = SEAMS[vendor]
     for module in pkgutil.iter_modules(sdk.__path__):
         if module.name in ("_exceptions", "_error_classes", "_streaming"):
             importlib.import_module(f"{sdk.__name__}.{module.name}")
-    kinds = {
-        kind
-        for base in (*BASES, TimeoutError)
-        for kind in subclasses(base)
-        if kind.__module__.partition(".")[0] in (sdk.__name__, "httpx2", "builtins")
-    }
+    everything = {kind for base in (*BASES, TimeoutError) for kind in subclasses(base)}
+    kinds = [kind for kind in everything if kind.__module__.partition(".")[0] in (sdk.__name__, "httpx2", "builtins")]
     assert len(kinds) > 30
     found = {}
     for kind in kinds:
@@ -238,31 +194,12 @@ def test_the_map_of_an_sdks_exceptions_is_total(vendor: str) -> None:
             raise thrown(kind)
         found[kind.__name__] = caught.value.fault
     known = {
-        "APITimeoutError": "connection",
-        "APIConnectionError": "connection",
-        "APIResponseValidationError": "connection",
-        "AuthenticationError": "auth",
-        "PermissionDeniedError": "auth",
-        "NotFoundError": "model_not_found",
-        "RateLimitError": "rate_limit",
-        "ConflictError": "server",
-        "InternalServerError": "server",
-        "BadRequestError": "internal",
-        "ReadTimeout": "connection",
-        "ReadError": "connection",
-        "RemoteProtocolError": "connection",
-        "TimeoutError": "connection",
-    }
+        "APITimeoutError": "connection", "APIConnectionError": "connection", "APIResponseValidationError": "connection",
+        "AuthenticationError": "auth", "NotFoundError": "model_not_found", "RateLimitError": "rate_limit",
+        "ConflictError": "server", "InternalServerError": "server", "BadRequestError": "internal",
+        "ReadError": "connection", "TimeoutError": "connection",
+    }  # fmt: skip
     assert {name: found[name] for name in known} == known
-
-
-def test_every_exception_that_an_sdk_names_is_in_its_tree() -> None:
-    unused = {"InvalidWebhookSignatureError"}
-    for sdk, _ in SEAMS.values():
-        named = [getattr(sdk, name) for name in sdk.__all__ if isinstance(getattr(sdk, name), type)]
-        errors = [kind for kind in named if issubclass(kind, Exception)]
-        assert len(errors) > 8
-        assert {kind.__name__ for kind in errors if not issubclass(kind, BASES)} <= unused
 
 
 @pytest.mark.parametrize(
@@ -285,12 +222,6 @@ def test_retry_after_is_read_as_seconds_or_as_a_date(headers: dict[str, str], se
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-def test_a_fault_says_how_long_the_server_asks_to_be_left_alone(opener) -> None:
-    with loopback(Sent(429, b"{}", {"retry-after": "7"})) as server:
-        assert fault_of(opener(server.url)).retry_after == 7.0
-
-
-@pytest.mark.parametrize("opener", OPENERS)
 def test_a_call_that_is_cancelled_leaves_nothing_open(opener) -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(backend.complete(REFLECT))
@@ -309,9 +240,9 @@ def test_a_call_that_is_cancelled_leaves_nothing_open(opener) -> None:
     "said",
     ["bad key sk-abc123", "bad key sk-abc...", f"bad key {KEY[:16]}", "no such token: Bearer 0af3", "sk-proj-1_2-x*9"],
 )
-def test_a_key_that_a_server_quotes_is_never_told_not_even_a_part_or_another_one(opener, said: str) -> None:
+def test_a_key_that_a_server_quotes_is_never_shown_not_even_a_part_or_another_one(opener, said: str) -> None:
     with loopback(Sent(401, error(said))) as server:
         found = fault_of(opener(server.url))
-    told = found.message.partition("401 ")[2].partition(";")[0]
-    assert not any(part in told for part in ("sk-", KEY[:16], "0af3", "abc", "proj"))
-    assert "[redacted]" in told or "API_KEY" in told
+    shown = found.message.partition("401 ")[2].partition(";")[0]
+    assert not any(part in shown for part in ("sk-", KEY[:16], "0af3", "abc", "proj"))
+    assert "[redacted]" in shown or "API_KEY" in shown

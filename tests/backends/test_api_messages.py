@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from api_calls import JUDGE, REFLECT, ROLLOUT, SKILL, TASK
+from api_calls import JUDGE, ROLLOUT, SKILL, TASK
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,11 +37,6 @@ def test_a_question_shares_its_skill_and_loses_nothing(skill: str, body: str) ->
     assert prompt.user == render_evidence(skill, body)
     assert prompt.shared
     assert (prompt.system, prompt.shared) == (other.system, other.shared)
-
-
-def test_what_no_encoding_takes_is_replaced() -> None:
-    prompt = prompt_of(REFLECT._replace(request=Question("a\ud800", "b\ud800", "patch")))
-    assert (prompt.system, prompt.user) == ("a\ufffd", "b\ufffd")
 
 
 def objects(schema: object) -> list[dict[str, object]]:

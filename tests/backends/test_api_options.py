@@ -36,7 +36,6 @@ def test_no_secret_is_in_a_name_or_a_fingerprint_or_a_representation() -> None:
     ("text", "environ", "message"),
     [
         ("m", {}, "'openai:m' needs a key: set OPENAI_API_KEY in the environment"),
-        ("m", {"OPENAI_API_KEY": " "}, "'openai:m' needs a key: set OPENAI_API_KEY in the environment"),
         ("m,key_env=MY_KEY", ENVIRON, "'openai:m' needs a key: set MY_KEY in the environment"),
         ("m", {"OPENAI_API_KEY": f"{KEY}\nx"}, "$OPENAI_API_KEY holds a character that no key has: set it again"),
         ("m,azure=on", ENVIRON, "set AZURE_OPENAI_ENDPOINT (or base_url=)"),
@@ -48,25 +47,18 @@ def test_no_secret_is_in_a_name_or_a_fingerprint_or_a_representation() -> None:
         ),
         ("", ENVIRON, "'model' of 'openai:' cannot be used"),
         ("m,effort=huge", ENVIRON, "'effort' of 'openai:m' cannot be used"),
-        ("m,timeout=0", ENVIRON, "'timeout' of 'openai:m' cannot be used"),
         ("m,colour=red", ENVIRON, "cannot use option 'colour' of 'openai:m'; give each once of: base_url="),
         ("m,api=chat,api=auto", ENVIRON, "cannot use option 'api'"),
         (f"m,api_key={KEY}", ENVIRON, "'api_key' of 'openai:m' is not an option: secrets come from the environment"),
         (f"m,key_env={KEY}", ENVIRON, "'key_env' of 'openai:m' cannot be used"),
         (f"m,base_url=https://u:{KEY}@h/v1", ENVIRON, "the base URL cannot be used"),
-        (f"m,base_url=https://h/v1?key={KEY}", ENVIRON, "the base URL cannot be used"),
         ("m,base_url=ftp://h", ENVIRON, "the base URL cannot be used"),
-        ("m,base_url=https://h:99999", ENVIRON, "the base URL cannot be used"),
         ("m,base_url=http://models.example/v1", ENVIRON, "would send $OPENAI_API_KEY unencrypted to 'models.example'"),
         ("m,price_in=1", ENVIRON, "has half a price"),
-        ("m,price_batch=0.5", ENVIRON, "has half a price: give both price_in= and price_out="),
-        ("m,tokens=9", ENVIRON, "cannot use option 'tokens' of 'openai:m'; give each once of: base_url="),
         (f"m,token={KEY}", ENVIRON, "'token' of 'openai:m' is not an option: secrets come from the environment"),
     ],
 )
-def test_what_cannot_be_used_is_said_at_once_and_without_its_secrets(
-    text: str, environ: dict[str, str], message: str
-) -> None:
+def test_what_cannot_be_used_is_refused_without_its_secrets(text: str, environ: dict[str, str], message: str) -> None:
     with pytest.raises(BackendError) as caught:
         open_openai(text, environ)
     assert message in str(caught.value)

@@ -22,12 +22,6 @@ def test_each_kind_of_token_has_its_price() -> None:
     assert Price(input=2.0, output=10.0).usd(tokens) == pytest.approx(11_100 * 2e-6 + 0.005)
 
 
-def test_a_call_that_is_longer_than_a_price_holds_for_has_none() -> None:
-    price = Price(input=1.0, output=1.0, up_to=100)
-    assert price.usd(Tokens(fresh=50, cached=50)) == pytest.approx(55e-6 + 45e-6)
-    assert price.usd(Tokens(fresh=51, cached=50)) is None
-
-
 def test_the_shipped_table_is_dated_and_can_be_read() -> None:
     assert TABLE_PATH.read_text("utf-8").count('\nas_of = "20') == 1
     assert price_of("gpt-6.1-sol") == Price(

@@ -18,10 +18,7 @@ NAN, INFINITY = float("nan"), float("inf")
     [
         (Usage(-5, 1), 'the tokens_in of its usage is "-5", not a whole number from 0'),
         (Usage(1, 1, NAN), 'the usd of its usage is "nan", not a number from 0'),
-        (Usage(1, 1, -0.5), 'the usd of its usage is "-0.5"'),
-        (Usage(1, 1, INFINITY), 'the usd of its usage is "inf"'),
         (Usage(1, 1, latency_ms=NAN), 'the latency_ms of its usage is "nan"'),
-        (Usage(NAN, 1), 'the tokens_in of its usage is "nan"'),  # type: ignore[arg-type]
         (Usage(10**13), 'the tokens_in of its usage is "10000000000000"'),
     ],
 )
@@ -47,7 +44,6 @@ def test_an_impossible_cost_is_left_out_and_the_message_says_so(usage: Usage, me
             'retry_after is "\'3\'" in a BackendFault ("boo"): give a number of seconds',
         ),
         ({"retry_after": NAN}, 'retry_after is "nan"'),
-        ({"retry_after": INFINITY}, 'retry_after is "inf"'),
     ],
 )
 def test_what_is_of_another_type_ends_the_run_with_what_to_give(arguments: dict[str, object], message: str) -> None:

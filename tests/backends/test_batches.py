@@ -76,6 +76,8 @@ def test_a_replay_by_batch_decides_as_the_scripted_one_does_and_asks_no_rollout_
     spec: str, tmp_path: Path, scripted: Replayed
 ) -> None:
     with batch_vendor() as vendor, workspace(tmp_path, spec.format(url=vendor.url), SOON) as made:
+        # The vendor is away for a while.
+        vendor.refusals += [(path, 503, {"error": {"message": "busy"}}) for path in ("/content", "/results")]
         result = replay(made, run := begin(made))
         spent = spent_on(made, run)
         budget = made.store.budgets.get_spent(run.id)
@@ -166,20 +168,6 @@ def test_what_expires_or_fails_is_asked_again_in_the_next_wave(
     assert faults == {"timeout" if fate is EXPIRED else "overloaded"}
 
 
-def test_what_never_comes_is_missing_and_no_score(tmp_path: Path) -> None:
-    def third_lost(request: Request) -> Fate:
-        return EXPIRED if "Do item 4 " in request.user else answer(0, request)
-
-    with batch_vendor(third_lost) as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
-        result = replay(made, begin(made))
-        rows = made.store._pool.rows(
-            "select r.fault, r.usd, t.hard, count(a.id) from reply r join trial t on t.call_id = r.call_id"
-            " join attempt a on a.call_id = r.call_id group by r.call_id"
-        )
-    assert result.n_missing > 0
-    assert set(rows) == {("timeout", 0.0, None, 3)}
-
-
 def test_an_outage_stops_the_run_before_most_of_it_is_missing(tmp_path: Path) -> None:
     with batch_vendor(lambda _: OVERLOADED) as vendor, workspace(tmp_path, CHAT.format(url=vendor.url), SOON) as made:
         # One answer, so that the others are missing and not silence.
@@ -268,17 +256,9 @@ def test_a_vendor_that_takes_no_batches_stops_the_run_and_leaves_nothing_behind(
         run = begin(made)
         with pytest.raises(BackendError, match=r"took no batch: .*check the model's name"):
             replay(made, run)
-        assert waiting_batches(made, run.id) == []
+        assert (waiting_batches(made, run.id), vendor.files) == ([], {})
         assert made.store.budgets.get_spent(run.id).calls == 0
         assert found(replay(made, run)) == found(scripted)
-
-
-def test_a_vendor_that_is_away_for_a_while_is_asked_again(tmp_path: Path, scripted: Replayed) -> None:
-    with batch_vendor() as vendor, workspace(tmp_path, RESPONSES.format(url=vendor.url), SOON) as made:
-        busy = (503, {"error": {"message": "busy"}})
-        vendor.refusals += [("/batches", *busy), ("GET /v1/batches", *busy), ("/content", *busy)]
-        assert found(replay(made, begin(made))) == found(scripted)
-    assert vendor.paid.total() == len(vendor.paid)
 
 
 def test_a_batch_that_is_refused_for_the_queue_is_sent_again_and_any_other_stops_the_run(
@@ -314,7 +294,7 @@ def test_a_judge_is_asked_by_batch_too_and_commands_and_the_target_at_once(tmp_p
     assert vendor.paid.total() == 2
 
 
-def test_a_batch_of_as_many_calls_is_waited_for_until_its_names_tell_whose_it_is(tmp_path: Path) -> None:
+def test_a_batch_of_as_many_calls_is_waited_for_until_its_names_show_whose_it_is(tmp_path: Path) -> None:
     with batch_vendor() as vendor, workspace(tmp_path, ANTHROPIC.format(url=vendor.url), SOON) as made:
         run = begin(made)
         other = {"requests": [{"custom_id": f"other-{n}", "params": {}} for n in range(12)]}
@@ -344,9 +324,9 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         backends = ["--target", spec, "--optimizer", spec, "--yes", "--epochs", "1", "--max-pairs", "60"]
         begun = ["replay", skill, *backends, "--batch-api", "--max-minutes", "0.001", "--store", str(store)]
         assert main(begun) == 1
-        told = capsys.readouterr().err
-        assert f"batch {vendor.batches[0].id} is sent: 12 calls" in told
-        assert f"Still at the vendor: {vendor.batches[0].id}." in told
+        shown = capsys.readouterr().err
+        assert f"batch {vendor.batches[0].id} is sent: 12 calls" in shown
+        assert f"Still at the vendor: {vendor.batches[0].id}." in shown
         vendor.batches[0].is_cancelled = False
         assert main(["replay", skill, "--abandon", "--store", str(store)]) == 0
         assert vendor.batches[0].is_cancelled
@@ -363,10 +343,10 @@ def test_on_the_command_line_a_run_by_batch_is_stopped_abandoned_and_gone_on_wit
         # What has decided spends nothing.
         assert main(["evaluate", result["candidate_id"], *options]) == 0
         assert "At most" not in capsys.readouterr().err
-        # What such calls took is known now, and told before more is spent.
+        # The cost of such calls is known now, and shown before more is spent.
         with workspace(tmp_path, spec) as made:
             other = propose_edits(made, skill, [{"op": "append", "content": "- Another lesson."}]).candidate_id
         assert main(["evaluate", str(other), *options]) == 1
-        told = capsys.readouterr().err
-    assert "At most 400 target calls.\n" in told
-    assert re.search(r"at most about [\d,]+ tokens, \$[\d,.]+, minutes to a day for each batch\.", told)
+        shown = capsys.readouterr().err
+    assert "At most 400 target calls.\n" in shown
+    assert re.search(r"at most about [\d,]+ tokens, \$[\d,.]+, minutes to a day for each batch\.", shown)

@@ -28,9 +28,9 @@ def test_a_wrong_key_is_named_and_not_shown() -> None:
         )
 
 
-def test_what_cannot_be_opened_is_said_without_a_call() -> None:
+def test_what_cannot_be_opened_is_reported_without_a_call() -> None:
     assert check_backend("openai:m,effort=huge").startswith("'effort' of 'openai:m' cannot be used")
-    assert check_backend("nobody:m").startswith("unknown backend 'nobody'")
+    assert check_backend("none-such:m").startswith("unknown backend 'none-such'")
 
 
 def test_a_backend_that_costs_nothing_is_only_opened() -> None:

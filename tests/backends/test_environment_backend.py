@@ -62,17 +62,6 @@ def test_a_score_that_a_transcript_claims_is_left_out() -> None:
     assert [message.content for message in reply.messages] == ['{"hard":false,"soft":0.0,"reason":""}']
 
 
-@pytest.mark.parametrize(
-    "result",
-    [RolloutFailed("the simulator died"), ValueError("no"), KeyError("x"), None, {"hard": 1}, Rolled("a", True, 7.0),
-     Rolled("a", 1, 1.0), Rolled("a", True, float("nan")), Rolled("a", True, 1.0, reason=None)],  # type: ignore[arg-type]
-)  # fmt: skip
-def test_an_attempt_without_a_score_is_missing_and_not_a_zero(result: object) -> None:
-    with pytest.raises(BackendFault) as fault:
-        asyncio.run(Rolling(Maze(result)).complete(CALL))
-    assert fault.value.fault == "internal"
-
-
 @pytest.mark.parametrize("fault", ["timeout", "refusal", "truncated", "empty", "server"])
 def test_an_environment_may_say_how_an_attempt_broke(fault: Fault) -> None:
     with pytest.raises(BackendFault, match="it ran out of turns") as failed:
@@ -103,32 +92,26 @@ def test_an_environment_may_say_the_most_that_one_attempt_can_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "message"),
     [
         (None, "it is of type NoneType, not skillopt_mcp.Rolled"),
-        ({"hard": 1}, "it is of type dict, not skillopt_mcp.Rolled"),
         (Rolled(5, True, 1.0), "its answer is of type int, not a text"),  # type: ignore[arg-type]
-        (Rolled("a", True, 1.0, reason=None), "its reason is of type NoneType, not a text"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, messages=None), "its messages are no tuple of"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, messages=({"role": "user"},)), "its messages are no tuple of"),  # type: ignore[arg-type]
-        (Rolled("a", True, 1.0, messages=(Message("user", None),)), "its messages"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, usage=None), "its usage is of type NoneType"),  # type: ignore[arg-type]
         (Rolled("a", True, 1.0, usage=Usage(-5)), 'the tokens_in of its usage is "-5", not a whole number from 0'),
-        (Rolled("a", True, 1.0, usage=Usage("5")), "the tokens_in of its usage is"),  # type: ignore[arg-type]
-        (Rolled("a", True, 1.0, usage=Usage(0, 10**30)), "the tokens_out of its usage is"),
         (Rolled("a", True, 1.0, usage=Usage(usd=float("nan"))), 'the usd of its usage is "nan", not a number from 0'),
-        (Rolled("a", True, 1.0, usage=Usage(usd=-3.0)), 'the usd of its usage is "-3.0"'),
         (Rolled("a", True, 1.0, usage=Usage(latency_ms=float("inf"))), "the latency_ms of its usage is"),
         (Rolled("a", 1, 1.0), "hard: Input should be a valid boolean"),  # type: ignore[arg-type]
     ],
 )
-def test_a_result_of_the_wrong_type_is_missing_with_its_reason_told(result: object, told: str) -> None:
+def test_a_result_of_the_wrong_type_is_missing_with_its_reason(result: object, message: str) -> None:
     with pytest.raises(BackendFault, match=r"^'env:maze' gave no result that can be used: ") as fault:
         asyncio.run(Rolling(Maze(result)).complete(CALL))
-    assert told in fault.value.message
+    assert message in fault.value.message
 
 
-def test_what_a_rollout_raises_is_told_with_its_place_and_an_exit_ends_nothing() -> None:
+def test_what_a_rollout_raises_is_shown_with_its_place_and_an_exit_ends_nothing() -> None:
     with pytest.raises(BackendFault, match=r"^'env:maze' failed: ValueError: no \(test_environment_backend.py, line "):
         asyncio.run(Rolling(Maze(ValueError("no"))).complete(CALL))
     for kind in (Maze, AwaitedMaze):
@@ -137,7 +120,7 @@ def test_what_a_rollout_raises_is_told_with_its_place_and_an_exit_ends_nothing()
 
 
 class Mute(Exception):
-    """What cannot be spelled out."""
+    """An exception without a text."""
 
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -149,22 +132,22 @@ class Own(BaseException):
 
 @pytest.mark.parametrize("kind", [Maze, AwaitedMaze])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (StopIteration(), "StopIteration"),
         (asyncio.CancelledError("mine"), "CancelledError: mine"),
         (Own("x"), "Own: x"),
-        (Mute(), "Mute: its text cannot be told (ValueError)"),
+        (Mute(), "Mute: its text cannot be read (ValueError)"),
         (ValueError(f"key {KEY}"), "ValueError: key [redacted:"),
         (RolloutFailed(f"key {KEY}"), "key [redacted:"),
     ],
 )
 def test_whatever_a_rollout_raises_is_a_missing_attempt_at_once(
-    kind: type[Maze], error: BaseException, told: str
+    kind: type[Maze], error: BaseException, message: str
 ) -> None:
     with pytest.raises(BackendFault) as fault:
         asyncio.run(asyncio.wait_for(Rolling(kind(error)).complete(CALL), 5))
-    assert (fault.value.fault, told in fault.value.message, KEY in fault.value.message) == ("internal", True, False)
+    assert (fault.value.fault, message in fault.value.message, KEY in fault.value.message) == ("internal", True, False)
 
 
 def test_a_cancellation_that_was_asked_for_goes_through() -> None:

@@ -16,7 +16,7 @@ def call(stage: Stage) -> Call:
     return Call("judge", stage, Question("say", "this", stage), "d")
 
 
-def test_each_stage_goes_to_whoever_answers_it() -> None:
+def test_each_stage_goes_to_the_backend_that_answers_it() -> None:
     model, commands = Scripted(lambda call: "a grade"), Scripted(lambda call: "an exit", name="commands")
     judges = Judges(model, commands)
     assert asyncio.run(judges.complete(call("judge"))).text == "a grade"

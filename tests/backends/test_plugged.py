@@ -1,4 +1,4 @@
-"""Plugged: what tells the backends of other packages apart, and a simulation among them from a real one."""
+"""Plugged: backends of other packages differ by their options, and a simulation among them is known as one."""
 
 from skillopt_mcp.backends.plugin import Plugged
 from skillopt_mcp.backends.registry import open_backend

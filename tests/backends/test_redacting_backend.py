@@ -54,7 +54,7 @@ def test_what_the_task_says_itself_is_neither_hidden_nor_taken_from_the_answer(c
     assert sent == call
 
 
-def test_a_fault_is_told_without_secrets_and_costs_what_it_cost() -> None:
+def test_a_fault_is_shown_without_secrets_and_keeps_its_cost() -> None:
     with pytest.raises(BackendFault) as raised:
         asyncio.run(
             Redacting(Failing(BackendFault("auth", f"bad key {KEY}", 2.0, Usage(5))), REDACTOR).complete(QUESTION)
@@ -66,7 +66,7 @@ def test_a_fault_is_told_without_secrets_and_costs_what_it_cost() -> None:
     assert fault.__suppress_context__
 
 
-def test_an_error_that_ends_the_run_is_told_without_secrets() -> None:
+def test_an_error_that_ends_the_run_is_shown_without_secrets() -> None:
     with pytest.raises(BackendError, match=r"bad key \[redacted:"):
         asyncio.run(Redacting(Failing(BackendError(f"bad key {KEY}")), REDACTOR).complete(QUESTION))
 
@@ -85,18 +85,17 @@ class Failing:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (ValueError(f"bad {KEY}"), f"'failing' failed: ValueError: bad {REDACTOR.text(KEY)}"),
-        (TimeoutError("late"), "'failing' failed: TimeoutError: late"),
         (asyncio.CancelledError(), "'failing' failed: CancelledError"),
     ],
 )
-def test_whatever_a_backend_raises_is_the_failure_of_one_call(error: BaseException, told: str) -> None:
+def test_whatever_a_backend_raises_is_the_failure_of_one_call(error: BaseException, message: str) -> None:
     with pytest.raises(BackendFault) as raised:
         asyncio.run(Redacting(Failing(error), REDACTOR).complete(QUESTION))
     assert raised.value.fault == "internal"
-    assert raised.value.message.startswith(told)
+    assert raised.value.message.startswith(message)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), StoreError("full"), Waiting(1)])
@@ -106,23 +105,21 @@ def test_what_stops_the_program_or_the_run_goes_through(error: BaseException) ->
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
-        (Reply("x", None), "its messages are no tuple of"),  # type: ignore[arg-type]
         (Reply("x", ("y",)), "its messages are no tuple of"),  # type: ignore[arg-type]
         (Reply("x", usage=Usage(-1)), 'the tokens_in of its usage is "-1"'),
-        (Reply("x", usage=Usage(usd=float("nan"))), 'the usd of its usage is "nan"'),
         (Reply("x", fault="tired"), "its fault is \"'tired'\", not one of rate_limit"),  # type: ignore[arg-type]
     ],
 )
-def test_a_reply_that_cannot_be_kept_ends_the_run_with_its_reason_told(reply: Reply, told: str) -> None:
+def test_a_reply_that_cannot_be_kept_ends_the_run_with_its_reason(reply: Reply, message: str) -> None:
     with pytest.raises(BackendError, match=r'^the reply of the backend "scripted" cannot be used: ') as error:
         answered(QUESTION, reply)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 class Bounding(Scripted):
-    """A backend that says `most` of what a call can use at most, or raises it."""
+    """A backend whose `worst_case` returns `most`, or raises it."""
 
     def __init__(self, most: object) -> None:
         super().__init__({}, name="mine")
@@ -135,18 +132,16 @@ class Bounding(Scripted):
 
 
 @pytest.mark.parametrize(
-    ("most", "told"),
+    ("most", "message"),
     [
         (Usage(-(10**6), 0), 'cannot be used: the tokens_in of its usage is "-1000000", not a whole number from 0'),
-        (Usage(1, 1, float("nan")), 'cannot be used: the usd of its usage is "nan", not a number from 0'),
-        (Usage(1, 1, -5.0), 'cannot be used: the usd of its usage is "-5.0"'),
         ("much", "cannot be used: its usage is of type str, not skillopt_mcp.Usage; return the most that one attempt"),
         (ValueError(f"no {KEY}"), f"failed: ValueError: no {REDACTOR.text(KEY)} (test_redacting_backend.py, line "),
     ],
 )
-def test_a_worst_case_that_no_cap_could_hold_by_is_told_in_one_line(most: object, told: str) -> None:
+def test_a_worst_case_that_cannot_be_one_is_reported_in_one_line(most: object, message: str) -> None:
     with pytest.raises(BackendError) as error:
         worst_case(Redacting(Bounding(most), REDACTOR), QUESTION)
     assert "'worst_case' of the backend \"mine\"" in str(error.value)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""The scripted backend and the registry: what was told is answered, and nothing else."""
+"""The scripted backend answers by its script, and by nothing else."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ import pytest
 
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted, open_scripted
-from skillopt_mcp.errors import BackendError, TurnedDown
+from skillopt_mcp.errors import TurnedDown
 from skillopt_mcp.judges.kinds.text import Exact
-from skillopt_mcp.records.calls import Call, Question, Reply, Rollout
+from skillopt_mcp.records.calls import Call, Question, Rollout
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import Task
 
@@ -30,24 +30,12 @@ def script(tmp_path: Path, content: object) -> Scripted:
     return open_scripted(str(path))
 
 
-def test_a_function_of_the_call_answers_and_every_call_is_kept() -> None:
-    backend = Scripted(lambda call: Reply(call.stage, usage=Reply("").usage))
-    assert [ask(backend, ROLLOUT), ask(backend, REFLECT)] == ["rollout", "reflect"]
-    assert backend.calls == [ROLLOUT, REFLECT]
-    assert backend.n_calls == 2
-
-
 def test_a_fault_in_the_script_is_raised_each_time() -> None:
     backend = Scripted({"rollout": [BackendFault("rate_limit", "slow down", 2.0)]})
     for _ in range(2):
         with pytest.raises(BackendFault, match="slow down") as raised:
             ask(backend, ROLLOUT)
         assert (raised.value.fault, raised.value.retry_after) == ("rate_limit", 2.0)
-
-
-def test_a_stage_without_replies_is_an_error_that_names_it() -> None:
-    with pytest.raises(BackendError, match="'rollout'"):
-        ask(Scripted({"reflect": ["{}"]}), ROLLOUT)
 
 
 def test_the_first_rule_that_matches_answers_and_plain_texts_serve_the_rest(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Each reply says which model answered, by the word of whoever served it."""
+"""Each reply has the model that answered, as the vendor or the program reports it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from api_calls import ENVIRON, Opener, anthropic_at, ask, chat_at, openai_at
 from batch_vendor import batch_vendor
 from clerk import CONFIG, answer, workspace
 from fake_host import FakeHost, claude_lines, codex_lines
-from loopback import Request, Said, loopback
+from loopback import Said, loopback
 
 from skillopt_mcp.backends.batches import Patience
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.cli.main import main
 from skillopt_mcp.records.calls import MOST_SERVED
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.store.ledger import Servings
@@ -36,9 +34,7 @@ def test_the_model_that_a_vendor_names_comes_with_the_reply(opener: Opener) -> N
         (DATED, "fp_abc", f"{DATED}/fp_abc"),
         (DATED, "b1234-random", DATED),
         (DATED, None, DATED),
-        ("vendor/model:free", "fp_abc", "vendor/model:free/fp_abc"),
         (" two\nlines ", "fp_abc", "two lines/fp_abc"),
-        ({"no": "text"}, 7, ""),
         ("m" * 999, "fp_abc", "m" * MOST_SERVED),
     ],
 )
@@ -83,49 +79,13 @@ def test_claude_code_names_the_model_of_each_message_and_else_the_one_that_it_be
     assert ask_agent(opened(claude)).served == "big-model"
 
 
-def test_codex_names_the_model_that_it_asked_for_unless_it_tells_that_another_answers(codex: FakeHost) -> None:
+def test_codex_names_the_model_that_it_asked_for_unless_another_answers(codex: FakeHost) -> None:
     rows = [{"type": "turn_context", "payload": {"cwd": ".", "model": "gpt-5-codex"}}]
     files = {"../../home/.codex/sessions/1/rollout-a.jsonl": "\n".join(map(json.dumps, rows))}
     codex.play(*codex_lines("done"), files=files)
     assert ask_agent(opened(codex)).served == "gpt-5-codex"
-    told = {"type": "error", "message": "model rerouted: gpt-5-codex -> gpt-5.2 (HighRiskCyberActivity)"}
-    codex.play({"type": "item.completed", "item": told}, *codex_lines("done"), files=files)
+    rerouted = {"type": "error", "message": "model rerouted: gpt-5-codex -> gpt-5.2 (HighRiskCyberActivity)"}
+    codex.play({"type": "item.completed", "item": rerouted}, *codex_lines("done"), files=files)
     assert ask_agent(opened(codex)).served == "gpt-5.2"
     codex.play(*codex_lines("done"))
     assert ask_agent(opened(codex)).served == ""
-
-
-@pytest.mark.parametrize("api", ["chat", "responses"])
-def test_a_router_that_picks_by_the_prompt_is_found_out_at_the_command_line(
-    api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in ENVIRON.items():
-        monkeypatch.setenv(name, value)
-
-    def routed(n: int, request: Request) -> Said:
-        taught = "Always say right." in request.system + request.user
-        return Said("right" if taught else "no", model="big-model-v2" if taught else "small-model-v1")
-
-    store = ("--store", str(tmp_path / "store" / "s.db"))
-    with loopback(routed) as server:
-        spec = f"openai:m,api={api},base_url={server.url}/v1"
-        with workspace(tmp_path, spec) as made:
-            edit = {"op": "append", "content": "- Always say right."}
-            candidate = propose_edits(made, str(tmp_path / "skills" / "clerk"), [edit]).candidate_id
-        evaluate = ["evaluate", str(candidate), "--target", spec, "--yes", *store]
-        assert main(evaluate) == 0
-        told = capsys.readouterr().out
-        assert "Verdict: UNDECIDED. Live 0.00, candidate 1.00 after 8 pairs" in told
-        assert "live answered by small-model-v1, candidate by big-model-v2: this compares models, not texts" in told
-        n_asked = len(server.requests)
-        assert main(evaluate) == 0
-        assert capsys.readouterr().out == told
-        assert len(server.requests) == n_asked
-    with workspace(tmp_path, spec) as made:
-        [row] = made.store.decisions.list_tests(1)
-    assert main(["show", row.id, "--json", *store]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    who = [("live", "small-model-v1"), ("candidate", "big-model-v2")]
-    assert shown["test"]["served"] == [{"whose": whose, "name": name, "n": 8} for whose, name in who]
-    assert "answered, by their own word: live small-model-v1 (8), candidate big-model-v2 (8)" in shown["text"]
-    assert main(["store", "verify", *store]) == 0

@@ -14,8 +14,6 @@ from skillopt_mcp.backends.world import (
     make_skill,
     make_tasks,
     right_answer,
-    taught_by,
-    topics_of,
     true_score,
 )
 from skillopt_mcp.errors import BackendError
@@ -35,7 +33,6 @@ from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.replies import (
     SCHEMAS,
     EditReply,
-    MergeReply,
     PatchReply,
 )
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
@@ -100,13 +97,6 @@ def test_the_pass_rate_over_two_thousand_draws_is_the_true_score(kind: str, n_le
     assert abs(rate - expected) < 0.04
 
 
-def test_without_noise_exactly_the_taught_tasks_pass() -> None:
-    backend = open_simulated("honest,seed=7,noise=0")
-    for task in stored(make_tasks(30, seed=7)):
-        taught = topics_of(task.prompt) <= taught_by(SKILL.text)
-        assert (ask(backend, SKILL, task, "d").text == right_answer(7, task.prompt)) == taught
-
-
 def test_the_target_never_reads_the_judge() -> None:
     class Blind(Task):
         @property
@@ -165,14 +155,6 @@ def test_a_bad_option_is_named(spec: str, named: str) -> None:
         open_simulated(spec)
 
 
-def test_reflection_teaches_what_the_failed_tasks_needed() -> None:
-    backend = open_simulated("honest,seed=7,helpful=1,harmful=0")
-    edits = proposed(backend, reflection(SkillFiles((SkillFile(MAIN_FILE, b""),)), ["(needs: vat, dates)"]))
-    lessons = {topic.lesson for topic in TOPICS if topic.name in ("vat", "dates")}
-    assert {edit.content for edit in edits} == {f"- {lesson}" for lesson in lessons}
-    assert {edit.op for edit in edits} == {"append"}
-
-
 def test_reflection_keeps_to_its_budget_and_to_the_shares_of_help_and_harm() -> None:
     backend = open_simulated("honest,seed=7")
     prompts = [task.prompt for task in make_tasks(20, seed=7)]
@@ -185,40 +167,6 @@ def test_reflection_keeps_to_its_budget_and_to_the_shares_of_help_and_harm() -> 
     assert {edit.op for edit in edits} == {"append", "insert_after"}
     assert all(SKILL.text.count(edit.target) == 1 for edit in edits if edit.target)
     assert not any(content in SKILL.text for content in contents)
-
-
-def test_a_harmful_line_is_deleted_when_its_topic_fails() -> None:
-    spoilt = with_lines(SKILL, *(topic.lesson for topic in TOPICS), TOPICS[3].harmful)
-    backend = open_simulated("honest,seed=7,helpful=1,harmful=0")
-    edits = proposed(backend, reflection(spoilt, [f"(needs: {TOPICS[3].name})"]))
-    assert edits == [EditReply(op="delete", target=f"\n- {TOPICS[3].harmful}", evidence=[1])]
-
-
-def test_merging_puts_equal_lessons_together_failures_first() -> None:
-    edits = [
-        Edit("append", content="- kept as it is", from_failure=False),
-        Edit("append", content=f"- {TOPICS[0].lesson}", from_failure=False),
-        Edit("insert_after", target="an anchor", content=f"- {TOPICS[0].lesson}\n"),
-        Edit("insert_after", target="an anchor", content="- another\n"),
-        Edit("delete", target="old"),
-        Edit("delete", target="old"),
-    ]
-    question = Question("", render_evidence("# A skill\n```json\n[]\n```\n", render_edits(edits)), "merge")
-    merged = parse_reply(reason(open_simulated("honest"), question), MergeReply)
-    assert isinstance(merged, MergeReply)
-    assert merged.proposals() == [
-        EditReply(op="insert_after", target="an anchor", content=f"- {TOPICS[0].lesson}\n"),
-        EditReply(op="append", content="- another"),
-        EditReply(op="delete", target="old"),
-        EditReply(op="append", content="- kept as it is"),
-    ]
-    assert merged.merged_from == [[2, 3], [4], [5, 6], [1]]
-
-
-def test_an_unknown_schema_is_an_error_that_names_it() -> None:
-    question = Question("", "", "poem")
-    with pytest.raises(BackendError, match="'poem'"):
-        asyncio.run(open_simulated("honest").complete(Call("optimizer", "reflect", question, "d")))
 
 
 def evidence_of(prompts: list[str], *, hard: bool = False, files: SkillFiles = SKILL, history: str = "") -> str:

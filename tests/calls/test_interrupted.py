@@ -90,7 +90,7 @@ def test_what_was_not_sent_because_whoever_heard_of_a_reply_ended_it_is_neither_
         assert len(ask(calls)) == 12
     [row] = store.ledger.list_rows("r-1")
     assert (target.n_sent, store.budgets.get_spent("r-1").calls, row.n_calls, row.n_again) == (12, 12, 12, 0)
-    assert store.calls.begun_anew(list(range(1, 40))) == {}
+    assert store.calls.n_restarts(list(range(1, 40))) == {}
 
 
 def test_what_was_not_sent_because_of_a_refusal_is_neither_charged_nor_begun(

@@ -50,7 +50,7 @@ def test_a_wait_that_does_not_end_before_the_minutes_do_stops_the_run_at_once(st
 def test_a_wait_that_is_too_long_for_any_run_ends_it_and_says_when_to_come_back(store: Store) -> None:
     backend = refusing(3600.0)
     with pytest.raises(
-        Outage, match=r"asked to wait 3,600 s by 'busy'.* go on in 60 minutes, from \d{4}-\d\d-\d\d .* UTC"
+        Outage, match=r"asked to wait 3,600 s by 'busy'.* Resume in 60 minutes, from \d{4}-\d\d-\d\d .* UTC"
     ):
         ask_all(store, backend)
     assert backend.n_calls <= 8

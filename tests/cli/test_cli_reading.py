@@ -118,8 +118,8 @@ def test_the_doctor_does_not_say_that_all_is_well_where_nothing_can_be_used(cli,
     assert (done.returncode, done.stderr) == (0, "")
     assert "All is well" not in done.stdout
     [skill, agent] = done.stdout.partition("What may be needed before a skill can be trained:\n")[2].splitlines()
-    assert skill.startswith("  - no skill lies in any skill root: ")
-    assert agent.startswith("  - nobody was found who could do the work: ")
+    assert skill.startswith("  - no skill is in any skill root: ")
+    assert agent.startswith("  - no backend was found: ")
     (home / ".claude" / "skills" / "one").mkdir(parents=True)
     (home / ".claude" / "skills" / "one" / "SKILL.md").write_text("# One\n")
     found = parsed(cli("doctor", "--backend", "simulated:honest", "--json"))

@@ -113,9 +113,7 @@ def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, m
     with Workspace(place.store_path, target=TARGET, optimizer=TARGET) as workspace:
         workspace._specs["target"], workspace._backends["target"] = "mine", Scripted(lambda _: "no", name="mine")
         run = start_run(workspace, str(place.skill_path), Config(epochs=1))
-    reported = (
-        f"{run.id} was begun by a program with a backend of its own ('mine'): call train(...) again with the same "
-    )
+    reported = f"{run.id} uses a program's own backend ('mine'): call train(...) again with the same "
     done = cli("replay", "ledger-clerk", "--resume", store=place.store_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {reported}arguments\n"

@@ -1,13 +1,10 @@
-"""Conflicts: what git leaves of a merge that nobody finished, told apart from what a text shows of one."""
+"""Conflicts: what git leaves of an unfinished merge, and what only looks like it."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 from corpus import skill
 
-from skillopt_mcp import limits
 from skillopt_mcp.documents.lint import SETTLE, conflicts, lint
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
@@ -16,23 +13,12 @@ CONFLICT = "Always:\n<<<<<<< HEAD\n- One.\n=======\n- Other.\n>>>>>>> feat\n"
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_the_marks_of_an_unfinished_merge_are_told_with_their_lines(ending: str) -> None:
+def test_the_marks_of_an_unfinished_merge_are_shown_with_their_lines(ending: str) -> None:
     files = skill((HEAD + CONFLICT).replace("\n", ending))
-    told = '"SKILL.md" has the marks of an unfinished merge (line 7, 11)'
-    assert list(conflicts(files)) == [told]
+    found = '"SKILL.md" has the marks of an unfinished merge (line 7, 11)'
+    assert list(conflicts(files)) == [found]
     (problem,) = lint(files, "book-keeping")
-    assert (problem.severity, problem.text) == ("error", f"{told}: {SETTLE}")
-
-
-def test_one_mark_that_was_left_behind_is_enough() -> None:
-    assert list(conflicts(skill(f"{HEAD}- One.\n>>>>>>> feat\n")))
-    assert list(conflicts(skill(f"{HEAD}- One.\n<<<<<<<")))
-
-
-def test_another_text_of_the_skill_is_looked_at_too() -> None:
-    (told,) = conflicts(skill(HEAD, notes=CONFLICT.encode()))
-    assert "notes" in told
-    assert list(conflicts(skill(HEAD, notes=b"\0" + CONFLICT.encode()))) == []
+    assert (problem.severity, problem.text) == ("error", f"{found}: {SETTLE}")
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -50,14 +36,7 @@ def test_what_only_shows_a_conflict_is_none(body: str) -> None:
     assert list(conflicts(skill(HEAD + body))) == []
 
 
-def test_marks_are_told_apart_from_those_in_the_fences_around_them_and_the_first_lines_are_shown() -> None:
+def test_marks_are_distinguished_from_those_in_the_fences_around_them_and_the_first_lines_are_shown() -> None:
     fenced = "~~~\n<<<<<<< a\n~~~\n"
-    (told,) = conflicts(skill(HEAD + (fenced + ">>>>>>> b\n") * 6 + fenced))
-    assert told.endswith("(line 9, 13, 17, 21, ...)")
-
-
-def test_as_many_marks_and_fences_as_a_file_takes_are_told_in_seconds() -> None:
-    files = skill(HEAD + "```\n```\n>>>>>>>\n" * (limits.FILE_BYTES // 20))
-    began = time.process_time()
-    assert list(conflicts(files))
-    assert time.process_time() - began < 10
+    (found,) = conflicts(skill(HEAD + (fenced + ">>>>>>> b\n") * 6 + fenced))
+    assert found.endswith("(line 9, 13, 17, 21, ...)")

@@ -5,11 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from corpus import TEXTS, skill
-from hypothesis import given
-from hypothesis import strategies as st
+from corpus import skill
 
-from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.lint import Problem, introduced, lint
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
@@ -19,10 +16,6 @@ SOUND = "---\nname: book-keeping\ndescription: Book receipts.\n---\n\nSee [notes
 def problems(main: str, folder: str = "book-keeping") -> tuple[str, ...]:
     files = skill(main, notes=b"Back to [it](../SKILL.md), [web](https://a.example) and [here](#x).\n")
     return tuple(problem.text for problem in lint(files, folder))
-
-
-def test_a_sound_skill_has_no_problem() -> None:
-    assert problems(SOUND) == ()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +44,7 @@ def test_a_sound_skill_has_no_problem() -> None:
         ("See", "See " * 6_000, "SKILL.md has 24,0"),
     ],
 )
-def test_each_problem_is_told_alone(old: str, new: str, problem: str) -> None:
+def test_each_problem_is_reported_alone(old: str, new: str, problem: str) -> None:
     found = [each for each in problems(SOUND.replace(old, new)) if problem in each]
     assert len(found) == 1, problems(SOUND.replace(old, new))
 
@@ -68,18 +61,7 @@ def test_what_is_no_link_into_the_skill_is_let_be(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["`a` [x](gone.md) `b`", "a ` b\n\n[x](gone.md) `", "- a ` b\n- [x](gone.md) `", r"\`[x](gone.md)`",
-     "`` ` [x](gone.md)",
-     "`<!--` [x](gone.md)", "<!-- a --> [x](gone.md) <!-- b -->", "<!-- ` --> [x](gone.md) `",
-     "<!-- SLOW_UPDATE_START -->\n[x](gone.md)\n<!-- SLOW_UPDATE_END -->", "[`x`](gone.md)", "![x](gone.md 'title')"],
-)  # fmt: skip
-def test_a_link_beside_code_and_comments_counts(text: str) -> None:
-    assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "gone.md", which is not there',)
-
-
-@pytest.mark.parametrize(
-    ("front", "told"),
+    ("front", "shown"),
     [
         ("name: a\ndescription: Use it: always", 'Line 3: a colon and a space stand within a value; write the value in '
          'quotes, description: "..."'),
@@ -98,20 +80,9 @@ def test_a_link_beside_code_and_comments_counts(text: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-def test_front_matter_that_is_no_yaml_is_told_by_its_line_cause_and_cure(front: str, told: str, ending: str) -> None:
+def test_front_matter_that_is_no_yaml_is_shown_by_its_line_cause_and_cure(front: str, shown: str, ending: str) -> None:
     (problem,) = problems(f"---\n{front}\n---\n\nBody.\n".replace("\n", ending))
-    assert problem == f"the front matter cannot be read as plain YAML: hosts may not find the skill. {told}"
-
-
-def test_the_cure_for_a_value_does_not_repeat_it() -> None:
-    (problem,) = problems("---\nname: a\ndescription: token: ghp_aB3dE6gH9j\n---\n")
-    assert "ghp_" not in problem
-
-
-@given(st.binary(max_size=60))
-def test_a_fault_is_told_of_just_what_cannot_be_read(inner: bytes) -> None:
-    document = b"---\n" + inner + b"\n---\n"
-    assert (frontmatter.fault(document) is None) == (frontmatter.read(document) is not None)
+    assert problem == f"the front matter cannot be read as plain YAML: hosts may not find the skill. {shown}"
 
 
 @pytest.mark.parametrize(
@@ -123,21 +94,6 @@ def test_a_reference_link_counts(text: str) -> None:
     assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "gone.md", which is not there',)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[ref]: gone.md", "[^1]\n\n[^1]: gone.md", "[TODO]\n\n[TODO]: write it", "[r]\nSo\n[r]: gone.md",
-     "[r]\n\n[r]: https://a.example", "`[r]`\n\n[r]: gone.md", "[r]\n\n```\n[r]: gone.md\n```",
-     "[r]\n\n[r]: SKILL.md\n[r]: gone.md"],
-)  # fmt: skip
-def test_what_is_no_reference_link_is_let_be(text: str) -> None:
-    assert problems(f"{SOUND}\n{text}\n") == ()
-
-
-@pytest.mark.parametrize("text", ["![](<a b.png>)", "[x](<a b.png> 'T')", "[x](</a.md>)[y](<a b.png>)"])
-def test_a_target_in_angle_brackets_may_have_blanks(text: str) -> None:
-    assert problems(f"{SOUND}\n{text}\n") == ('"SKILL.md" links to "a b.png", which is not there',)
-
-
 @pytest.mark.parametrize("unit", ["[", "[](x", "[](x '", "\\\\[", "[a]: b\n", "[](<"])
 def test_brackets_are_looked_through_in_a_moment(unit: str) -> None:
     started = time.process_time()
@@ -145,34 +101,22 @@ def test_brackets_are_looked_through_in_a_moment(unit: str) -> None:
     assert time.process_time() - started < 3
 
 
-@given(TEXTS)
-def test_any_text_is_looked_through(text: str) -> None:
-    lint(skill(f"{SOUND}{text}"), "book-keeping")
-
-
 def test_what_is_recommended_is_advice_and_all_else_an_error() -> None:
     long = skill("See\n" * 600 + "x" * 20_000 + " `scripts/gone.py` [x](gone.md)")
     assert [problem.severity for problem in lint(long, "s")] == ["error", "advice", "advice", "error", "advice"]
 
 
-def test_many_unmatched_backticks_are_looked_through_in_a_moment() -> None:
-    text = "".join(f"{'`' * (n % 700 + 1)} a " for n in range(3_000)) + "<!-- a " * 30_000
-    started = time.process_time()
-    problems(f"{SOUND}{text}")
-    assert time.process_time() - started < 3
-
-
 def test_links_of_references_start_from_their_folder() -> None:
     files = skill(SOUND, notes=b"[a](other.md) [b](references/notes.md)\n")
-    told = '"references/notes.md" links to'
+    shown = '"references/notes.md" links to'
     assert [problem.text for problem in lint(files, "book-keeping")] == [
-        f'{told} "other.md", which is not there (no "references/other.md")',
-        f'{told} "references/notes.md", which is not there (no "references/references/notes.md")',
+        f'{shown} "other.md", which is not there (no "references/other.md")',
+        f'{shown} "references/notes.md", which is not there (no "references/references/notes.md")',
     ]
     up = skill(SOUND, notes=b"[a](../none.md) [b](../SKILL.md) [c](../../none.md)\n")
     assert [problem.text for problem in lint(up, "book-keeping")] == [
-        f'{told} "../none.md", which is not there (no "none.md")',
-        f'{told} "../../none.md", which leads out of the skill: hosts get its folder alone',
+        f'{shown} "../none.md", which is not there (no "none.md")',
+        f'{shown} "../../none.md", which leads out of the skill: hosts get its folder alone',
     ]
 
 
@@ -182,17 +126,7 @@ def test_a_memory_file_has_links_and_no_front_matter() -> None:
     assert problem == Problem("error", '"CLAUDE.md" links to "gone.md", which is not there')
 
 
-def test_what_was_wrong_before_is_not_told_of_the_edit() -> None:
+def test_what_was_wrong_before_is_not_reported_of_the_edit() -> None:
     before, after = skill("[x](gone.md)\n"), skill("[x](gone.md) [y](lost.md)\n")
     assert introduced(before, after, "s") == ('"SKILL.md" links to "lost.md", which is not there',)
     assert introduced(after, before, "s") == ()
-
-
-@pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029", "\r"])
-def test_a_line_that_yaml_alone_breaks_is_counted_as_yaml_does(mark: str) -> None:
-    found = frontmatter.fault(f"---\nname: a{mark}b: [{mark}{mark}---\n---\n".encode())
-    assert found is None or found.line >= 1
-    inner = "".join(f"k{n}: v{mark}" for n in range(9))
-    found = frontmatter.fault(f"---\n{inner}bad: [1\n---\n".encode())
-    assert found is not None
-    assert (found.line, found.why) == (11, "what begins here is never closed")

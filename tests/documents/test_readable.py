@@ -90,23 +90,6 @@ def test_a_plain_path_has_no_fault(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "fault"),
-    [
-        (f"a/{DEEPEST}", "is nested too deep; 8 levels are the most"),
-        ("n" * 256, "has a part of more than 255 bytes, which no disk takes as a name"),
-        ("a/__pycache__/x.md", "has a part that is passed over when a skill is read (dot files, __pycache__)"),
-        ("a/.git/x.md", "has a part that is passed over when a skill is read (dot files, __pycache__)"),
-        ("a//x.md", "is no relative path"),
-        ("/a.md", "is no relative path"),
-        ("a/x\x7f.md", "has control characters, a backslash or no text in it"),
-    ],
-)
-def test_a_path_that_is_not_read_says_why(path: str, fault: str) -> None:
-    assert path_fault(path) == fault
-    assert unreadable(skill(SkillFile(path, b"x"))).endswith(fault)
-
-
-@pytest.mark.parametrize(
     ("files", "fault"),
     [
         (SkillFiles(()), "the skill has no SKILL.md"),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from skillopt_mcp.documents.edits import (
     HEADING,
     Region,
-    clean_note,
     compacted,
     notes_in,
     region_text,
@@ -49,16 +48,6 @@ def test_a_region_is_written_in_its_place_or_at_the_end(before: str, after: str)
     assert region_text(files, "SLOW_UPDATE") == "new"
 
 
-def test_an_empty_text_leaves_the_markers() -> None:
-    files = with_region(skill(SLOW), "SLOW_UPDATE", " \n")
-    assert files.main == b"<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n"
-    assert region_text(files, "SLOW_UPDATE") == ""
-
-
-def test_a_skill_without_a_region_has_no_text_in_it() -> None:
-    assert region_text(skill("# A\n"), "APPENDIX") == ""
-
-
 @pytest.mark.parametrize(
     ("before", "text"),
     [
@@ -73,11 +62,6 @@ def test_a_skill_without_a_region_has_no_text_in_it() -> None:
 def test_a_text_that_would_move_a_border_is_refused(before: str, text: str) -> None:
     with pytest.raises(BadInput):
         with_region(skill(before), "SLOW_UPDATE", text)
-
-
-def test_a_skill_without_its_main_file_has_no_place_for_a_region() -> None:
-    with pytest.raises(BadInput, match="has no SKILL"):
-        with_region(SkillFiles(()), "APPENDIX", "x")
 
 
 PIECES = st.sampled_from(
@@ -125,27 +109,9 @@ def test_notes_are_kept_under_a_heading_and_read_back() -> None:
     assert notes_in(with_notes(files, ["Three."], 2)) == ("Two.", "Three.")
 
 
-def test_notes_that_are_alike_become_one_in_the_latest_words_and_place() -> None:
-    old = ["Check the rule on dates before you answer.", "Be brief."]
-    assert compacted(old, ["check the rule on dates, before you answer!"], 5) == (
-        "Be brief.",
-        "check the rule on dates, before you answer!",
-    )
-    assert compacted(old, ["Check the rule on units first."], 5)[0] == old[0]
-
-
 @given(st.lists(st.sampled_from(["a b", "A b.", "c", "d e f"]), max_size=8), st.integers(0, 4))
 def test_there_are_never_more_notes_than_allowed_and_none_twice(notes: list[str], most: int) -> None:
     kept = compacted(notes[:3], notes[3:], most)
     assert len(kept) <= (most or len(notes))
     assert len({note.casefold().rstrip(".") for note in kept}) == len(kept)
     assert compacted(kept, [], most) == kept
-
-
-@pytest.mark.parametrize("text", ["", " - ", "x" * 301, "a <!-- APPENDIX_END --> b", "use ```code```", "..."])
-def test_what_cannot_be_a_note_is_none(text: str) -> None:
-    assert clean_note(text) is None
-
-
-def test_a_note_is_one_line() -> None:
-    assert clean_note("- Mind\n  the rule. ") == "Mind the rule."

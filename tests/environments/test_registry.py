@@ -1,4 +1,4 @@
-"""Registry: how an entry point is called, and what is told where it cannot be."""
+"""Registry: how an entry point is called."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_an_entry_point_is_called_with_its_options_as_one_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("plain:x=1", '"Plain" takes no options: an entry point is called with one text, here "x=1"'),
         ("needing", '"Needing" takes other arguments: an entry point is called with one text, here ""; register a'),
         ("needing:3", '"Needing" takes other arguments'),
     ],
 )
-def test_an_entry_point_that_takes_other_arguments_is_told(spec: str, told: str) -> None:
+def test_an_entry_point_that_takes_other_arguments_is_named(spec: str, message: str) -> None:
     with pytest.raises(BadInput) as error:
         open_environment(spec)
-    assert told in str(error.value)
+    assert message in str(error.value)

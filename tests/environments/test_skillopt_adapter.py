@@ -90,7 +90,7 @@ def test_an_adapter_without_data_gives_as_many_tasks_as_are_asked_for() -> None:
     assert all(task.tags == ("guess",) and task.judge.kind == "environment" for task in everything)
     assert not any("s0s" in task.prompt for task in everything)
     assert environment.tasks("val") == SkillOptEnvironment(ListAdapter(), "mine", COUNTS).tasks("val")
-    with pytest.raises(BadInput, match="has no data set: say how many train tasks to build, with n_train=N"):
+    with pytest.raises(BadInput, match="has no data set: set n_train=N, the number of train tasks to build"):
         SkillOptEnvironment(ListAdapter(), "mine").tasks("train")
 
 
@@ -112,11 +112,6 @@ def test_a_simulators_task_is_its_seed() -> None:
     assert len({task.digest for split in SPLITS for task in environment.tasks(split)}) == 7
 
 
-def test_the_version_changes_with_the_data() -> None:
-    versions = {SkillOptEnvironment(Simulator(), "sim", COUNTS | {"seed": seed}).version for seed in (7, 7, 8)}
-    assert len(versions) == 2
-
-
 def test_the_version_changes_with_the_options() -> None:
     options: list[dict[str, object]] = [{}, {"max_turns": 3}, {"max_turns": 9}]
     assert len({SkillOptEnvironment(ListAdapter(), "mine", COUNTS | more).version for more in options}) == 3
@@ -127,13 +122,10 @@ def test_the_version_changes_with_the_options() -> None:
     [
         ([], "gave 0 results"),
         ([ITEM | {"hard": 1, "soft": 1.0}] * 2, "gave 2 results"),
-        (None, "gave 0 results"),
-        ([3], "gave 1 results"),
         ([{"id": "q2", "hard": 1, "soft": 1.0}], "gave the result of task 'q2' instead of 'q1'"),
         ([{"id": "q1", "hard": 1}], "scored hard 1 and soft None"),
         ([{"id": "q1", "hard": 0.5, "soft": 0.5}], "scored hard 0.5"),
         ([{"id": "q1", "hard": 1, "soft": float("nan")}], "soft nan"),
-        ([{"id": "q1", "hard": 1, "soft": 7}], "soft 7"),
         ([{"id": "q1", "hard": 0, "soft": 0.0, "agent_ok": False, "fail_reason": "error: 429"}], "error: 429"),
         ([{"id": "q1", "hard": 0, "soft": 0.0, "phase": "timeout"}], "the agent gave no answer"),
     ],
@@ -142,13 +134,6 @@ def test_a_row_without_a_score_is_no_zero(tmp_path: Path, row: object, message: 
     with pytest.raises(RolloutFailed) as failed:
         rolled(row, "q1", tmp_path)
     assert message in str(failed.value)
-
-
-def test_the_reason_is_the_adapters_own(tmp_path: Path) -> None:
-    row = {"id": "q1", "hard": 0, "soft": 0.0, "predicted_answer": "Bern"}
-    reason = "predicted 'Bern' but expected ['Zurich', 'ZRH']"
-    assert rolled([row | {"fail_reason": reason}], "q1", tmp_path).reason == reason
-    assert rolled([row], "q1", tmp_path).reason == ""
 
 
 def test_the_conversation_is_what_the_adapter_wrote_of_it(tmp_path: Path) -> None:
@@ -199,12 +184,12 @@ def test_an_adapter_is_named_by_its_class_and_its_settings(adapters: str) -> Non
         ("{}:Gone", "cannot be imported"),
         ("no_such_module:X", "cannot be imported"),
         ("", "cannot be imported"),
-        ("{}:number", "is no class"),
+        ("{}:number", "is not a class"),
         ("{}:ListAdapter,sise=3", 'unknown setting "sise": did you mean "size"?'),
         ("{}:ListAdapter,size", "write each setting once"),
     ],
 )
-def test_what_is_no_adapter_is_told(adapters: str, spec: str, message: str) -> None:
+def test_what_is_not_an_adapter_is_named(adapters: str, spec: str, message: str) -> None:
     with pytest.raises(BadInput) as error:
         open_skillopt(spec.format(adapters))
     assert message in str(error.value)

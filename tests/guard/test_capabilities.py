@@ -39,19 +39,12 @@ def test_ordinary_edits_of_real_shapes_give_no_finding(path: Path) -> None:
             "append", content="## Checks\n\n- Re-read the answer, and ask what the question wants: a name or a date.\n"
         ),
         Edit("append", content="```python\nvalue = round(total / count, 2)\n```"),
-        Edit("append", content="- Ignore rows without an amount \u26a0\ufe0f; do not tell apart `a` and `A`."),
+        Edit("append", content="- Ignore rows without an amount \u26a0\ufe0f; do not confuse `a` and `A`."),
         Edit("append", content="Short notes.", path="references/notes.md"),
     )
     result = apply_patch(before, Patch(edits))
     assert [report.status for report in result.reports] == ["applied"] * 4
     assert findings(before, result.files) == ()
-
-
-@pytest.mark.parametrize("path", documents(), ids=lambda path: path.stem)
-def test_a_real_shape_as_a_whole_gives_no_finding(path: Path) -> None:
-    text = path.read_text()
-    body = text.split("\n---\n", 1)[1] if text.startswith("---\n") else text
-    assert added(body) == ()
 
 
 @pytest.mark.parametrize(
@@ -166,10 +159,6 @@ def test_a_changed_command_is_new_and_a_moved_one_is_not() -> None:
     assert len(findings(skill(before), skill(before + "curl x.sh | sh -s one\n"))) == 1
 
 
-def test_a_hidden_character_that_moves_is_new() -> None:
-    assert len(findings(skill("one\u200b two three four\n"), skill("one two three\u200b four\n"))) == 1
-
-
 def test_front_matter_keys_other_than_the_description_are_found() -> None:
     def changed(old: str, new: str) -> tuple[str, ...]:
         return findings(skill(FRONT + "a\n"), skill(FRONT.replace(old, new) + "a\n"))
@@ -200,25 +189,6 @@ def test_scripts_run_bits_and_binary_files_are_found() -> None:
         '"scripts/n.py": adds a script',
         '"scripts/n.py": becomes executable',
     )
-
-
-def test_references_are_looked_at_too() -> None:
-    note = SkillFile("references/n.md", b"https://evil.example\n")
-    assert findings(skill("a\n"), skill("a\n", note)) == (
-        '"references/n.md": adds a link to the host "evil.example" (line 1)',
-    )
-
-
-def test_text_that_moves_to_another_file_is_no_finding() -> None:
-    note = SkillFile("references/n.md", b"See https://known.example and `sudo ls`\n")
-    before = "a\nSee https://known.example and `sudo ls`\n"
-    assert findings(skill(before), skill("a\n", note)) == ()
-
-
-def test_many_findings_are_counted_rather_than_listed() -> None:
-    found = added("\n".join(f"https://h{n}.example" for n in range(500)))
-    assert len(found) == 51
-    assert found[-1] == "and 450 more findings"
 
 
 @pytest.mark.parametrize(

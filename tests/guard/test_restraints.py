@@ -13,7 +13,7 @@ TEXT = """\
 - Never deploy without asking.
 - Do not round intermediate values.
 
-Whoever works here must not
+All who work here must not
 delete files of others. It goes on.
 """
 
@@ -24,8 +24,8 @@ def skill(*texts: str) -> SkillFiles:
 
 
 def taken(after: str) -> list[str]:
-    told = [each for each in findings(skill(TEXT), skill(after)) if "forbidden" in each]
-    return [each.partition(": ")[2].strip('"') for each in told]
+    lost = [each for each in findings(skill(TEXT), skill(after)) if "forbidden" in each]
+    return [each.partition(": ")[2].strip('"') for each in lost]
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def taken(after: str) -> list[str]:
         ("push anything.", "push anything unless the tests pass.", "never create a tag or push anything"),
         ("- Ask the user before you publish.\n", "", "ask the user before you publish"),
         ("Never deploy without asking", "Deploy when the tests pass", "never deploy without asking"),
-        ("must not\ndelete", "may delete", "whoever works here must not delete files of others"),
+        ("must not\ndelete", "may delete", "all who work here must not delete files of others"),
     ],
 )
-def test_a_restraint_that_goes_is_told(old: str, new: str, restraint: str) -> None:
+def test_a_restraint_that_goes_is_reported(old: str, new: str, restraint: str) -> None:
     assert taken(TEXT.replace(old, new)) == [restraint]
 
 
@@ -55,13 +55,3 @@ def test_a_restraint_that_goes_is_told(old: str, new: str, restraint: str) -> No
 )
 def test_other_changes_are_not(old: str, new: str) -> None:
     assert taken(TEXT.replace(old, new)) == []
-
-
-def test_a_restraint_may_move_to_another_file() -> None:
-    line = "- Never create a tag or push anything.\n"
-    assert findings(skill(TEXT, "# More\n"), skill(TEXT.replace(line, ""), f"# More\n\n{line}")) == ()
-
-
-def test_an_order_not_to_ask_may_go() -> None:
-    before = "- Do not ask the user.\n- Work without confirming anything first.\n- Read it.\n"
-    assert findings(skill(before), skill("- Read it.\n")) == ()

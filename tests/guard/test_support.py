@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from skillopt_mcp.guard.findings import copied, unsupported
@@ -56,15 +54,6 @@ def test_an_edit_rests_on_two_sessions_or_on_our_own_attempts(cited: tuple[str, 
     assert found(edit) == ((f"edit 0 {finding}",) if finding else ())
 
 
-def test_what_comes_from_our_own_attempts_alone_names_nothing() -> None:
-    assert found(Edit("append", content=LESSON, sources=("trial:6", "trial:7"))) == ()
-    assert found(Edit("append", content=LESSON)) == ()
-
-
-def test_an_edit_that_was_not_applied_is_no_matter() -> None:
-    assert found(Edit("append", content=LESSON, sources=IDS), status="unmatched") == ()
-
-
 def supported(content: str) -> Edit:
     return Edit("append", content=content, sources=IDS, cited=IDS)
 
@@ -79,21 +68,17 @@ def supported(content: str) -> Edit:
     ],
 )
 def test_the_words_of_a_tool_are_known_again_however_they_are_set(content: str) -> None:
-    told = session(1, "a", tool="page 1\nTo book: sum the lines first, and compare them with the total row. Thanks.")
+    held = session(1, "a", tool="page 1\nTo book: sum the lines first, and compare them with the total row. Thanks.")
     if content.startswith("Totals"):
-        told = session(1, "a", tool="Compare them with the total row\nend")
-    [finding] = found(supported(content), (told, *ALL[1:]))
+        held = session(1, "a", tool="Compare them with the total row\nend")
+    [finding] = found(supported(content), (held, *ALL[1:]))
     assert finding.startswith('edit 0 repeats what a tool returned: "')
     assert found(supported(content), ALL) == ()
 
 
-def test_a_tool_of_our_own_attempts_is_a_tool_too() -> None:
-    assert len(found(supported(LESSON), (*ALL[:5], trial(6, tool=LESSON)))) == 1
-
-
 def test_what_the_skill_says_already_may_be_repeated() -> None:
-    told = session(1, "a", tool=BASE.text)
-    assert found(supported("- Round every amount to two decimals and then sum them up, twice."), (told, *ALL[1:])) == ()
+    held = session(1, "a", tool=BASE.text)
+    assert found(supported("- Round every amount to two decimals and then sum them up, twice."), (held, *ALL[1:])) == ()
 
 
 def test_words_of_one_session_are_held_and_those_of_two_are_not() -> None:
@@ -102,15 +87,3 @@ def test_words_of_one_session_are_held_and_those_of_two_are_not() -> None:
     assert finding.startswith('edit 0 repeats the words of one session: "')
     assert found(supported(LESSON), (one, two, *ALL[2:])) == ()
     assert copied([(0, supported(LESSON))], (one, *ALL[1:]), BASE, alone=False) == ()
-
-
-def test_common_words_in_a_row_are_no_copy() -> None:
-    told = session(1, "a", tool="and compare them with the other row")
-    assert found(supported(LESSON), (told, *ALL[1:])) == ()
-
-
-def test_much_evidence_is_read_in_little_time() -> None:
-    long = tuple(session(n, str(n), tool="row of numbers and words " * 40_000) for n in range(40))
-    started = time.process_time()
-    copied([(n, supported(f"{LESSON} {n} {'word ' * 5_000}")) for n in range(8)], long, BASE, alone=True)
-    assert time.process_time() - started < 3

@@ -13,8 +13,8 @@ from scripted_model import Json, ToolCall, Turn
 from skillopt_mcp.backends.world import TOPICS, make_skill, make_tasks
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, Lacking, add_root
-from skillopt_mcp.promotions.promoting import agree, check_promotion
+from skillopt_mcp.promotions.consent import Consent, NeedsPerson, add_root, agree
+from skillopt_mcp.promotions.promoting import check_promotion
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.workspace import Workspace
 
@@ -42,7 +42,7 @@ def prepare(place: Path, *, approved: bool) -> str:
         while evaluate_candidate(workspace, candidate_id).verdict == "undecided":
             pass
         standing = check_promotion(workspace, candidate_id, Consent.APPROVED)
-        assert isinstance(standing, Lacking)
+        assert isinstance(standing, NeedsPerson)
         if approved:
             agree(workspace, standing.approval)
     return candidate_id

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_mcp.install.hosts import Scope, Surroundings
-from skillopt_mcp.install.installing import Connection, Part, Request, apply_plan, connections, plan_install
+from skillopt_mcp.install.installing import Connection, Request, apply_plan, connections, plan_install
 
 
 @pytest.fixture
@@ -61,44 +61,12 @@ def test_what_install_wrote_is_found_where_it_was_written(around: Surroundings, 
     assert (one.host, one.missing, one.mend, one.problems) == (host, [], [], [])
 
 
-def test_installing_again_keeps_the_backends_of_a_server_on_another_store(around: Surroundings, tmp_path: Path) -> None:
-    install(around, "claude-desktop", "--target", "openai:gpt-5")
-    [desktop] = found(around, str(tmp_path / "mine.db"))
-    assert [part.other_store for part in desktop.parts] == [str(tmp_path / "store.db")]
-    assert desktop.mend == [f"skillopt-mcp --store {tmp_path}/mine.db install claude-desktop --target openai:gpt-5"]
-    assert desktop.problems == []
-
-
-def test_the_store_of_an_entry_may_come_from_its_environment(around: Surroundings, tmp_path: Path) -> None:
-    program, config = install(around, "claude-desktop")
-    entry = {"command": program, "args": ["serve"], "env": {"SKILLOPT_STORE": str(tmp_path / "other.db")}}
-    config.write_text(json.dumps({"mcpServers": {"skillopt": entry}}))
-    [desktop] = found(around)
-    assert [part.other_store for part in desktop.parts] == [str(tmp_path / "other.db")]
-
-
 def test_a_program_that_is_gone_is_a_problem_and_installed_again(around: Surroundings) -> None:
     program, _ = install(around, "codex", hooks=True)
     Path(program).unlink()
     [codex] = found(around)
     assert len(codex.problems) == 2
     assert all(program in each and "skillopt-mcp install codex --hooks" in each for each in codex.problems)
-
-
-def test_hooks_that_do_not_run_at_every_event_are_a_problem(around: Surroundings) -> None:
-    _, config = install(around, "claude-code", hooks=True)
-    settings = config.parent / ".claude/settings.json"
-    settings.write_text(json.dumps({"hooks": {"Stop": json.loads(settings.read_text())["hooks"]["Stop"]}}))
-    [problem] = found(around)[0].problems
-    assert str(settings) in problem
-
-
-def test_a_server_that_is_reached_at_an_address_has_no_program_to_be_gone(around: Surroundings) -> None:
-    config = around.home / ".claude.json"
-    config.write_text(json.dumps({"mcpServers": {"skillopt": {"type": "http", "url": "http://127.0.0.1:8000/mcp"}}}))
-    [claude] = found(around)
-    assert claude.parts == [Part(kind="server", scope="user", path=str(config), command=[])]
-    assert claude.problems == []
 
 
 @pytest.mark.parametrize("content", [b'{"a":,}', b"\xff", b"[]", b'{"mcpServers": {}, "mcpServers": {}} x'])
@@ -123,20 +91,3 @@ def test_the_rules_are_missing_where_the_skill_is_without_them(around: Surroundi
     assert (claude.ruled, claude.missing) == (False, ["rules"])
     assert claude.mend == ["skillopt-mcp install claude-code --skill"]
     assert claude.mend[0] in claude.hindrance
-
-
-def test_a_server_on_another_store_is_installed_again_with_the_rules_for_this_one(around: Surroundings) -> None:
-    install(around, "claude-code", hooks=True, skill=True)
-    assert found(around, "/b/store.db")[0].mend == [
-        "skillopt-mcp --store /b/store.db install claude-code --hooks --skill"
-    ]
-
-
-def test_a_bare_name_that_is_not_on_the_path_is_a_problem(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared = replace(around, environ={**around.environ, "PATH": str(around.home)})
-    install(shared, "claude-code", scope="project")
-    assert [(part.command[0], part.trouble) for part in found(shared)[0].parts] == [("skillopt-mcp", "")]
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert "skillopt-mcp" in found(around)[0].parts[0].trouble

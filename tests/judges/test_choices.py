@@ -96,11 +96,11 @@ def test_texts_are_found_whole_and_by_their_letter(answer: str, named: set[int])
         (("C++", "C"), "written in C++", {0}),
     ],
 )
-def test_options_of_many_shapes_are_told_apart(options: tuple[str, ...], answer: str, named: set[int]) -> None:
+def test_options_of_many_shapes_are_distinguished(options: tuple[str, ...], answer: str, named: set[int]) -> None:
     assert named_options(options, answer) == named
 
 
-def test_only_the_expected_option_alone_passes_and_the_reason_tells_what_was_named() -> None:
+def test_only_the_expected_option_alone_passes_and_the_reason_shows_what_was_named() -> None:
     spec = parse_judge({"kind": "choice", "expected": "Paris", "options": list(CITIES)})
     assert score(spec, "Paris").hard
     assert [score(spec, answer).reason for answer in ("Paris", "London", "London, Paris", "Rome")] == [

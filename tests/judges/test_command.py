@@ -29,7 +29,6 @@ from skillopt_mcp.judges.programs import (
     best_level,
     bwrap_works,
     landlock_abi,
-    name_of,
     program_sha256,
     readable_paths,
     register_command,
@@ -113,14 +112,6 @@ open(os.path.join(os.environ["TMPDIR"], "x"), "w").close(); open("made", "w").cl
     assert ended.confined.partition("+")[0] == level
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_exit_code_is_told_and_a_signal_is_no_exit(level: Level) -> None:
-    assert run(program("raise SystemExit(3)"), level).exit == 3
-    if level != "bwrap":  # which tells a signal as 128 + its number
-        ended = run(program("import os; os.kill(os.getpid(), 9)"), level)
-        assert (ended.exit, ended.limit) == (None, "signal")
-
-
 TRICKS = {
     "new session": "os.fork() or (os.setsid(), time.sleep(60))",
     "double fork": "os.fork() or (os.setsid(), os.fork() and os._exit(0), os.chdir('/'), time.sleep(60))",
@@ -181,7 +172,7 @@ time.sleep(0.2)
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
-    ("code", "limits", "told"),
+    ("code", "limits", "expected"),
     [
         ("x = bytearray(1 << 30)", {"memory_bytes": 300 << 20}, "MemoryError"),
         ("open('big', 'wb').write(bytes(1 << 21))", {"file_bytes": 1 << 20}, ""),
@@ -189,11 +180,11 @@ time.sleep(0.2)
     ],
 )
 def test_memory_file_size_and_open_files_are_limited(
-    level: Level, code: str, limits: dict[str, float], told: str
+    level: Level, code: str, limits: dict[str, float], expected: str
 ) -> None:
     ended = run(program(code, **limits), level)
     assert ended.exit != 0
-    assert told in ended.output
+    assert expected in ended.output
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -259,10 +250,10 @@ print(asyncio.run(CommandRunner({"check": command}, sys.argv[1]).complete(questi
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_key_in_the_environment_of_the_host_cannot_be_read(level: Level) -> None:
     environment = {**os.environ, "API_KEY": CANARY}
-    told = subprocess.run(
+    expected = subprocess.run(
         [sys.executable, "-c", HOST, level, python(), "-c", SPY], env=environment, capture_output=True, check=True
     )
-    ended = CheckReply.model_validate_json(told.stdout)
+    ended = CheckReply.model_validate_json(expected.stdout)
     assert (ended.exit, CANARY in ended.output) == (0, False)
 
 
@@ -328,18 +319,6 @@ def test_where_nothing_confines_a_command_that_needs_it_is_missing() -> None:
     assert best_level() == LEVELS[0]
 
 
-def test_an_unknown_or_changed_program_stops_the_run(tmp_path: Path) -> None:
-    script = tmp_path / "check.sh"
-    script.write_text("#!/bin/sh\nexit 0\n")
-    script.chmod(0o755)
-    command = register_command("check", [str(script)])
-    with pytest.raises(BackendError, match='judge program "other" is not registered'):
-        asyncio.run(CommandRunner({"check": command}).complete(call(name="other")))
-    script.write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(BackendError, match="'check' has changed: look at it, and register it anew"):
-        asyncio.run(CommandRunner({"check": command}).complete(call()))
-
-
 def test_a_program_is_looked_at_before_each_check(open_folder: Path) -> None:
     script = open_folder / "check.sh"
     script.write_text("#!/bin/sh\nexit 0\n")
@@ -347,7 +326,7 @@ def test_a_program_is_looked_at_before_each_check(open_folder: Path) -> None:
     runner = CommandRunner({"check": register_command("check", [str(script)])})
     assert not asyncio.run(runner.complete(call())).missing
     script.write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(BackendError, match="'check' has changed: look at it, and register it anew"):
+    with pytest.raises(BackendError, match="'check' has changed: look at it, and register it again"):
         asyncio.run(runner.complete(call()))
     script.unlink()
     with pytest.raises(BackendError, match="'check' has changed"):
@@ -402,19 +381,13 @@ def test_folders_in_folders_are_removed_however_deep_and_locked(
     assert list(open_folder.iterdir()) == []
 
 
-def test_a_program_that_removes_its_folder_is_ended_like_any_other() -> None:
-    # Another user than the folder's parent belongs to can empty it, no more.
-    code = "import os, shutil, time\nshutil.rmtree(os.path.dirname(os.getcwd()), ignore_errors=True)\ntime.sleep(0.6)"
-    assert run(program(code), "none").exit == 0
-
-
 def test_a_shell_never_reads_the_command_line() -> None:
     command = register_command("check", [python(), "-c", "import sys; print(sys.argv[1:])", "$(id)", "; id", "a b"])
     assert run(command, "none").output == "['$(id)', '; id', 'a b']\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "argv", "told"),
+    ("name", "argv", "expected"),
     [
         ("Check", ["true"], "use a to z"),
         ("a/b", ["true"], "use a to z"),
@@ -423,8 +396,8 @@ def test_a_shell_never_reads_the_command_line() -> None:
         ("check", ["/nowhere/at-all"], "not found or not executable"),
     ],
 )
-def test_what_could_never_run_is_not_registered(name: str, argv: list[str], told: str) -> None:
-    with pytest.raises(BadInput, match=told):
+def test_what_could_never_run_is_not_registered(name: str, argv: list[str], expected: str) -> None:
+    with pytest.raises(BadInput, match=expected):
         register_command(name, argv)
 
 
@@ -463,7 +436,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_program_that_its_user_cannot_reach_is_told_with_the_folder_that_is_closed(open_folder: Path) -> None:
+def test_a_program_that_its_user_cannot_reach_is_shown_with_the_folder_that_is_closed(open_folder: Path) -> None:
     closed, stranger = open_folder / "closed", (54_321, 54_321)
     closed.mkdir()
     program, script = closed / "python3", closed / "check.py"
@@ -484,17 +457,6 @@ def test_a_program_that_its_user_cannot_reach_is_told_with_the_folder_that_is_cl
     assert barred([str(link)], ()) == ""
 
 
-@pytest.mark.skipif(not unprivileged_user(), reason="only what root runs is run by another user")
-def test_what_could_not_be_started_for_a_closed_folder_says_so(open_folder: Path) -> None:
-    inside = open_folder / "closed" / "judge"
-    inside.parent.mkdir(mode=0o700)
-    inside.write_text("#!/bin/sh\n")
-    inside.chmod(0o755)
-    reply = asyncio.run(CommandRunner({"check": register_command("check", [str(inside)])}).complete(call("")))
-    assert reply.missing
-    assert f"the user '{name_of(unprivileged_user())}' may not enter the folder '{inside.parent}'" in reply.text
-
-
 def test_a_program_at_rest_is_hashed_once_and_a_swapped_one_is_noticed(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,17 +474,3 @@ def test_a_program_at_rest_is_hashed_once_and_a_swapped_one_is_noticed(
     program.write_text("#!/bin/sh\nexit 1\n")  # as long as before, and as old as before to who asks for mtime alone
     os.utime(program, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert programs.program_sha256([str(program)]) != first
-
-
-def test_a_program_that_has_just_changed_is_hashed_at_each_look(
-    open_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = open_folder / "check.sh"
-    program.write_text("#!/bin/sh\nexit 0\n")
-    now = os.stat(program).st_ctime_ns + programs._SETTLED_NS // 2
-    monkeypatch.setattr(programs.time, "time_ns", lambda: now)  # type: ignore[attr-defined]
-    hashed: list[str] = []
-    real = hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: (hashed.append(file.name), real(file, name))[1])
-    assert programs.program_sha256([str(program)]) == programs.program_sha256([str(program)])
-    assert hashed == [str(program), str(program)]

@@ -6,12 +6,10 @@ import json
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.judging import parse_judge, score
-from skillopt_mcp.judges.kinds.json_value import at, equal_values, found_values
+from skillopt_mcp.judges.kinds.json_value import at, found_values
 from skillopt_mcp.records.judging import Score
 
 SCHEMA = {
@@ -78,24 +76,12 @@ def test_a_path_names_what_stands_there(path: str, value: object) -> None:
     assert at({"a": {"b": [5]}, "x.y": 1}, path) == value
 
 
-@pytest.mark.parametrize("path", ["b", "a.c", "a.b.1", "a.b.-1", "a.b.x", "x.y", "a.b.0.z", "a.b.99999999999"])
-def test_a_path_to_nothing_equals_not_even_null(path: str) -> None:
-    assert not judged('{"a": {"b": [5]}, "x.y": 1}', fields={path: None}).hard
-
-
 def test_fields_are_compared_each_and_soft_is_their_share() -> None:
     spec = {"fields": {"total": 12.5, "items.0.id": "x", "ok": True, "left": None}}
     assert judged('{"total": 12.5, "items": [{"id": "x"}], "ok": true, "left": null}', **spec).hard
     some = judged('{"total": 12, "items": [{"id": "x"}], "ok": 1, "left": null}', **spec)
     assert (some.hard, some.soft) == (False, 0.5)
     assert some.reason == 'total: "12", expected "12.5"; ok: "1", expected "true"'
-
-
-def test_numbers_are_equal_within_the_tolerance() -> None:
-    assert judged('{"x": 0.30000000000000004}', fields={"x": 0.3}).hard
-    assert judged('{"x": 10.4}', fields={"x": 10}, tolerance=0.5).hard
-    assert not judged('{"x": 10.6}', fields={"x": 10}, tolerance=0.5).hard
-    assert not judged('{"x": "10"}', fields={"x": 10}).hard
 
 
 def test_a_schema_counts_as_one_condition() -> None:
@@ -109,11 +95,6 @@ def test_a_schema_counts_as_one_condition() -> None:
     assert judged("5", schema=SCHEMA).reason.startswith('the schema is violated: the value: "5 is not')
     half = judged('{"name": "ann"}', schema=SCHEMA, fields={"name": "ann"})
     assert (half.hard, half.soft) == (False, 0.5)
-
-
-def test_no_value_and_many_values_are_told_apart() -> None:
-    assert judged("none", fields={"a": 1}).reason == 'no JSON value in "none", expected one'
-    assert judged('{"a": 1} {"a": 2}', fields={"a": 1}).reason.startswith("2 JSON values in ")
 
 
 def test_a_pattern_in_a_schema_cannot_be_made_to_hang() -> None:
@@ -143,22 +124,3 @@ def test_a_pattern_in_a_schema_cannot_be_made_to_hang() -> None:
 def test_what_cannot_judge_json_is_refused(spec: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         parse_judge({"kind": "json", **spec})
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(VALUES, VALUES)
-def test_equality_is_that_of_json(first: object, second: object) -> None:
-    assert equal_values(first, second, 0.0) is (json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True))
-
-
-@given(VALUES)
-def test_a_value_written_out_is_found_again_bare_and_fenced(value: object) -> None:
-    text = json.dumps(value)
-    assert found_values(text) == [value]
-    assert found_values(f"Here:\n```json\n{text}\n```\nDone.") == [value]

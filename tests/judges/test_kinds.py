@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import skillopt_mcp
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.judges.judging import kinds, parse_judge, parse_judge_json, score, usage
+from skillopt_mcp.judges.judging import parse_judge, parse_judge_json, score
 from skillopt_mcp.judges.kinds.reported import environment_evaluation, host_evaluation
 from skillopt_mcp.records.calls import EVALUATION, TOOL_CALL, Message
 from skillopt_mcp.records.judging import KINDS, Judge, Score, judge_json
@@ -108,12 +108,6 @@ def test_an_answer_has_the_score_of_its_judge(
     assert (found.hard, found.soft) == (soft == 1 if hard is None else hard, pytest.approx(soft))
 
 
-def test_the_reason_quotes_what_was_expected() -> None:
-    for kind in ("exact", "contains", "regex", "heading"):
-        assert f'"{"long " * 40}..."' in score(parse_judge(of(kind, "long " * 90)), "Rome").reason
-    assert score(parse_judge(of("numeric", 86420135.25)), "86420135").reason.count("86420135.25") == 1
-
-
 SEARCH = Message(TOOL_CALL, '{"query": "cats", "limit": 5}', "search")
 PROSE = Message("assistant", '[tool_call search]\n{"query": "cats"}', "search")
 MAZE = environment_evaluation("maze", Score(False, 0.25, "the exit was at B2"))
@@ -155,14 +149,6 @@ def test_only_what_was_recorded_counts(judge: dict[str, object], messages: list[
     found = score(parse_judge({"kind": "tool_called", "name": "search"} | judge if not judge.get("kind") else judge),
                   "I called search. " + MAZE.content, messages)  # fmt: skip
     assert (found.soft if isinstance(found, Score) else None) == soft
-
-
-@pytest.mark.parametrize("soft", [1.2, -0.1, float("nan")])
-def test_a_score_outside_of_0_to_1_cannot_be_recorded(soft: float) -> None:
-    with pytest.raises(BadInput):
-        environment_evaluation("maze", Score(True, soft, "why"))
-    with pytest.raises(BadInput):
-        host_evaluation(soft)
 
 
 LENGTH, HEADING, EXACT = {"kind": "length", "max": 9}, of("heading", "Summary"), of("exact", "x")
@@ -336,12 +322,6 @@ STORED = """\
 @pytest.mark.parametrize("text", STORED)
 def test_a_judge_is_stored_byte_for_byte(text: str) -> None:
     assert judge_json(parse_judge_json(text)) == judge_json(parse_judge(json.loads(text))) == text
-
-
-def test_every_kind_is_described_and_its_parameters_listed() -> None:
-    assert all(text.endswith(".") for text in kinds().values())
-    assert set(re.findall(r"\w+", " ".join(re.findall(r"kind: ([\w|]+)", usage())))) == set(kinds()) == set(KINDS)
-    assert len(usage()) < 700
 
 
 NEW_KIND = '''

@@ -1,11 +1,6 @@
-"""Task checks: judges that tell nothing, and tasks that are there twice."""
+"""Task checks: judges that measure nothing, and tasks that are there twice."""
 
 from __future__ import annotations
-
-import itertools
-import random
-import time
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -51,7 +46,7 @@ def test_an_honest_judge_is_not_complained_of(judge: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("judge", "told"),
+    ("judge", "reason"),
     [
         ({"kind": "regex", "pattern": "x*"}, "an empty answer passes"),
         ({"kind": "contains", "expected": "Paris"}, "the prompt itself passes as an answer"),
@@ -64,8 +59,8 @@ def test_an_honest_judge_is_not_complained_of(judge: object) -> None:
         ({"kind": "length", "max": 5, "min": 1}, "only the form of an answer is judged"),
     ],
 )  # fmt: skip
-def test_a_judge_that_tells_nothing_is_named(judge: object, told: str) -> None:
-    assert told in problems(judge, f"{PROMPT} Line 12")[0]
+def test_a_judge_that_measures_nothing_is_named(judge: object, reason: str) -> None:
+    assert reason in problems(judge, f"{PROMPT} Line 12")[0]
 
 
 def task(n: int, prompt: str, split: Split = "train", answer: object = None, file: str = "") -> Task:
@@ -83,7 +78,7 @@ def collisions(tasks: list[Task]) -> list[tuple[str, str, str | None]]:
 LONG = "Sum the invoice lines of the supplier for March and state the total in euros with two decimals"
 
 
-def test_twins_within_a_split_and_leaks_between_splits_are_told_apart() -> None:
+def test_twins_within_a_split_and_leaks_between_splits_are_distinguished() -> None:
     found = check_tasks(
         [
             task(1, LONG),
@@ -104,16 +99,6 @@ def test_twins_within_a_split_and_leaks_between_splits_are_told_apart() -> None:
     assert "which is in train" in found[1].text
 
 
-def test_nearly_the_same_prompt_with_another_answer_may_be_right_and_the_very_same_may_not() -> None:
-    tasks = [
-        task(1, LONG), task(2, LONG.replace("March", "April"), "test"), task(3, f"{LONG}, please", "val", "answer 1"),
-        task(4, LONG, "test", "another answer"), task(5, LONG.replace("March", "April, please"), "val", "answer 2"),
-    ]  # fmt: skip
-    assert collisions(tasks) == [
-        ("t2", "alike", "t1"), ("t3", "leak", "t1"), ("t4", "leak", "t1"), ("t5", "leak", "t2"),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
@@ -130,20 +115,13 @@ def test_answers_are_the_same_where_one_passes_both_tasks(answer: object, proble
     assert collisions(tasks) == [("t2", problem, "t1")]
 
 
-def test_the_same_rubric_for_nearly_the_same_prompt_is_the_same_task() -> None:
-    rubric = {"kind": "rubric", "rubric": "Names the total."}
-    assert collisions([task(1, LONG, "train", rubric), task(2, f"{LONG}, please", "val", rubric)]) == [
-        ("t2", "leak", "t1")
-    ]
-
-
 FORM = (
     "You are given a message of a customer to a bank. Read it with care, decide which of the desks of the bank has to "
     "see it first, and reply with the name of that desk in lower case, without a word before or behind it. Message:"
 )
 MESSAGES = (
     "my card is gone", "the card got stolen on a train", "who pays for the blocked card", "what do you charge abroad",
-    "why was I charged twice", "a fee that nobody told me of", "the app shows no balance", "I cannot log in any more",
+    "why was I charged twice", "a fee that no letter announced", "the app shows no balance", "I cannot log in any more",
     "how do I change my address", "please send me a statement",
 )  # fmt: skip
 
@@ -188,11 +166,6 @@ def test_a_few_of_the_tasks_are_judged_as_all_of_them_are() -> None:
     assert check_tasks(tasks, {"t20", "t21"}) == [each for each in found if each.task in ("t20", "t21")]
 
 
-def test_two_questions_of_one_form_are_two_though_they_have_the_same_answer() -> None:
-    tasks = in_form((" of March", ""), (" of May", ""), few_answers=True)
-    assert {each.problem for each in check_tasks(tasks)} <= {"alike"}
-
-
 def test_one_prompt_with_other_files_is_another_task() -> None:
     tests = {"kind": "command", "name": "tests"}
     sources = [
@@ -217,22 +190,10 @@ def test_held_out_tasks_that_train_asks_are_found_behind_others_that_are_nearer_
     assert asked_in_train(tasks[:2]) == frozenset()
 
 
-def test_a_template_with_other_numbers_is_another_task() -> None:
-    tasks = [task(n, f"{LONG}: {n} and {n * 7}", split) for n, split in enumerate(("train", "val", "test"))]
-    assert check_tasks(tasks) == []
-
-
 def question(n: int, asked: str, split: Split, context: str = "") -> Task:
     """Return the task of a row of a data set."""
     made = question_task({"question": asked, "answers": ["x"], "context": context})
     return Task(n, 1, f"t{n}", made.prompt, made.judge, split, f"d{n}")
-
-
-def test_short_questions_of_one_form_are_no_twins_by_the_ending_that_all_of_them_have() -> None:
-    asked = (f"What is the capital of {land}?" for land in ("Peru", "Chile", "Japan"))
-    assert (
-        check_tasks([question(n, text, split) for n, (text, split) in enumerate(zip(asked, SPLITS, strict=True))]) == []
-    )
 
 
 def test_two_questions_about_one_text_are_two_tasks_and_one_question_in_other_words_is_not() -> None:
@@ -246,26 +207,6 @@ def test_two_questions_about_one_text_are_two_tasks_and_one_question_in_other_wo
     assert [(each.task, each.problem, each.other) for each in check_tasks(tasks)] == [("t3", "leak", "t1")]
 
 
-def test_one_question_about_two_texts_is_two_tasks() -> None:
-    tasks = [
-        question(
-            1, "What is the total of all amounts in the table above?", "train", "Amounts of March: ten and two and four"
-        ),
-        question(
-            2,
-            "What is the total of all amounts in the table above?",
-            "val",
-            "Sums by ship: Maria none, Elsa some, Ida most",
-        ),
-    ]
-    assert check_tasks(tasks) == []
-
-
-def test_short_prompts_are_twins_only_when_equal() -> None:
-    assert check_tasks([task(1, "add them up"), task(2, "add them all up")]) == []
-    assert [each.problem for each in check_tasks([task(1, "add them up"), task(2, "Add  them up")])] == ["duplicate"]
-
-
 def plain(words: list[frozenset[str]]) -> set[int]:
     """Return which sets overlap by 0.85 with an earlier one, by comparing all."""
     return {
@@ -277,44 +218,6 @@ def plain(words: list[frozenset[str]]) -> set[int]:
 def test_no_near_twin_is_overlooked(words: list[frozenset[str]]) -> None:
     found = check_tasks([task(n, " ".join(sorted(each))) for n, each in enumerate(words)])
     assert {int(each.task[1:]) for each in found} == plain(words)
-
-
-def test_the_twin_of_a_long_text_is_found_by_a_few_of_its_words() -> None:
-    drawn = random.Random(3)
-    known = ["".join(drawn.choices("abcdefghij", k=6)) for _ in range(20_000)]
-    texts = [drawn.choices(known, k=3_000) for _ in range(30)]
-    changed = [[drawn.choice(known) if drawn.random() < 0.04 else word for word in text] for text in texts]
-    found = check_tasks([task(n, " ".join(each), "train", "same") for n, each in enumerate([*texts, *changed])])
-    assert [(each.problem, each.other) for each in found] == [("near-duplicate", f"t{n}") for n in range(30)]
-
-
-def test_thousands_of_tasks_are_compared_in_a_moment() -> None:
-    common = "Read the report and answer in one word whether the plan of the office was carried out as agreed in"
-    tasks = [task(n, f"{common} case {n} of office {n % 17} by clerk {n * 31 % 1009}") for n in range(2_000)]
-    started = time.process_time()
-    assert check_tasks(tasks) == []
-    assert time.process_time() - started < 5
-
-
-@pytest.mark.parametrize(("n_texts", "n_asked"), [(1, 100), (100, 1), (10, 10)])
-def test_of_many_questions_about_few_texts_few_are_compared(
-    monkeypatch: pytest.MonkeyPatch, n_texts: int, n_asked: int
-) -> None:
-    drawn = random.Random(7)
-    known = ["".join(drawn.choices("abcdefghij", k=6)) for _ in range(5_000)]
-    texts = [" ".join(drawn.choices(known, k=200)) for _ in range(n_texts)]
-    asked = [" ".join(drawn.choices(known, k=9)) for _ in range(n_asked)]
-    tasks = [question(n, each, "train", text) for n, (text, each) in enumerate(itertools.product(texts, asked))]
-    compared: list[int] = []
-    are_near = Layer.are_near
-
-    def counting(layer: Layer, n: int, m: int) -> bool:
-        compared.append(1)
-        return are_near(layer, n, m)
-
-    monkeypatch.setattr(Layer, "are_near", counting)
-    assert check_tasks([*tasks, question(100, f"Now: {asked[-1]}", "train", texts[-1])])[-1].other == tasks[-1].name
-    assert len(compared) < 20 * len(tasks)
 
 
 @given(st.lists(st.tuples(st.frozensets(st.sampled_from("abcdefghijklmnop"), min_size=5), st.booleans()), max_size=20))
@@ -333,26 +236,6 @@ def test_no_question_that_is_asked_twice_is_overlooked(rows: list[tuple[frozense
 def spelled(n: int) -> str:
     """Return a number as a word of its own without digits."""
     return "q" + "".join(chr(ord("a") + int(digit)) for digit in str(n))
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        lambda n: f"Compute {n % 71} times {n // 71 * 3 + 1000} and reply with the number alone, please.",
-        lambda n: (
-            f"Tell me about {spelled(n % 20)} with {spelled(n // 20 % 20 + 100)} and {spelled(n // 400 + 300)} now"
-        ),
-    ],
-    ids=["numbers", "names"],
-)
-def test_what_a_template_has_in_common_is_no_reason_to_compare(
-    monkeypatch: pytest.MonkeyPatch, prompt: Callable[[int], str]
-) -> None:
-    compared: list[int] = []
-    monkeypatch.setattr(Layer, "are_near", lambda *_: compared.append(1))
-    n_tasks = 1_000
-    assert check_tasks([task(n, prompt(n)) for n in range(n_tasks)]) == []
-    assert len(compared) < 20 * n_tasks
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z0-9]{1,2}){0,2}", fullmatch=True), st.integers(), min_size=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -55,11 +54,6 @@ def test_tasks_are_balanced_over_the_splits_and_added_once(place: Place, empty: 
     )  # fmt: skip
     again = add_tasks(empty, str(place.skill), tasks(90))
     assert (again.added, again.duplicates, again.splits) == (0, 90, first.splits)
-
-
-def test_few_tasks_lead_to_more_tasks(place: Place, empty: Workspace) -> None:
-    step = add_tasks(empty, str(place.skill), tasks(9)).next_step
-    assert (step.action, step.why) == ("add_tasks", "too few tasks: 3 train, 6 held out")
 
 
 def test_a_task_keeps_all_it_was_given(place: Place, empty: Workspace) -> None:
@@ -227,15 +221,9 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_is_added(
 def test_a_place_that_is_no_file_never_hangs(place: Place, empty: Workspace) -> None:
     os.mkfifo(place.folder / "pipe")
     (place.folder / "loop").symlink_to("loop")
-    for name in ("pipe", "", "missing.json", "a\0b", "loop", "x" * 5000, "~nobody-here/x"):
+    for name in ("pipe", "", "missing.json", "a\0b", "loop", "x" * 5000, "~no-user-here/x"):
         with pytest.raises(BadInput, match=r"is not a regular file|cannot be read"):
             add_tasks(empty, str(place.skill), file=str(place.folder / name))
-
-
-@pytest.mark.parametrize("given", [{}, {"tasks": [], "file": "x"}])
-def test_either_tasks_or_a_file_is_given(place: Place, empty: Workspace, given: Mapping[str, object]) -> None:
-    with pytest.raises(BadInput, match="give either tasks or file"):
-        add_tasks(empty, str(place.skill), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("split", ["val", "dev", 5])
@@ -248,16 +236,6 @@ def test_a_row_that_contradicts_its_folder_of_splits_stops_all(place: Place, emp
     with pytest.raises(BadInput, match=rf'row 2 in train has the split "{split}".*nothing was added'):
         add_data_set(empty, str(place.skill), folder, split_plan("split_dir", None, None))
     assert empty.store.skills.list_skills() == []
-
-
-def test_a_row_that_another_split_has_stays_there(place: Place, empty: Workspace) -> None:
-    folder = place.folder / "splits"
-    folder.mkdir()
-    for name, n in (("train", 4), ("val", 2), ("test", 5)):
-        (folder / f"{name}.json").write_text(json.dumps(tasks(n)))
-    added = add_data_set(empty, str(place.skill), folder, split_plan("split_dir"))
-    assert added.splits == SplitCounts(train=4, val=0, test=1)
-    assert (added.n_rejected, added.rejected[0].index) == (6, 4)
 
 
 def test_a_row_with_a_key_that_comes_twice_is_rejected(place: Place, empty: Workspace) -> None:

@@ -11,21 +11,15 @@ from workshop import LESSONS, PLACEBO, Place, as_if_real, use
 
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotions import promoting
-from skillopt_mcp.promotions.consent import Consent, Lacking, Ready, permit, revoke
-from skillopt_mcp.promotions.promoting import (
-    agree,
-    check_promotion,
-    next_step,
-    promote_skill,
-    question_of_promotion,
-    rollback_skill,
-)
+from skillopt_mcp.promotions.consent import Consent, NeedsPerson, Ready, agree, permit, revoke
+from skillopt_mcp.promotions.promoting import check_promotion, next_step, promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import question_of_promotion
 from skillopt_mcp.records.candidates import AgreedBy, Promotion, PromotionKind, rolled_back
 from skillopt_mcp.show.listing import history, list_skills
 from skillopt_mcp.workspace import Workspace
 
 SECRET = "blue-Gecko7-harbour"
-ROLLED_BACK = "a person rolled it back, and nobody but a person puts it back"
+ROLLED_BACK = "a person rolled it back; only a person puts it back"
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def candidate(place: Place, workspace: Workspace) -> str:
 
 def approve(workspace: Workspace, candidate: str) -> None:
     standing = check_promotion(workspace, candidate, Consent.APPROVED)
-    assert isinstance(standing, Lacking)
+    assert isinstance(standing, NeedsPerson)
     agree(workspace, standing.approval)
 
 
@@ -90,7 +84,7 @@ def test_an_approval_that_was_shown_with_a_secret_serves_whoever_does_not_know_i
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     terminal = place.open()
     shown = check_promotion(terminal, candidate, Consent.APPROVED)
-    assert isinstance(shown, Lacking)
+    assert isinstance(shown, NeedsPerson)
     assert (shown.answer.status, len(shown.approval.findings)) == ("held", 1)
     approve(terminal, candidate)
     assert promote_skill(workspace, candidate, Consent.APPROVED).status == "promoted"

@@ -8,14 +8,8 @@ from workshop import LESSONS, SEED, Place, use
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.backends.world import make_skill
 from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import (
-    DIALOG_ROWS,
-    FIRST_ROWS,
-    promote_skill,
-    question_of_promotion,
-    question_of_rollback,
-    rollback_skill,
-)
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import DIALOG_ROWS, FIRST_ROWS, question_of_promotion, question_of_rollback
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.workspace import Workspace
 

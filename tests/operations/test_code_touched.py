@@ -112,18 +112,6 @@ def test_an_edit_of_code_that_is_there_or_of_the_words_on_its_line_is_asked_abou
     assert asked(BASE.replace(was, now)).startswith("it touches code or a command (")
 
 
-def test_an_edit_that_makes_code_of_lines_that_stay_is_asked_about() -> None:
-    old = b"<pre\n\nmake all\n\nOne.\n"
-    assert code_touched(b"One.\n\nmake all\n</pre>\n", b"<pre>\nOne.\n\nmake all\n</pre>\n") == b"<pre>"
-    assert asked(old.replace(b"<pre\n", b"x\n"), old) != ""
-
-
-def test_code_that_moves_is_asked_about() -> None:
-    block = b"```python\ntotal = sum(rows)\n```\n\n"
-    words = b"Say so.\n\nSay it again.\n\nAnd again.\n\nNever do what follows.\n\n"
-    assert asked(words + block, block + words) != ""
-
-
 def test_a_command_in_backticks_over_several_lines_is_code_to_its_end() -> None:
     old = b"Run `make\nall\nof it\nnow`, then rest.\n\nWords.\n"
     assert code_lines(old) == {0, 1, 2, 3}
@@ -136,17 +124,6 @@ def test_words_around_code_that_stays_are_covered() -> None:
     assert asked(BASE.replace(b"twice.", b"three times.")) == ""
     assert asked(BASE.replace(b"# Ledger\n", b"# Books\n\nTwo words.\n")) == ""
     assert asked(BASE + b"\nThe end.\n") == ""
-
-
-def test_the_line_is_told_with_what_is_hidden_in_it() -> None:
-    told = asked(BASE + "\n    make \u202eall\n".encode())
-    assert told == r'it touches code or a command ("make \u{202E}all"), and a standing permission covers words alone'
-
-
-def test_what_only_begins_like_the_end_of_a_tag_does_not_close_it() -> None:
-    text = b"<pre>\n</prefix>\nmake %s\n</pre\n>\nRead it.\n"
-    assert code_touched(text % b"all", text % b"clean") == b"make clean"
-    assert code_lines(text % b"all") == {0, 1, 2}
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))

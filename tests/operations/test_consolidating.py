@@ -10,7 +10,7 @@ from workshop import SIMULATION, Place
 from skillopt_mcp.backends.world import TOPICS
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.memory_files import Document, Training, accompanied, consolidate, documents
+from skillopt_mcp.memory_files import Document, Training, consolidate, documents, with_companion
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
@@ -88,7 +88,7 @@ def test_evidence_with_a_companion_is_not_evidence_without_one(
     proposed = propose_edits(workspace, str(place.skill), [{"op": "append", "content": "- Ask."}])
     assert proposed.candidate_id
     alone = evaluate_candidate(workspace, proposed.candidate_id)
-    with accompanied(workspace, both.memory, both.memory.live_version) as beside:
+    with with_companion(workspace, both.memory, both.memory.live_version) as beside:
         joined = evaluate_candidate(beside, proposed.candidate_id)
     base, candidate = (
         both.skill.live_version,
@@ -119,8 +119,8 @@ def test_two_paths_that_are_no_skill_and_memory_file_are_refused(
     place: Place, workspace: Workspace, memory: Path
 ) -> None:
     for pair in ((str(memory), str(place.skill)), (str(place.skill), str(place.skill)), (str(memory), str(memory))):
-        with pytest.raises(BadInput, match="are no skill and memory file"):
+        with pytest.raises(BadInput, match="a memory file"):
             documents(workspace, *pair)
     (place.skill / "AGENTS.md").write_text("# Of the skill\n")
-    with pytest.raises(BadInput, match="has a file of that name itself"):
+    with pytest.raises(BadInput, match="has a file with the name"):
         documents(workspace, str(place.skill), str(memory))

@@ -107,7 +107,7 @@ def test_it_covers_no_verdict_that_a_shorter_skill_is_no_worse(place: Place, per
 def test_it_covers_no_test_at_a_larger_error_rate(place: Place, permitted: Workspace) -> None:
     candidate = place.propose(permitted)
     assert evaluate_candidate(permitted, candidate, rule=ConfirmRule(alpha=0.3)).verdict == "accept"
-    assert "larger error rate than 0.05" in asked(permitted, candidate).reason
+    assert "error rate above 0.05" in asked(permitted, candidate).reason
 
 
 def test_a_target_that_answers_alike_each_time_is_told_of_and_not_covered(place: Place, permitted: Workspace) -> None:

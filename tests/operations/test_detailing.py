@@ -8,8 +8,8 @@ from workshop import LESSONS, PLACEBO, Place
 
 from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, Lacking, permit
-from skillopt_mcp.promotions.promoting import agree, check_promotion, promote_skill, rollback_skill
+from skillopt_mcp.promotions.consent import Consent, NeedsPerson, agree, permit
+from skillopt_mcp.promotions.promoting import check_promotion, promote_skill, rollback_skill
 from skillopt_mcp.records.results import EditOutcome, SplitCounts
 from skillopt_mcp.runs import start_run
 from skillopt_mcp.show.details import (
@@ -69,7 +69,7 @@ def test_a_skill_shows_its_splits_candidates_permission_and_approvals(place: Pla
 def test_an_approval_that_nothing_has_used_is_shown_with_its_candidate(place: Place, workspace: Workspace) -> None:
     candidate = place.accepted(workspace)
     standing = check_promotion(workspace, candidate, Consent.APPROVED)
-    assert isinstance(standing, Lacking)
+    assert isinstance(standing, NeedsPerson)
     agree(workspace, standing.approval)
     [reported] = skill(workspace).approvals
     assert reported == ApprovalRow(id=candidate, kind="promote", login="", at=reported.at)

@@ -21,11 +21,11 @@ def test_a_folder_that_cannot_hold_the_store_is_a_problem(tmp_path: Path, home: 
 
 
 def test_what_is_there_and_can_be_no_store_is_a_problem(tmp_path: Path, home: Path) -> None:
-    for path, what in ((tmp_path, "a folder"), (Path("/dev/null"), "no regular file")):
+    for path, what in ((tmp_path, "a folder"), (Path("/dev/null"), "not a regular file")):
         with Workspace(path) as workspace:
             [problem] = diagnose(workspace).problems
-            assert problem.startswith(f"'{path}' is {what}, and no store can be there: name a file")
-            with pytest.raises(StoreError, match=f"is {what}"):
+            assert problem.startswith(f"'{path}' is {what}: name a file")
+            with pytest.raises(StoreError, match="is a folder" if path == tmp_path else "is not a regular"):
                 assert workspace.store
 
 
@@ -52,9 +52,9 @@ def test_a_tracked_skill_outside_of_every_root_is_one_that_can_be_trained(tmp_pa
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "SKILL.md").write_text("# Mine\n")
     with Workspace(tmp_path / "store.db") as workspace:
-        assert any("no skill lies in any" in each for each in diagnose(workspace).lacking)
+        assert any("no skill is in any" in each for each in diagnose(workspace).lacking)
         workspace.skill(str(tmp_path / "mine"))
-        assert not any("no skill lies in any" in each for each in diagnose(workspace).lacking)
+        assert not any("no skill is in any" in each for each in diagnose(workspace).lacking)
 
 
 def test_the_key_of_a_vendor_is_somebody_who_could_do_the_work(
@@ -62,9 +62,9 @@ def test_the_key_of_a_vendor_is_somebody_who_could_do_the_work(
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
     with Workspace(tmp_path / "store.db") as workspace:
-        assert any("nobody was found" in each for each in diagnose(workspace).lacking)
+        assert any("no backend was found" in each for each in diagnose(workspace).lacking)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-        assert not any("nobody was found" in each for each in diagnose(workspace).lacking)
+        assert not any("no backend was found" in each for each in diagnose(workspace).lacking)
 
 
 def test_a_skill_in_a_root_that_cannot_be_read_is_told_of(tmp_path: Path, home: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(
             workspace.store.permissions.add_root(f"/root-{n}")
         (told,) = diagnose(workspace).problems
         assert told.startswith(f"the log '{path}-wal' has grown to 0 MiB")
-        assert "End hosts that are idle" in told
+        assert "end idle hosts" in told
         reader.execute("commit")
         reader.close()
         assert diagnose(workspace).problems == []

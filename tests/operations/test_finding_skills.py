@@ -13,13 +13,13 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.promotion_tests import calibrate, evaluate_candidate
-from skillopt_mcp.promotions.consent import Consent, add_root, permit, revoke
-from skillopt_mcp.promotions.promoting import promote_skill, review_rollback, rollback_skill
+from skillopt_mcp.promotions.consent import Consent, add_root, revoke
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_rollback
 from skillopt_mcp.runs import describe_running, start_run, unfinished_run, way_on
-from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import history, list_skills
-from skillopt_mcp.skill_folders import called, find_folder, folder_at, skill_roots
-from skillopt_mcp.skills import forget_skill, move_skill
+from skillopt_mcp.skill_folders import called, find_folder, skill_roots
+from skillopt_mcp.skills import move_skill
 from skillopt_mcp.tasks import check_stored
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
@@ -92,11 +92,6 @@ def test_a_name_means_the_skill_of_the_folder_or_else_of_the_checkout(
         opened(place, elsewhere).skill(NAME)
 
 
-def test_a_path_of_a_new_name_is_tracked_by_a_look(place: Place, workspace: Workspace) -> None:
-    other = shutil.copytree(place.skill, place.root / "another")
-    assert f"at {other}\n" in inspect(workspace, str(other)).text
-
-
 def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Place, workspace: Workspace) -> None:
     promote_skill(workspace, place.accepted(workspace), Consent.PERSON_SIMULATED)
     skill = workspace.skill(str(place.skill))
@@ -115,22 +110,6 @@ def test_advice_calls_a_skill_by_its_path_where_another_has_its_name(place: Plac
     assert move_skill(workspace, copy.path, str(third)).next_step.arguments == {"id": str(third)}
     workspace.store.skills.forget(copy.id)
     assert called(workspace.store, skill) == NAME
-
-
-def test_advice_calls_a_skill_by_its_path_where_its_name_looks_like_an_option(
-    place: Place, workspace: Workspace
-) -> None:
-    dashed = shutil.copytree(place.skill, place.folder / "-dash")
-    assert called(workspace.store, workspace.skill(str(dashed))) == str(dashed)
-
-
-def test_a_point_is_the_path_of_the_folder_that_one_is_in(
-    place: Place, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(place.skill)
-    assert folder_at(".") == place.skill
-    assert folder_at("..") == place.root
-    assert workspace.skill(".").path == workspace.kept(".").path == str(place.skill)
 
 
 @pytest.mark.parametrize(("places", "tracked", "current", "used"), MEANT)
@@ -186,33 +165,12 @@ def test_what_cannot_be_done_with_a_copy_does_not_track_it(
     assert opened(place, place.folder).skill(NAME).path == str(place.skill)
 
 
-def test_a_forgotten_copy_of_which_nothing_is_recorded_stays_forgotten(place: Place, workspace: Workspace) -> None:
-    copy = workspace.skill(str(copied(place, place.folder / "second")))
-    workspace.store.skills.forget(copy.id)
-    there = opened(place, place.folder / "second")
-    with pytest.raises(NotFound, match="has no train task"):
-        unfinished_run(there, copy.path)
-    assert there.store.skills.list_forgotten() == {copy.id}
-
-
-def test_a_copy_with_a_permission_alone_is_forgotten_and_has_it_no_more(place: Place, workspace: Workspace) -> None:
-    copy = permit(workspace, str(copied(place, place.folder / "second")), simulated=False)
-    assert forget_skill(workspace, copy.path).kept == ""
-    assert workspace.store.permissions.get(copy.id) is None
-
-
 def test_a_name_is_found_however_its_letters_are_composed(place: Place, workspace: Workspace) -> None:
     composed, apart = "caf\u00e9", "cafe\u0301"
     folder = shutil.copytree(place.skill, place.root / apart)
     assert workspace.skill(composed).path == workspace.skill(apart).path == str(folder)
     later = opened(place, place.folder / "elsewhere")
     assert later.skill(composed).path == str(folder)
-
-
-def test_a_name_that_is_not_found_is_told_the_tracked_ones_in_no_root_too(place: Place, workspace: Workspace) -> None:
-    workspace.skill(str(shutil.copytree(place.skill, place.folder / "apart")))
-    with pytest.raises(NotFound, match=f'found: "apart", "{NAME}"'):
-        workspace.skill("nope")
 
 
 def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_no_other_is(
@@ -247,9 +205,9 @@ def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_a
     move_skill(host, str(place.skill), str(apart))
     candidate = propose_edits(host, NAME, [{"op": "append", "content": "- Be kind."}]).candidate_id
     assert candidate
-    told = evaluate_candidate(host, candidate)
-    assert (told.status, told.work) == ("work", [])
-    assert "outside_skill_roots" in [note.code for note in told.notes]
+    tested = evaluate_candidate(host, candidate)
+    assert (tested.status, tested.work) == ("work", [])
+    assert "outside_skill_roots" in [note.code for note in tested.notes]
     host.store.permissions.add_root(str(apart.parent))
     assert "outside_skill_roots" not in [note.code for note in evaluate_candidate(host, candidate).notes]
 

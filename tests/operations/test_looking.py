@@ -13,7 +13,8 @@ from skillopt_mcp.errors import BadInput, SkillOptError
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.runs import replay, start_run

@@ -1,4 +1,4 @@
-"""Near misses: edits of an optimizer that do not fit the skill are mended by their author, or told, and never lost."""
+"""Near misses: edits that do not fit the skill are corrected by their author, or reported, and never lost."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def test_an_edit_that_fits_is_not_lost_with_one_that_does_not(host: Workspace, p
     assert [edit.status for edit in done.proposed.edits] == ["unmatched", "applied"]
 
 
-def test_edits_of_a_model_that_do_not_fit_are_told_and_can_be_corrected_and_its_attempts_are_new_again(
-    place: Place, workspace: Workspace
-) -> None:
+def test_edits_of_a_model_that_do_not_fit_are_reported_and_can_be_corrected(place: Place, workspace: Workspace) -> None:
     use(workspace, Scripted(lambda _: "0.00"))
     use(workspace, Scripted(lambda _: reply(MISSED)), "optimizer")
     skill = str(place.skill)
@@ -59,9 +57,9 @@ def test_edits_of_a_model_that_do_not_fit_are_told_and_can_be_corrected_and_its_
     assert (found.status, found.candidate_id) == ("no_change", None)
     assert found.next_step.action == "propose_edits"
     assert workspace.store.trajectories.count_trajectories(workspace.skill(skill).id)[1] == 3
-    told = json.loads(found.notes[0].removeprefix("edits.0: "))
-    assert told == {name: MISSED[name] for name in ("op", "target", "content", "path")}
-    corrected = {**told, "op": "append"}
+    reported = json.loads(found.notes[0].removeprefix("edits.0: "))
+    assert reported == {name: MISSED[name] for name in ("op", "target", "content", "path")}
+    corrected = {**reported, "op": "append"}
     del corrected["target"]
     assert propose_edits(workspace, skill, [corrected]).candidate_id
     assert propose_from_evidence(workspace, skill).status == "no_change"

@@ -17,7 +17,8 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.records.calls import Call, Message, Question, Reply
 from skillopt_mcp.runs import replay, start_run
 from skillopt_mcp.show.inspecting import inspect

@@ -1,6 +1,6 @@
 import pytest
 
-from skillopt_mcp.promotions.consent import SMALL_BYTES, SMALL_LINES, beyond_small_edit
+from skillopt_mcp.promotions.consent import MAX_LINE_BYTES, MAX_LINES, beyond_small_edit
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 FRONT = b"---\nname: x\ndescription: y\n---\n"
@@ -15,8 +15,8 @@ def skill(*files: SkillFile, front: bytes = FRONT, body: bytes = BODY, executabl
     "new",
     [
         skill(body=b"one\nthree\n"),
-        skill(body=BODY + b"line\n" * SMALL_LINES),
-        skill(body=BODY + b"x" * (SMALL_BYTES - 1) + b"\n"),
+        skill(body=BODY + b"line\n" * MAX_LINES),
+        skill(body=BODY + b"x" * (MAX_LINE_BYTES - 1) + b"\n"),
         skill(body=b""),
         skill(),
     ],
@@ -34,8 +34,8 @@ def test_a_small_edit_of_the_body_is_covered(new: SkillFiles) -> None:
         (skill(front=b""), "it changes the front matter"),
         (skill(executable=True), "it changes more of SKILL.md than its text"),
         (skill(body=b"\xff\0"), "it changes more of SKILL.md than its text"),
-        (skill(body=BODY + b"line\n" * (SMALL_LINES + 1)), f"it changes {SMALL_LINES + 1} lines, and a standing"),
-        (skill(body=BODY + b"x" * (SMALL_BYTES + 1)), "it changes 1 lines, and a standing permission covers"),
+        (skill(body=BODY + b"line\n" * (MAX_LINES + 1)), f"it changes {MAX_LINES + 1} lines"),
+        (skill(body=BODY + b"x" * (MAX_LINE_BYTES + 1)), "it changes 1 lines"),
     ],
 )
 def test_anything_else_needs_a_person(new: SkillFiles, why: str) -> None:

@@ -124,7 +124,7 @@ def test_rollback_goes_back_a_promotion_at_a_time_and_then_says_so(place: Place,
     for expected in (versions[1], versions[0]):
         assert rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON).status == "rolled_back"
         assert place.main.read_bytes() == expected
-    with pytest.raises(BadInput, match="was never promoted: there is nothing to roll back; or name a version"):
+    with pytest.raises(BadInput, match="was never promoted"):
         rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
     newest = history(workspace, "ledger-clerk").rows[-1].version
     assert rollback_skill(workspace, "ledger-clerk", newest, Consent.PERSON).status == "rolled_back"
@@ -303,7 +303,7 @@ def test_a_change_under_way_elsewhere_makes_this_one_busy(place: Place, workspac
     candidate_id = place.accepted(workspace)
     lock = lock_run(workspace.store.locks_path, lock_name(1))
     assert lock
-    with pytest.raises(Busy, match="another process is changing 'ledger-clerk' right now"):
+    with pytest.raises(Busy, match="another process is changing 'ledger-clerk'"):
         promote_skill(workspace, candidate_id, PERSON)
     lock.release()
     assert promote_skill(workspace, candidate_id, PERSON).status == "promoted"

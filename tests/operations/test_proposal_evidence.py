@@ -8,7 +8,7 @@ from collections import Counter
 from workshop import Place, use
 
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.promotions.promoting import review_candidate
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.tasks import add_tasks

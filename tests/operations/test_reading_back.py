@@ -94,7 +94,7 @@ def test_a_disk_that_keeps_no_run_bits_is_left_as_it_was(
     candidate = accepted_as(place, workspace, before.replaced(main, SkillFile("references/more.md", b"More.")))
     kept = os.fchmod
     monkeypatch.setattr(os, "fchmod", lambda descriptor, mode: kept(descriptor, mode | 0o111))
-    with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written: .* is taken back$'):
+    with pytest.raises(Refused, match=r'"references/more\.md" does not read as it was written .* is taken back$'):
         promote_skill(workspace, candidate, Consent.PERSON_SIMULATED)
     assert read_skill(place.skill) == before
     assert workspace.store.promotions.list_pending() == []

@@ -216,7 +216,7 @@ def test_a_run_that_somebody_advances_is_told_as_under_way(place: Place, workspa
 def test_a_run_is_resumed_with_its_own_backends_only(place: Place, workspace: Workspace) -> None:
     run = start_run(workspace, "ledger-clerk", CONFIG)
     other = place.open(target=f"simulated:honest,seed={SEED + 1}")
-    with pytest.raises(Refused, match=f"was begun with target '{SIMULATION}' and optimizer '{SIMULATION}': resume it"):
+    with pytest.raises(Refused, match=f"has target '{SIMULATION}' and optimizer '{SIMULATION}': resume it"):
         replay(other, run)
     assert workspace.store.runs.get_run(run.id).status == "running"
     assert replay(workspace, run).status == "finished"
@@ -233,8 +233,7 @@ def test_a_run_that_is_under_way_elsewhere_is_busy(place: Place, workspace: Work
     thread = threading.Thread(target=replay, args=(place.open(), run), kwargs={"on_reply": hold})
     thread.start()
     assert reached.wait(30)
-    who = "another process, or another thread of this one,"
-    with pytest.raises(Busy, match=f"{who} is advancing run '{run.id}': wait for it, or stop it"):
+    with pytest.raises(Busy, match=f"run '{run.id}' is locked by another process or thread"):
         replay(workspace, run)
     go_on.set()
     thread.join()

@@ -1,4 +1,4 @@
-"""Retiring: a wrong task makes room for the corrected one, and nobody gains a verdict by it."""
+"""Retiring: a wrong task makes room for the corrected one, and no verdict is gained by it."""
 
 from __future__ import annotations
 
@@ -72,13 +72,6 @@ def test_nothing_that_begins_later_draws_a_retired_task(workspace: Workspace) ->
     assert "train 29, val 29, test 29; 3 removed" in inspect(workspace, SKILL).text
 
 
-def test_a_wrong_task_is_no_problem_any_more_once_it_is_retired(workspace: Workspace) -> None:
-    add_tasks(workspace, SKILL, [{"id": "w", "prompt": "?", "judge": {"kind": "regex", "pattern": ".*"}}])
-    assert check_stored(workspace, SKILL).problems
-    remove_tasks(workspace, SKILL, ["w"])
-    assert check_stored(workspace, SKILL).problems == []
-
-
 def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     place: Place, workspace: Workspace
 ) -> None:
@@ -99,7 +92,7 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     assert verify_store(workspace.store.path).problems == []
 
 
-def test_a_test_is_not_begun_anew_where_only_retired_tasks_asked_a_judge(place: Place, workspace: Workspace) -> None:
+def test_a_test_is_not_begun_again_where_only_retired_tasks_asked_a_judge(place: Place, workspace: Workspace) -> None:
     rubric = {"kind": "rubric", "rubric": "Is it kind?"}
     add_tasks(workspace, SKILL, [{"id": "asks", "prompt": "Greet me.", "judge": rubric, "split": "test"}])
     use(workspace, undecided(), "target")
@@ -113,17 +106,7 @@ def test_a_test_is_not_begun_anew_where_only_retired_tasks_asked_a_judge(place: 
     assert len(workspace.store.decisions.list_tests(1)) == 1
 
 
-def test_a_verdict_stands_whatever_is_retired_after_it(place: Place, workspace: Workspace) -> None:
-    accepted = place.accepted(workspace)
-    [row] = workspace.store.decisions.list_tests(1)
-    before = workspace.store.decisions.latest_in(row.id)
-    remove_tasks(workspace, SKILL, [task.name for task in of_split(workspace, "test")[:5]])
-    assert evaluate_candidate(workspace, accepted).verdict == "accept"
-    assert workspace.store.decisions.latest_in(row.id) == before
-    assert workspace.store.decisions.list_tests(1) == [row], "its share of the error rate is spent once"
-
-
-def test_a_later_verdict_tells_what_was_retired_before_it(place: Place, workspace: Workspace) -> None:
+def test_a_later_verdict_shows_what_was_retired_before_it(place: Place, workspace: Workspace) -> None:
     begun(place, workspace, pairs=30)
     looks = workspace.store.tasks.list_looks(1)
     names = {task.id: task.name for task in workspace.store.tasks.list_in_use(1)}
@@ -190,21 +173,14 @@ def test_a_test_that_a_retirement_overtakes_is_not_opened(
     assert workspace.store.decisions.list_tests(1) == []
 
 
-def test_retiring_is_told_in_the_history_with_its_reason(place: Place, workspace: Workspace) -> None:
+def test_retiring_is_in_the_history_with_its_reason(place: Place, workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     remove_tasks(workspace, SKILL, [wrong.name], "the key was 41")
     [line] = history(workspace, SKILL).retired
     assert line.endswith(f" task '{wrong.name}' (test): the key was 41")
 
 
-def test_retiring_twice_changes_nothing(workspace: Workspace) -> None:
-    wrong = of_split(workspace, "test")[0]
-    remove_tasks(workspace, SKILL, [wrong.name])
-    again = remove_tasks(workspace, SKILL, [wrong.name, wrong.name])
-    assert (again.removed, again.already, again.next_step) == ([], [wrong.name], None)
-
-
-def test_an_unknown_id_retires_none_of_those_named_beside_it(workspace: Workspace) -> None:
+def test_an_unknown_id_retires_none_of_those_named_next_to_it(workspace: Workspace) -> None:
     wrong = of_split(workspace, "test")[0]
     with pytest.raises(NotFound, match="'ledger-clerk' has no task \"nope\": see them with"):
         remove_tasks(workspace, SKILL, [wrong.name, "nope"])
@@ -220,7 +196,7 @@ def test_a_reason_holds_no_secret(workspace: Workspace) -> None:
     assert secret not in workspace.store.retirements.list_retired(1)[wrong.id].reason
 
 
-def test_whoever_knew_the_retired_task_knows_the_corrected_one(place: Place, workspace: Workspace) -> None:
+def test_who_knew_the_retired_task_knows_the_corrected_one(place: Place, workspace: Workspace) -> None:
     add_tasks(workspace, SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT, "split": "test"}])
     remove_tasks(workspace, SKILL, ["mine"])
     add_tasks(place.open(), SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT | {"expected": "else"}}])

@@ -15,7 +15,8 @@ from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate
+from skillopt_mcp.promotions.promoting import promote_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.calls import Call, Reply, Rollout
 from skillopt_mcp.records.results import Evaluated
@@ -111,11 +112,11 @@ def test_a_dated_model_decides_in_a_test_of_its_own(place: Place, workspace: Wor
     assert verify_store(place.store_path).problems == []
 
 
-def test_an_alias_that_switches_for_both_versions_is_told_and_no_more(place: Place, workspace: Workspace) -> None:
+def test_an_alias_that_switches_for_both_versions_is_reported_and_no_more(place: Place, workspace: Workspace) -> None:
     candidate, result = evaluated(place, workspace, lambda _, n: "old-model" if n < 3 else "new-model")
     assert result.verdict == "accept"
-    told = "; both versions were answered by new-model and old-model: the model changed in the course of the test"
-    assert told in result.reason
+    caveat = "; both versions were answered by new-model and old-model: the model changed in the course of the test"
+    assert caveat in result.reason
     assert promote_skill(workspace, candidate, Consent.STANDING).status == "promoted"
 
 
@@ -152,7 +153,7 @@ def test_a_name_of_a_programs_own_backend_is_kept_on_one_line_and_short(place: P
     assert {each.name for each in workspace.store.table(Servings).list_of_test(row)} == {name}
 
 
-def test_where_nobody_says_who_answered_a_verdict_keeps_what_it_always_kept(place: Place, workspace: Workspace) -> None:
+def test_without_the_names_of_models_a_verdict_stays_as_it_is(place: Place, workspace: Workspace) -> None:
     use(workspace, as_if_real())
     place.accepted(workspace)
     [(_, decision)] = workspace.store.decisions.list_decisions()

@@ -22,7 +22,7 @@ def test_a_simulation_of_the_tasks_is_good_advice(place: Place, workspace: Works
 
 
 @pytest.mark.parametrize("target", [SIMULATION, f"simulated:placebo,seed={SEED + 1},noise=0.2"])
-def test_a_simulation_of_other_tasks_is_told_to_give_way_to_a_real_target(place: Place, target: str) -> None:
+def test_a_simulation_of_other_tasks_gives_way_to_a_real_target(place: Place, target: str) -> None:
     with place.open(target) as other:
         skill = other.skill(str(place.skill))
         add_tasks(other, str(place.skill), [MINE])

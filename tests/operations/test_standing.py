@@ -7,7 +7,8 @@ import re
 from workshop import PLACEBO, Place
 
 from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.training.confirmation import drawn_pairs
 from skillopt_mcp.workspace import Workspace

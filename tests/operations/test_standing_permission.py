@@ -9,7 +9,8 @@ from skillopt_mcp.backends.world import make_tasks
 from skillopt_mcp.candidates import propose_edits, rebase_candidate
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent, permit
-from skillopt_mcp.promotions.promoting import promote_skill, review_candidate, rollback_skill
+from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
+from skillopt_mcp.promotions.review import review_candidate
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.workspace import Workspace
 
@@ -105,7 +106,7 @@ def test_it_covers_no_rebase_of_what_a_person_rolled_back(place: Place, permitte
     while evaluate_candidate(permitted, rebased.candidate_id).verdict == "undecided":
         pass
     result = promote_skill(permitted, rebased.candidate_id, STANDING)
-    assert (result.status, result.reason) == ("needs_approval", f"{told}: a person should see it")
+    assert (result.status, result.reason) == ("needs_approval", told)
     assert result.permit is None
     assert place.main.read_bytes() == mine
     assert promote_skill(permitted, rebased.candidate_id, Consent.PERSON_SIMULATED).status == "promoted"

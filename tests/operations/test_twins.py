@@ -1,4 +1,4 @@
-"""Twins: that held-out tasks ask what train tasks ask is told before a test is paid for, and with its verdict."""
+"""Twins: that held-out tasks ask what train tasks ask is reported before a test is paid for, and with its verdict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERS = (
     "Spell the word of the harbour pilot backwards.", "Name the colour that the fleet paints its oldest boats in.",
     "Which of the three keys opens the upper drawer?", "How do we address a widow in a letter of thanks?",
 )  # fmt: skip
-TOLD = "8 of 12 held-out tasks ask nearly what a train task asks (skillopt-mcp tasks check ledger-clerk names them)"
+NOTED = "8 of 12 held-out tasks ask nearly what a train task asks (skillopt-mcp tasks check ledger-clerk names them)"
 BY_HEART = "\n".join(f"- {name}: {answer}" for name, answer in FACTS.items())
 RULE = ConfirmRule(max_pairs=60)
 
@@ -66,17 +66,15 @@ def worded(place: Place) -> Workspace:
     return workspace
 
 
-def test_a_verdict_that_rests_on_what_train_tasks_ask_says_so_wherever_it_is_told(
-    place: Place, worded: Workspace
-) -> None:
+def test_a_verdict_that_rests_on_what_train_tasks_ask_says_so(place: Place, worded: Workspace) -> None:
     candidate = place.propose(worded, BY_HEART)
     found = evaluate_candidate(worded, candidate, rule=RULE)
     assert found.verdict == "accept"
-    assert f"; {TOLD}" in found.reason
+    assert f"; {NOTED}" in found.reason
     assert evaluate_candidate(worded, candidate, rule=RULE) == found
     [row] = worded.store.decisions.list_tests(1)
-    assert TOLD in inspect(worded, row.id).text
-    assert TOLD in inspect(worded, candidate).text
+    assert NOTED in inspect(worded, row.id).text
+    assert NOTED in inspect(worded, candidate).text
     assert verify_store(place.store_path).problems == []
 
 

@@ -40,13 +40,13 @@ def with_tasks(place: Place) -> None:
     ]
     assert add_tasks(workspace, str(place.skill), tasks).added == 3 * N
     for n, split in enumerate(("val", "test")):
-        told = Recording(
+        recording = Recording(
             task=asked(split, n), hard=False, answer="?", reason=f"it is {wanted(split, n)}", session_id=split
         )
-        record_trajectory(workspace, str(place.skill), told)
+        record_trajectory(workspace, str(place.skill), recording)
 
 
-def assert_only_train_is_told(shown: str) -> None:
+def assert_only_train_is_shown(shown: str) -> None:
     for n in range(N):
         assert asked("train", n) in shown
         assert f'"no idea" does not equal "{wanted("train", n)}"' in shown
@@ -75,7 +75,7 @@ def test_a_run_shows_the_optimizer_what_train_tasks_expect_and_nothing_of_the_ot
         replay(workspace, start_run(workspace, str(place.skill), ALL_ON))
     shown = "\n".join(call.request.evidence for call in optimizer.calls if isinstance(call.request, Question))
     assert {call.stage for call in optimizer.calls} >= {"reflect", "slow_update", "meta_skill"}
-    assert_only_train_is_told(shown)
+    assert_only_train_is_shown(shown)
 
 
 def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_others(
@@ -97,5 +97,5 @@ def test_a_host_that_reflects_reads_what_train_tasks_expect_and_nothing_of_the_o
             if is_task:
                 Path(item.folder, "tool_calls.jsonl").write_text("")
         standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])  # type: ignore[assignment]
-    assert_only_train_is_told("\n".join(read))
+    assert_only_train_is_shown("\n".join(read))
     assert "no tool was called" not in "\n".join(read)

@@ -75,12 +75,12 @@ class MemoryDecisions:
         self.pairs += [pair for _, pair in pairs]
         self.trials += trials
 
-    def list_begun_anew(self, row: ConfirmationRow) -> dict[int, Anew]:
-        """Return that nothing was begun anew."""
+    def list_restarts(self, row: ConfirmationRow) -> dict[int, Anew]:
+        """Return that nothing was restarted."""
         return {}
 
-    def begun_anew(self, call_ids: Sequence[int]) -> dict[int, int]:
-        """Return that nothing was begun anew."""
+    def n_restarts(self, call_ids: Sequence[int]) -> dict[int, int]:
+        """Return that nothing was restarted."""
         return {}
 
     def table(self, make: object) -> MemoryDecisions:

@@ -139,7 +139,7 @@ def test_a_hostile_reply_is_one_short_line(text: str) -> None:
     assert len(reason) < 300
 
 
-def test_oversized_numbers_where_nobody_looks_do_no_harm() -> None:
+def test_oversized_numbers_in_unknown_fields_do_no_harm() -> None:
     text = '{"ranking": [2, 1], "batch_size": ' + "9" * 5_000 + ', "score": NaN}'
     assert parse_reply(text, RankReply) == RankReply(ranking=[2, 1])
 

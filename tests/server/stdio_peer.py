@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
+from tests.processes import PipedScript
+
 ANSWER_S = 20.0
 
 
@@ -20,14 +22,19 @@ def serve_command(place: Path, *options: str) -> list[str]:
 
 
 class StdioPeer:
-    """One running server; `lines` are what it printed on stdout and was not taken yet."""
+    """One running server, forked unless its imports are looked at; its lines are kept until they are taken."""
 
-    def __init__(self, command: list[str], place: Path, *, stderr: int = subprocess.DEVNULL) -> None:
+    def __init__(self, command: list[str], place: Path, *, stderr: int | None = None) -> None:
         project = place / "project"
         project.mkdir(exist_ok=True)
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=project, env=dict(os.environ)
-        )
+        self.process: PipedScript | subprocess.Popen[bytes]
+        if stderr is None:
+            options = command[command.index("--store") :]
+            self.process = PipedScript(["skillopt-mcp", "serve", *options], project, os.environ)
+        else:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=project, env=dict(os.environ)
+            )
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -55,10 +55,6 @@ def test_a_single_patch_passes_through_without_a_call() -> None:
     assert aggregate(MemoryAsk(silent), SKILL, [patch], BRIEF, FAN_IN).patch is patch
 
 
-def test_no_patch_is_the_empty_one_without_a_call() -> None:
-    assert aggregate(MemoryAsk(silent), SKILL, [], BRIEF, FAN_IN).patch == Patch(())
-
-
 def test_failures_and_successes_are_merged_apart_level_by_level_and_then_together() -> None:
     ask = MemoryAsk(all_of_them)
     merged = aggregate(ask, SKILL, [*successes(2), *failures(7)], BRIEF, FAN_IN).patch
@@ -75,13 +71,6 @@ def test_failures_and_successes_are_merged_apart_level_by_level_and_then_togethe
     assert len(merged.edits) == 9
 
 
-def test_no_merge_sees_more_patches_than_the_fan_in() -> None:
-    ask = MemoryAsk(all_of_them)
-    aggregate(ask, SKILL, failures(9), BRIEF, FAN_IN)
-    assert [len(rows(call)) for call in ask.batches[0]] == [3, 3, 3]
-    assert [len(batch) for batch in ask.batches] == [3, 1]
-
-
 @pytest.mark.parametrize("reply", ['{"edits": []}', "no", '{"edits": [{"op": "a', Reply("", fault="overloaded")])
 def test_an_empty_or_unusable_merge_never_wipes_edits(reply: str | Reply) -> None:
     patches = [*failures(2), *successes(1), Patch((adds("failure 0", "trial:50"),))]
@@ -90,12 +79,6 @@ def test_an_empty_or_unusable_merge_never_wipes_edits(reply: str | Reply) -> Non
     assert aggregation.patch.edits[0].sources == ("trial:0", "trial:50")
     assert [note.startswith("merge: ") for note in aggregation.unusable] == [True, True]
     assert aggregation.patch.reasoning == "reason 0\nreason 1"
-
-
-def test_an_edit_from_both_sides_keeps_all_its_sources_and_counts_as_from_failures() -> None:
-    patches = [Patch((adds("same", "trial:1"),)), Patch((adds("same", "trial:2", "trial:1", from_failure=False),))]
-    [edit] = aggregate(MemoryAsk(lambda call: "no"), SKILL, patches, BRIEF, FAN_IN).patch.edits
-    assert edit == adds("same", "trial:1", "trial:2")
 
 
 def test_only_the_parents_that_a_merged_edit_names_or_equals_are_its_sources() -> None:
@@ -120,12 +103,6 @@ def test_the_example_of_a_merge_has_the_fields_that_its_schema_has(name: str) ->
     assert set(example) == set(schema["properties"])
     [edit] = schema["$defs"].values()
     assert {field for row in example["edits"] for field in row} == set(edit["properties"])
-
-
-def test_an_edit_that_stands_for_successes_alone_is_not_from_failures() -> None:
-    ask = MemoryAsk(lambda call: patch_json("s", "f", merged_from=[[2], [1]]))
-    [success, failure] = aggregate(ask, SKILL, [*failures(1), *successes(1)], BRIEF, FAN_IN).patch.edits
-    assert (success.from_failure, failure.from_failure) == (False, True)
 
 
 @pytest.mark.parametrize("content", [f"{MARKER}\nobey\n<!-- SLOW_UPDATE_END -->", "a\0b", "x" * 70_000])
@@ -154,9 +131,3 @@ def test_a_merged_edit_cites_what_its_parents_cite_and_nothing_when_it_names_non
     merged = aggregate(ask, SKILL, pool, BRIEF, FAN_IN).patch
     assert [each.cited for each in merged.edits] == [("trial:0", "trial:1"), ("trial:2",), ()]
     assert merged.edits[2].sources == ("trial:0", "trial:9", "trial:1", "trial:2")
-
-
-def test_edits_that_are_joined_without_a_model_keep_what_each_cites() -> None:
-    pool = [Patch((replace(adds("same", f"trial:{n}"), cited=(f"trial:{n}",)),)) for n in range(3)]
-    [edit] = aggregate(MemoryAsk(lambda call: "no json"), SKILL, pool, BRIEF, FAN_IN).patch.edits
-    assert edit.cited == ("trial:0", "trial:1", "trial:2")

@@ -42,13 +42,6 @@ def compared(ask: MemoryAsk, given: list[Task], policy: PairPolicy = "mixed", n:
     return compare_versions(ask, (OLD, NEW), given, policy, n=n, draw="r/e2slow")
 
 
-def test_a_pair_is_what_became_of_its_task() -> None:
-    found = compared(MemoryAsk(target), tasks(*CHANGES))
-    assert sorted((pair.change, pair.before.task_id) for pair in found.pairs) == sorted(
-        zip(CHANGES, range(4), strict=True)
-    )
-
-
 @given(st.lists(st.sampled_from(CHANGES), min_size=1, max_size=12), st.sampled_from(list(KEPT)), st.integers(1, 5))
 def test_a_policy_keeps_its_kinds_and_only_changes_are_looked_for_further(
     changes: list[str], policy: PairPolicy, n: int

@@ -56,16 +56,6 @@ def test_every_scored_attempt_is_shown_once_under_its_own_label(
         )
 
 
-def test_a_session_without_a_score_is_neither_a_failure_nor_a_success() -> None:
-    assert reflect(MemoryAsk(silent), SKILL, [attempt(1, None)], BRIEF, SETTINGS).patches == ()
-
-
-def test_all_minibatches_are_asked_together() -> None:
-    ask = MemoryAsk(lambda call: patch_json("more"))
-    reflect(ask, SKILL, [attempt(n, n % 2 == 0) for n in range(12)], BRIEF, SETTINGS)
-    assert [len(batch) for batch in ask.batches] == [4]
-
-
 def test_minibatches_are_shuffled_by_the_draw_and_by_nothing_else() -> None:
     def order(draw: str) -> list[list[int]]:
         ask = MemoryAsk(lambda call: patch_json("more"))
@@ -97,12 +87,6 @@ def test_an_analyst_is_asked_for_this_steps_budget_and_more_edits_are_kept_for_t
 
 def test_a_budget_of_nothing_asks_nothing() -> None:
     assert reflect(MemoryAsk(silent), SKILL, [attempt(1, False)], replace(BRIEF, budget=0), SETTINGS).patches == ()
-
-
-def test_no_evidence_asks_nothing() -> None:
-    ask = MemoryAsk(silent)
-    assert reflect(ask, SKILL, [], BRIEF, SETTINGS).patches == ()
-    assert ask.batches == []
 
 
 def test_what_a_model_claims_about_sources_and_support_is_not_believed() -> None:
@@ -138,7 +122,7 @@ def test_only_what_was_unusable_is_asked_again() -> None:
     assert reflection.unusable == ()
 
 
-def test_the_model_is_told_what_was_wrong_and_not_what_it_had_said() -> None:
+def test_a_retry_describes_what_was_wrong_and_not_what_the_model_wrote() -> None:
     reply = json.dumps({"edits": [{"op": "transmogrify", "content": "OBEY"}]})
     ask = MemoryAsk(lambda call: reply)
     reflect(ask, SKILL, [attempt(1, False)], BRIEF, SETTINGS)
@@ -153,11 +137,6 @@ def test_a_missing_reply_is_noted_and_not_asked_again() -> None:
     reflection = reflect(ask, SKILL, [attempt(1, False)], BRIEF, SETTINGS)
     assert reflection.unusable == ("failure analyst: missing (rate_limit): too many requests",)
     assert len(ask.sent) == 1
-
-
-def test_no_edit_is_a_good_answer() -> None:
-    reflection = reflect(MemoryAsk(lambda call: patch_json()), SKILL, [attempt(1, False)], BRIEF, SETTINGS)
-    assert (reflection.patches, reflection.unusable) == ((), ())
 
 
 def test_a_note_on_half_a_surrogate_pair_can_be_stored() -> None:
@@ -216,12 +195,6 @@ def test_contrasts_fill_a_minibatch_by_attempts_and_keep_a_pair_together() -> No
     for call in ask.sent:
         tasks = [n // 10 for n in shown(call)]
         assert tasks[::2] == tasks[1::2]
-
-
-def test_attempts_of_sessions_are_never_paired() -> None:
-    ask = MemoryAsk(lambda call: patch_json("more"))
-    reflect(ask, SKILL, [attempt(1, True), attempt(2, False)], BRIEF, SETTINGS)
-    assert [call.draw.rpartition("/")[2] for call in ask.sent] == ["failure0", "success0"]
 
 
 def test_with_failures_only_successes_are_not_asked_about() -> None:
@@ -337,10 +310,3 @@ def test_a_number_that_no_attempt_has_is_kept_as_such(numbers: list[int], kept: 
     [patch] = reflect(ask, SKILL, [attempt(n, False) for n in range(3)], BRIEF, SETTINGS).patches
     second = f"trial:{shown(ask.sent[0])[1]}"
     assert patch.edits[0].cited == (second, *kept)
-
-
-def test_a_whole_text_rests_on_all_that_its_author_saw() -> None:
-    ask = MemoryAsk(lambda call: json.dumps({"suggestions": [{"instruction": "more"}]}))
-    brief = replace(BRIEF, mode="rewrite_from_suggestions")
-    [patch] = reflect(ask, SKILL, [attempt(n, False) for n in range(3)], brief, SETTINGS).patches
-    assert patch.edits[0].cited == patch.edits[0].sources != ()

@@ -53,11 +53,6 @@ def test_a_missing_reply_is_no_score() -> None:
     assert trajectories([trial]) == []
 
 
-def test_a_missing_reply_is_no_score_even_when_its_text_is_the_answer() -> None:
-    [trial] = rollout(MemoryAsk(lambda call: Reply("1", fault="truncated")), attempts(task(1)))
-    assert trial.hard is None
-
-
 def test_trials_come_in_the_order_of_the_attempts() -> None:
     ask = MemoryAsk(lambda call: prompt(call).removeprefix("say ") if prompt(call) != "say 2" else "wrong")
     trials = rollout(ask, attempts(task(3), task(2), task(1)))

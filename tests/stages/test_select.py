@@ -1,4 +1,4 @@
-"""Select: which edits stay when there are too many."""
+"""Select: which edits stay when there are too many, and how many the optimizer asks for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 
 from skillopt_mcp.records.calls import Reply
 from skillopt_mcp.records.edits import Patch
-from skillopt_mcp.stages.select import Selection, select
+from skillopt_mcp.records.evidence import Mean
+from skillopt_mcp.stages.select import Budget, Selection, autonomous_budget, select
 
 POOL = Patch(
     (
@@ -35,14 +36,6 @@ def selected(reply: str | Reply, budget: int, pool: Patch = POOL) -> tuple[list[
 def ranking(*numbers: object) -> str:
     """Return a reply with this ranking."""
     return json.dumps({"reasoning": "so", "ranking": numbers})
-
-
-def test_a_budget_of_nothing_leaves_nothing_and_asks_nothing() -> None:
-    assert select(MemoryAsk(silent), SKILL, POOL, replace(BRIEF, budget=0)).patch == Patch((), "why")
-
-
-def test_nothing_is_asked_when_all_edits_fit() -> None:
-    assert select(MemoryAsk(silent), SKILL, POOL, replace(BRIEF, budget=5)).patch is POOL
 
 
 def test_the_ranking_decides_and_what_is_left_out_is_kept_best_first() -> None:
@@ -68,10 +61,6 @@ def test_without_a_usable_ranking_failures_and_support_decide_and_a_note_says_so
     assert selection.unusable[0].startswith("rank: ")
 
 
-def test_an_integer_of_five_thousand_digits_is_an_unusable_ranking() -> None:
-    assert selected('{"ranking": [' + "9" * 5000 + "]}", 2)[0] == [3, 5]
-
-
 def test_the_question_names_the_budget() -> None:
     ask = MemoryAsk(lambda call: ranking(1, 2, 3))
     select(ask, SKILL, POOL, replace(BRIEF, budget=3))
@@ -85,3 +74,34 @@ def test_the_question_names_the_budget() -> None:
 def test_exactly_as_many_edits_stay_as_the_budget_and_the_pool_allow(numbers: list[int], budget: int) -> None:
     kept, _ = selected(ranking(*numbers), budget)
     assert len(kept) == len(set(kept)) == min(budget, len(POOL.edits))
+
+
+TRAIN = Mean(0.25, 0.5, 40)
+RULES = Patch(tuple(adds(f"rule {n}", f"trial:{n}") for n in range(3)))
+
+
+def test_nothing_is_asked_when_there_is_nothing_to_decide() -> None:
+    assert autonomous_budget(MemoryAsk(silent), SKILL, Patch(()), BRIEF, TRAIN, fallback=2) == Budget(0)
+
+
+@given(said=st.integers(-9, 99), n_edits=st.integers(1, 6))
+def test_the_number_stays_between_nothing_and_what_pool_and_budget_allow(said: int, n_edits: int) -> None:
+    pool = Patch(tuple(adds(f"rule {n}") for n in range(n_edits)))
+    decided = autonomous_budget(MemoryAsk(lambda call: json.dumps({"n": said})), SKILL, pool, BRIEF, TRAIN, fallback=2)
+    assert decided == Budget(max(0, min(said, n_edits, BRIEF.budget)))
+
+
+@pytest.mark.parametrize("reply", ["four", '{"n": "many"}', '{"n": 1.5}', Reply("", fault="server")])
+def test_without_a_usable_number_the_fallback_serves_with_a_note(reply: str | Reply) -> None:
+    decided = autonomous_budget(MemoryAsk(lambda call: reply), SKILL, RULES, BRIEF, TRAIN, fallback=2)
+    assert decided.n == 2
+    assert decided.unusable[0].startswith("budget: ")
+
+
+def test_one_call_shows_the_edits_and_how_the_attempts_went() -> None:
+    ask = MemoryAsk(lambda call: '{"n": 1}')
+    autonomous_budget(ask, SKILL, RULES, BRIEF, TRAIN, fallback=2)
+    [call] = ask.sent
+    assert (call.stage, question(call).schema) == ("budget", "budget")
+    assert "mean hard 0.250, mean soft 0.500, over 40" in question(call).evidence
+    assert "rule 2" in question(call).evidence

@@ -9,7 +9,6 @@ import pytest
 from memory_ask import BRIEF, SKILL, MemoryAsk, adds, question, silent
 
 from skillopt_mcp.documents.edits import notes_in
-from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.edits import Edit, EditReport, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.stages.update import NOTED, NOTED_BEFORE, REWRITTEN, annotate, update
@@ -40,11 +39,6 @@ def test_the_candidate_is_the_current_version_with_the_edits_made() -> None:
 @pytest.mark.parametrize("patch", [Patch(()), Patch((Edit("delete", "not there"),))])
 def test_a_patch_that_changes_nothing_gives_the_parent(patch: Patch) -> None:
     assert update(MemoryAsk(silent), SKILL, patch, ONE).applied.files == SKILL
-
-
-def test_a_patch_over_the_budget_is_refused() -> None:
-    with pytest.raises(BadInput, match="2 edits and the budget is 1"):
-        update(MemoryAsk(silent), SKILL, Patch((adds("a"), adds("b"))), ONE)
 
 
 def test_suggestions_are_worked_in_by_one_call_and_become_one_edit_with_the_sources_of_all() -> None:
@@ -78,10 +72,6 @@ def test_a_rewrite_of_what_is_protected_is_asked_again_and_then_leaves_the_paren
 def test_an_empty_rewrite_leaves_the_parent_and_says_so() -> None:
     made = update(rewriting(" "), WHOLE, SUGGESTIONS, BY_SUGGESTIONS)
     assert (made.applied.files, made.unusable) == (WHOLE, ("rewrite: the new text is empty",))
-
-
-def test_without_suggestions_nothing_is_asked() -> None:
-    assert update(MemoryAsk(silent), WHOLE, Patch(()), BY_SUGGESTIONS).applied.files == WHOLE
 
 
 def test_the_text_of_a_minibatch_is_taken_without_a_call() -> None:

@@ -14,12 +14,12 @@ def turn(task: str, result: str, name: str = RECORD, **more: str) -> list[Messag
     return [Message(TOOL_CALL, json.dumps({"task": task, **more}), name), Message("tool", result, name)]
 
 
-def told(n: int, outcome: str = "recorded", indent: int | None = None) -> str:
+def result(n: int, outcome: str = "recorded", indent: int | None = None) -> str:
     return json.dumps({"trajectory_id": f"trajectory:{n}", "n_new": 1, "outcome": outcome}, indent=indent)
 
 
 @pytest.mark.parametrize(
-    "result", [told(7), told(7, indent=2), json.dumps({"content": [{"text": told(7)}], "structured": {}})]
+    "result", [result(7), result(7, indent=2), json.dumps({"content": [{"text": result(7)}], "structured": {}})]
 )
 @pytest.mark.parametrize(
     "name", [RECORD, "mcp__plugin_skillopt_skillopt__record_trajectory", "mcp__skillopt.record_trajectory"]
@@ -32,21 +32,13 @@ def test_what_the_agent_recorded_is_found_however_its_host_writes_it(result: str
 @pytest.mark.parametrize(
     "messages",
     [
-        turn("trajectory:7", told(7, "scored")),
-        turn("Close", told(7, "duplicate")),
+        turn("trajectory:7", result(7, "scored")),
+        turn("Close", result(7, "duplicate")),
         turn("Close", "Error: task is empty"),
-        turn("Close", told(7), "mcp__other__record_trajectory"),
-        turn("Close", told(7), "Bash"),
+        turn("Close", result(7), "mcp__other__record_trajectory"),
+        turn("Close", result(7), "Bash"),
     ],
     ids=["only scored", "known before", "refused", "another server", "another tool"],
 )
 def test_what_was_not_recorded_in_this_turn_is_not_taken_for_it(messages: list[Message]) -> None:
     assert self_recorded(messages).ids == NOTHING.ids
-
-
-def test_what_is_recorded_and_then_corrected_in_one_turn_was_recorded_in_it() -> None:
-    assert self_recorded([*turn("Close", told(7)), *turn("trajectory:7", told(7, "corrected"))]).ids == {7}
-
-
-def test_a_call_that_is_no_json_hides_no_other() -> None:
-    assert self_recorded([Message(TOOL_CALL, "{torn", RECORD), *turn("Close", told(7))]).ids == {7}

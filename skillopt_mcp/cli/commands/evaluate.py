@@ -20,7 +20,7 @@ from skillopt_mcp.errors import Stopped
 from skillopt_mcp.estimates import estimate_test
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.host_work import host_tests
-from skillopt_mcp.memory_files import accompanied
+from skillopt_mcp.memory_files import with_companion
 from skillopt_mcp.promotion_tests import check_said, check_testable, evaluate_candidate, most_pairs, twins_in_test
 from skillopt_mcp.records.results import Arm, Evaluated, Proposed
 from skillopt_mcp.runs import best_candidate
@@ -75,8 +75,8 @@ class Evaluate(Sending):
                 )
             )  # fmt: skip
             if self.companion:
-                other = workspace.skill(self.companion)
-                workspace = stack.enter_context(accompanied(workspace, other, other.live_version))
+                companion = workspace.skill(self.companion)
+                workspace = stack.enter_context(with_companion(workspace, companion, companion.live_version))
             return self._test(workspace, rule, terminal)
 
     def _test(self, workspace: Workspace, rule: ConfirmRule, terminal: Terminal) -> Evaluated | Planned | BrokenOff:

@@ -10,7 +10,8 @@ from skillopt_mcp.cli.command import Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent, Ready
-from skillopt_mcp.promotions.promoting import Review, check_promotion, promote_skill, review_candidate
+from skillopt_mcp.promotions.promoting import check_promotion, promote_skill
+from skillopt_mcp.promotions.review import Review, review_candidate
 from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import short

@@ -19,9 +19,9 @@ from skillopt_mcp.answering import (
     backends_of,
     changed_since,
     check_unchanged,
+    describe_own_backend,
     lock_of,
     run_backends,
-    told_own,
 )
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
@@ -45,7 +45,7 @@ from skillopt_mcp.dispatch import abandon, waiting_batches
 from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput, Busy, Refused, SkillOptError, Stopped, StoreError
 from skillopt_mcp.estimates import estimate_rest, estimate_run
-from skillopt_mcp.memory_files import WAY_ON, Consolidated, Training, consolidate, documents, taken_up
+from skillopt_mcp.memory_files import Consolidated, Training, consolidate, documents
 from skillopt_mcp.promotion_tests import run_prospect, twins_in_run
 from skillopt_mcp.records.calls import Role
 from skillopt_mcp.records.next_step import NextStep
@@ -207,7 +207,7 @@ class Replay(Sending):
             others = describe_others_left(workspace, run) if self.skill != run.id else ""
         if others:
             terminal.note(f"note: {others}.")
-        if own := told_own(run):
+        if own := describe_own_backend(run):
             raise Refused(own)
         out = Path(self.out).expanduser() if self.out else None
         if out:
@@ -302,9 +302,6 @@ class Replay(Sending):
         with self._workspace(terminal, ready) as workspace:
             both = documents(workspace, self.skill, memory, self.document)
             self._label = simulation(workspace)
-            if self.resume:
-                for other, run in taken_up(workspace, both, Training(ready.config, ready.prompts)):
-                    self._check_changed(terminal, other, run, WAY_ON)
             chosen = {"skill": [both.skill], "memory": [both.memory]}.get(self.document, [both.skill, both.memory])
             calls: Counter[Role] = Counter()
             for each in chosen:

@@ -10,7 +10,8 @@ from skillopt_mcp.cli.commands.promote import Changing
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.promotions.consent import Consent
-from skillopt_mcp.promotions.promoting import check_rollback, review_rollback, rollback_skill
+from skillopt_mcp.promotions.promoting import check_rollback, rollback_skill
+from skillopt_mcp.promotions.review import review_rollback
 from skillopt_mcp.records.results import Promoted
 from skillopt_mcp.records.skills import short
 

@@ -13,10 +13,10 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.programs import (
     best_level,
+    describe_barrier,
     has_changed,
     name_of,
     register_command,
-    told_barred,
     unprivileged_user,
 )
 from skillopt_mcp.records.commands import Limits, RegisteredCommand
@@ -85,7 +85,7 @@ class AddJudge(Command):
             ended = try_command(made)
             replaced = workspace.store.commands.register(made)
         never = cannot_pass(ended)
-        for warning in filter(None, (never, told_barred(made.argv))):
+        for warning in filter(None, (never, describe_barrier(made.argv))):
             terminal.note(f"warning: {warning}")
         if ended.limit is None and ended.exit == 0:
             terminal.note("note: an empty answer passes: see that it looks at answer.txt, or at its standard input")

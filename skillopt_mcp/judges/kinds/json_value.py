@@ -291,7 +291,7 @@ class Validator(Protocol):
 
 @lru_cache(maxsize=64)
 def validator(schema: str) -> Validator:
-    """Return what tells whether a value is valid under a schema (JSON), and where it is not."""
+    """Return a validator of values by a schema (JSON)."""
     made: Validator = _class()(json.loads(schema))
     return made
 

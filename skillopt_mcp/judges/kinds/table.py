@@ -20,7 +20,7 @@ _RULE = re.compile(r":?-+:?")
 _PIPE = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"`{3,}")
 _MARKUP = "*_`"
-# All that may stand beside the digits of a number: a cell "12 of 30" is no number.
+# All that may be next to the digits of a number: a cell "12 of 30" is none.
 _NUMERIC = re.compile(r"[-+−]?\s*[$€£¥₹]?\s*[-−]?[\d.,\u00a0\u2009\u202f]*\d(?:\.\d*)?(?:[eE][-+−]?\d+)?\s*%?")
 
 Rows = list[list[str]]

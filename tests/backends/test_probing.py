@@ -1,4 +1,4 @@
-"""Scouting: of many calls at once, one finds out how a server wants to be asked, and no call waits long for that."""
+"""Of many calls at once, one finds out how a server is to be asked, and no call waits long for that."""
 
 import asyncio
 import json
@@ -89,7 +89,7 @@ def test_a_first_call_that_fails_holds_no_other_up() -> None:
     assert texts(found[1:]) == ["42"] * (N - 1)
 
 
-def test_nobody_waits_for_long_for_a_first_call_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_call_waits_long_for_a_first_one_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "PROBE_S", 0.02)
     over = threading.Event()
     with loopback("42") as server:

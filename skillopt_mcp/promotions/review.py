@@ -1,0 +1,223 @@
+"""Review: a change and its evidence, as a person sees them before they agree, at a terminal or in a dialog."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+from unicodedata import east_asian_width
+
+from pydantic import BaseModel, ConfigDict
+
+from skillopt_mcp.candidates import describe_rolled_back_repeat, means_of, repeated
+from skillopt_mcp.documents.diffs import changed_lines, unified_diff
+from skillopt_mcp.documents.lint import introduced
+from skillopt_mcp.documents.text import counted, escaped, quoted
+from skillopt_mcp.evidence import is_host_run
+from skillopt_mcp.gates.recompute import ConfirmInputs
+from skillopt_mcp.promotion_tests import is_simulated
+from skillopt_mcp.promotions.consent import Check, Consent, NeedsPerson, describe_earlier_answer
+from skillopt_mcp.promotions.promoting import check_promotion, check_rollback, get_guarded, is_edited, rollback_target
+from skillopt_mcp.records.candidates import Approval, Candidate, Decision, rolled_back
+from skillopt_mcp.records.skills import short
+from skillopt_mcp.skill_folders import handle
+from skillopt_mcp.store.decisions import ConfirmationRow
+from skillopt_mcp.store.opening import Store
+from skillopt_mcp.training.confirmation import GATE, answers_alike, begun_anew, drawn_pairs
+from skillopt_mcp.workspace import Workspace
+
+
+class Review(BaseModel):
+    """A change under review: its diff (hidden characters shown), the verdict on it, and the guard's findings.
+
+    `handle` names the skill in commands; `why` is what the edit is for and `changes` how much it changes; `evidence` is
+    what the verdict rests on. `broken` are rules of the Agent Skills specification that the new version breaks and the
+    old one did not. A rollback may be `over_edit`: it replaces an edit made since the last change. `repeats` says
+    that the change brings again what a person rolled back, `alike` that the target answers alike each time.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    skill: str
+    skill_path: str
+    handle: str
+    from_version: str
+    to_version: str
+    diff: str
+    verdict: str | None = None
+    reason: str = ""
+    evidence: str = ""
+    why: str = ""
+    changes: str = ""
+    findings: tuple[str, ...] = ()
+    simulated: bool = False
+    broken: tuple[str, ...] = ()
+    over_edit: bool = False
+    repeats: str = ""
+    alike: bool = False
+
+
+def review_candidate(workspace: Workspace, candidate_id: str) -> Review:
+    """Return the review of a candidate. Raises NotFound."""
+    store, candidate = workspace.store, get_guarded(workspace, candidate_id)
+    skill = store.skills.get_skill(candidate.skill_id)
+    decision = store.decisions.latest(skill.id, GATE, candidate.base_version, candidate.version_id)
+    test = store.decisions.find_confirmation(decision.scope) if decision else None
+    base = store.skills.get_files(skill.id, candidate.base_version)
+    new = store.skills.get_files(skill.id, candidate.version_id)
+    paths = [file.path for file in (*base.files, *new.files) if base.get(file.path) != new.get(file.path)]
+    lines = [line for file in changed_lines(base, new) for line in file]
+    n_added, n_removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return Review(
+        skill=skill.name,
+        skill_path=skill.path,
+        handle=handle(store, skill),
+        from_version=candidate.base_version,
+        to_version=candidate.version_id,
+        diff=unified_diff(base, new, skill.name),
+        verdict=decision.verdict if decision else None,
+        reason=decision.reason if decision else "",
+        evidence=_evidence(store, decision, test) if decision and test else "",
+        why=candidate.reasoning,
+        changes=f"+{n_added} -{n_removed} lines in {', '.join(dict.fromkeys(paths))}",
+        findings=candidate.findings,
+        simulated=test is not None and is_simulated(test.backend),
+        broken=introduced(base, new, skill.name),
+        repeats=_repeats(store, candidate),
+        alike=decision is not None and test is not None and _is_alike(store, decision, test),
+    )
+
+
+def review_rollback(workspace: Workspace, skill: str, version: str | None = None) -> Review:
+    """Return the review of a rollback to a version, or to the one before the last change. Raises NotFound, BadInput."""
+    store, tracked = workspace.store, workspace.recorded(skill)
+    target = rollback_target(workspace, tracked, version)
+    live, old = (store.skills.get_files(tracked.id, each) for each in (tracked.live_version, target))
+    return Review(
+        skill=tracked.name,
+        skill_path=tracked.path,
+        handle=handle(store, tracked),
+        from_version=tracked.live_version,
+        to_version=target,
+        diff=unified_diff(live, old, tracked.name),
+        over_edit=is_edited(workspace, tracked),
+    )
+
+
+def _was_rolled_back(store: Store, candidate: Candidate) -> bool:
+    return candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id))
+
+
+def _repeats(store: Store, candidate: Candidate) -> str:
+    if _was_rolled_back(store, candidate):
+        return "it was live, and a person rolled it back"
+    return describe_rolled_back_repeat(store, candidate)
+
+
+def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
+    """Return what a verdict rests on, in words: the scores first, for a host may show no more of it."""
+    pairs = store.decisions.list_pairs(test.id)
+    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
+    # Drawn with replacement: not every task of the test is among them.
+    n_tasks = len({task_id for task_id, _ in drawn_pairs(test, pairs[:n])})
+    drawn = f"{counted(n, 'pair')} of attempts at {counted(n_tasks, 'held-out task')}"
+    means = means_of(pairs[:n])
+    if means is None:
+        return drawn
+    text = f"mean score {means[0]:.2f} before and {means[1]:.2f} with this change, over {drawn}"
+    # A host sees the pairs that came after an undecided verdict when its test pauses again.
+    if decision.verdict == "undecided" and len(pairs) > n and not is_host_run(test.backend):
+        was, now = means_of(pairs) or (0.0, 0.0)
+        text += f"; with the {counted(len(pairs) - n, 'pair')} that came since, {was:.2f} before and {now:.2f} with it"
+    redraws = str(begun_anew(store, test))
+    return f"{text}; {redraws}" if redraws else text
+
+
+def _is_alike(store: Store, decision: Decision, test: ConfirmationRow) -> bool:
+    """Return whether a real target gave the same answers each time; a simulation may."""
+    n = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
+    return not is_simulated(test.backend) and answers_alike(test, store.decisions.list_pairs(test.id)[:n]) is not None
+
+
+# Claude Code shows three rows of a question, and cuts each at its window's width; others show what their window holds,
+# and cut the rest without a sign. So the first rows say all that matters, and a change that would overflow a common
+# window has to be looked at in a terminal.
+FIRST_ROWS, DIALOG_ROWS, COLUMNS = 3, 40, 72
+_UNDONE = "a person rolled this back"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a host may ask a person, the change in full, and the approval that a yes to it is."""
+
+    text: str
+    approval: Approval
+
+
+def question_of_promotion(workspace: Workspace, candidate_id: str, consent: Consent) -> Question | None:
+    """Return what to ask about a promotion; None when no person is to be asked, or not in a dialog."""
+    check = check_promotion(workspace, candidate_id, consent)
+    if not _may_be_asked(check):
+        return None
+    review, candidate = review_candidate(workspace, candidate_id), get_guarded(workspace, candidate_id)
+    mind = []
+    if _was_rolled_back(workspace.store, candidate):
+        mind.append(_UNDONE)
+    elif earlier := repeated(workspace.store, candidate):
+        mind.append(f"repeats {earlier.earlier}, rolled back")
+    if review.alike:
+        mind.append("the target answers alike")
+    return _question(workspace, check.approval, review, f"show {candidate_id}", mind)
+
+
+def question_of_rollback(workspace: Workspace, skill: str, version: str | None, consent: Consent) -> Question | None:
+    """Return what to ask about a rollback; None when no person is to be asked, or not in a dialog."""
+    check = check_rollback(workspace, skill, version, consent)
+    if not _may_be_asked(check):
+        return None
+    review = review_rollback(workspace, skill, version)
+    look = f"diff {shlex.quote(review.handle)} {short(review.from_version)} {short(review.to_version)}"
+    return _question(workspace, check.approval, review, look)
+
+
+def _may_be_asked(check: Check) -> TypeGuard[NeedsPerson]:
+    return isinstance(check, NeedsPerson) and check.answer.status == "needs_approval"
+
+
+def _question(
+    workspace: Workspace, approval: Approval, review: Review, look: str, mind: Sequence[str] = ()
+) -> Question | None:
+    """Return what to ask about a change, which the command `look` shows in full; None: a dialog cannot hold it."""
+    what = "this" if review.verdict else "an earlier version"
+    versions = f"{short(review.from_version)} -> {short(review.to_version)}"
+    rows = [f"Write {what} over {quoted(review.skill_path, 300)}? ({versions})"]
+    rest = ["", *review.diff.splitlines()]
+    if review.verdict:
+        verdict = f"{review.verdict.upper()}{' (SIMULATION)' if review.simulated else ''}"
+        rows += [f"Verdict: {verdict}. Evidence: {review.evidence}."]
+        rest += ["", f"The gate: {escaped(review.reason)}."]
+    if review.repeats and _UNDONE not in mind:
+        rest += [f"Mind that {review.repeats}."]
+    seen_first = [*describe_earlier_answer(workspace, approval), *mind]
+    rows += [f"MIND: {'; '.join(seen_first)}"] if seen_first else []
+    if review.simulated:
+        rest += ["This rests on a SIMULATION, which says nothing about a real model."]
+    rows += [*_first_of_the_change(workspace, approval, look, FIRST_ROWS - len(rows)), *rest]
+    fits = sum(-(-_width(row) // COLUMNS) or 1 for row in rows) <= DIALOG_ROWS
+    return Question("\n".join(rows), approval) if fits else None
+
+
+def _first_of_the_change(workspace: Workspace, approval: Approval, look: str, n_rows: int) -> list[str]:
+    """Return the changed lines where the first rows hold them all, else how many there are and where to read them."""
+    versions = (approval.from_version, approval.to_version)
+    files = changed_lines(*(workspace.store.skills.get_files(approval.skill_id, version) for version in versions))
+    lines = [line for changed in files for line in changed]
+    if 0 < len(lines) <= n_rows and all(_width(line) <= COLUMNS and "\n" not in line for line in lines):
+        return lines
+    change = f"change{'s' if len(lines) == 1 else ''} in {counted(len(files), 'file')}"
+    pointer = [f"{counted(len(lines), 'line')} {change}. See all:", f"skillopt-mcp {look}"]
+    return pointer if n_rows >= len(pointer) else [" ".join(pointer)]
+
+
+def _width(line: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in line)
