@@ -74,10 +74,6 @@ def parsed_error(done: subprocess.CompletedProcess[str]) -> str:
     return str(json.loads(done.stdout)["error"])
 
 
-def test_user_and_project_exclude_each_other(cli: Cli) -> None:
-    assert cli("install", "cursor", "--user", "--project").returncode == 2
-
-
 def captured(place: Place, reported: str) -> subprocess.CompletedProcess[str]:
     command = [*place.command, "capture"]
     return subprocess.run(command, input=reported, capture_output=True, text=True, timeout=60, check=False)

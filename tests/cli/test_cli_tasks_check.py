@@ -70,15 +70,6 @@ def test_a_data_set_is_drawn_in_a_check_as_it_would_be_added(here: Path, capsys:
     assert "mine has 10 train, 1 val and 9 test tasks" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("action", ["add", "check"])
-def test_a_folder_of_splits_is_shown_how_to_be_read(
-    here: Path, capsys: pytest.CaptureFixture[str], action: str
-) -> None:
-    (here / "parts").mkdir()
-    assert main(["tasks", action, "./mine", "parts/"]) == 1
-    assert "'parts/' is a folder: add --split-mode split_dir if it holds" in capsys.readouterr().err
-
-
 def test_the_help_of_adding_shows_a_row_that_can_be_added_and_all_judges(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.results import SkillList
 from skillopt_mcp.server import app as watching
 from skillopt_mcp.server.app import Services, SkillOptServer, Watch, watcher
-from skillopt_mcp.training.progress import Progress, silent
+from skillopt_mcp.training.progress import Progress
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])
 
@@ -63,10 +63,6 @@ def test_progress_is_shown_a_few_times_a_second_at_most_and_not_after_the_call()
     assert reported == [at(0)]
     unwatched = Watch(None)
     unwatched.notify(at(1))
-
-
-def test_outside_a_call_no_one_is_shown() -> None:
-    assert watcher() is silent
 
 
 @ERAS
