@@ -1,16 +1,15 @@
-"""Backend faults: 2,000 rollouts on a server that fails in every way, and what became of each of them.
+"""Backend faults: 2,000 rollouts on a server that fails in every way, and the outcome of each.
 
-    python benchmarks/backend_faults.py [--calls N] [--slots N] [--short] [--json]
+    python benchmarks/backend_faults.py [--calls N] [--concurrency N] [--short] [--json]
 
-A seventh of the attempts meet 429 (with and without Retry-After), 500, 529, a reset in mid-body, a hang, truncated JSON
-or a page of HTML; a few calls never get an answer; and after 60 % of the requests the key is refused until the run is
-resumed. They are the train tasks of one step of `replay`. The ideal is the same schedule without any work of ours:
-every slot always busy, no waits but those that the server asks for.
+A seventh of the attempts meet 429 (with and without Retry-After), 500, 529, a broken connection, a hang, truncated JSON
+or a page of HTML. A few calls never get an answer. After 60 % of the requests the key is refused until the run is
+resumed. The calls are the train tasks of one step of `replay`. The ideal time is that of the same schedule with all
+connections always busy.
 """
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import os
@@ -21,12 +20,11 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.doors import CONCURRENCY, add_tasks, command, rows
+from benchmarks.doors import CONCURRENCY, add_tasks, command, numbers_skill, parser, rows, show
 from benchmarks.openai_server import Act, Plan, Server, serving
 
 LATENCY_S = 0.2
 TIMEOUT_S = 2.0
-SKILL = "---\nname: numbers\ndescription: Numbers.\n---\n\nAnswer with the number.\n"
 FAULTS: tuple[tuple[Act, int], ...] = (
     (Act("status", 0.01, 429, 1.0), 3),
     (Act("status", 0.01, 429), 3),
@@ -80,9 +78,7 @@ def ideal_s(schedule: Sequence[Sequence[Act]], concurrency: int) -> float:
 
 def run(server: Server, folder: Path, n_calls: int, concurrency: int) -> tuple[dict[int, int | None], bool]:
     """Return the score of each call (None: missing), and whether the refused key stopped the run, as it should."""
-    store, skill = folder / "skillopt.db", folder / "skills" / "numbers"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text(SKILL)
+    store, skill = folder / "skillopt.db", numbers_skill(folder)
     (folder / "script.json").write_text(json.dumps({"reflect": ['{"edits": []}']}))
     # The val task is always failed: at a score of 1 the search would end before its first step.
     tasks: list[dict[str, object]] = [
@@ -134,25 +130,15 @@ def measure(n_calls: int, concurrency: int) -> dict[str, object]:
     }
 
 
-def main() -> int:
-    """Run the benchmark and print its figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=2000, help="calls of the schedule (default 2000)")
-    parser.add_argument("--slots", type=int, default=16, help="calls under way at once (default 16)")
-    parser.add_argument("--short", action="store_true", help="a fifth of the calls")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    figures = measure(options.calls // 5 if options.short else options.calls, options.slots)
-    if options.json:
-        print(json.dumps(figures))
-        return 0
-    print(f"calls on the schedule      {figures['calls']:>8}")
-    print(f"answers lost               {figures['lost']:>8}   (target: 0)")
-    print(f"answers paid twice         {figures['paid_twice']:>8}   (target: 0)")
-    print(f"faults that became scores  {figures['scored_faults']:>8}   (target: 0)")
-    print(f"wall time / ideal          {figures['wall_vs_ideal']:>8}   (target: 1.3 or less)")
-    return 0
+def main() -> None:
+    """Print the figures."""
+    flags = parser(__doc__, "a tenth of the calls")
+    flags.add_argument("--calls", type=int, default=2000, help="calls of the schedule (default 2000)")
+    flags.add_argument("--concurrency", type=int, default=16, help="calls at once (default 16)")
+    options = flags.parse_args()
+    figures = measure(options.calls // 10 if options.short else options.calls, options.concurrency)
+    show(figures, options.json, lost="0", paid_twice="0", scored_faults="0", wall_vs_ideal="1.3 or less")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

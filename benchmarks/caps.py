@@ -1,15 +1,13 @@
-"""Caps: random hard caps on calls, tokens and money, 64 calls at once, and whether one was ever sent past a cap.
+"""Caps: random hard caps on calls, tokens and money, 64 calls at once, and whether a call was ever sent above a cap.
 
     python benchmarks/caps.py [--runs N] [--short] [--json]
 
-Each run is a `replay` that may want 400 calls, and its resumption under the same caps. A tenth of the attempts fail,
-some of them paid. What was sent is counted by the server that plays the model.
+Each run is a `replay` with up to 400 calls, resumed once under the same caps. A tenth of the attempts fail, some of
+them paid. The server that simulates the model counts the calls.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import subprocess
@@ -18,13 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.doors import CONCURRENCY, add_tasks, command
+from benchmarks.doors import CONCURRENCY, add_tasks, command, numbers_skill, parser, show
 from benchmarks.openai_server import Act, Plan, serving
 
 WORKERS = 64
 CALLS = 400
 MOST_OUT, PRICE_IN, PRICE_OUT = 300, 10.0, 30.0
-SKILL = "---\nname: numbers\ndescription: Numbers.\n---\n\nAnswer with the number.\n"
 
 
 class Caps(NamedTuple):
@@ -76,17 +73,14 @@ def measure(n: int) -> tuple[int, int]:
     plan = Plan([random_acts(chance) for _ in range(CALLS)])
     with tempfile.TemporaryDirectory() as name, serving(plan) as server:
         folder = Path(name).resolve()
-        store, skill = folder / "skillopt.db", folder / "skills" / "numbers"
-        skill.mkdir(parents=True)
-        (skill / "SKILL.md").write_text(SKILL)
-        (folder / "script.json").write_text(json.dumps({"reflect": ['{"edits": []}']}))
+        store, skill = folder / "skillopt.db", numbers_skill(folder)
         add_tasks(store, skill, [
             {"prompt": f"call {at}", "judge": {"kind": "exact", "expected": "?"},
              "split": "train" if at < CALLS - 2 else "val" if at == CALLS - 2 else "test"}
             for at in range(CALLS)
         ])  # fmt: skip
         model = f"openai:m,api=chat,max_tokens={MOST_OUT},price_in={PRICE_IN},price_out={PRICE_OUT}"
-        backends = ["--target", f"{model},base_url={server.url}", "--optimizer", f"scripted:{folder / 'script.json'}"]
+        backends = ["--target", f"{model},base_url={server.url}", "--optimizer", "simulated:honest"]
         settings = ["--epochs", "1", "--batch", str(CALLS), "--max-pairs", "1"]
         settings += [part for name, cap in caps._asdict().items() if cap for part in (f"--max-{name}", str(cap))]
         for options in (settings, ["--resume"]):
@@ -101,27 +95,19 @@ def measure(n: int) -> tuple[int, int]:
     return len(sent), past_cap(caps, sent)
 
 
-def main() -> int:
-    """Run the benchmark and print its figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=100, help="random caps to try (default 100)")
-    parser.add_argument("--short", action="store_true", help="two of them")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    counts = [measure(n) for n in range(2 if options.short else options.runs)]
+def main() -> None:
+    """Print the figures."""
+    flags = parser(__doc__, "one random cap")
+    flags.add_argument("--runs", type=int, default=100, help="random caps to try (default 100)")
+    options = flags.parse_args()
+    counts = [measure(n) for n in ([1] if options.short else range(options.runs))]
     figures = {
         "runs": len(counts),
         "calls_past_cap": sum(n_past for _, n_past in counts),
         "calls_sent": sum(n_sent for n_sent, _ in counts),
     }
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        print(f"random caps, 64 workers  {figures['runs']:>8}")
-        print(f"calls sent               {figures['calls_sent']:>8}")
-        print(f"calls sent past a cap    {figures['calls_past_cap']:>8}      (target: 0)")
-    return 0
+    show(figures, options.json, calls_past_cap="0")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

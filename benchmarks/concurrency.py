@@ -1,16 +1,15 @@
-"""Concurrency: 500 calls of 200 ms at once in one process, through everything that keeps them, and by the bare SDK.
+"""Concurrency: 500 calls of 200 ms at once in one process, by `replay` and by the bare SDK.
 
     python benchmarks/concurrency.py [--runs N] [--short] [--json]
 
-Ours are the val tasks of a `replay`, committed to a store. Each measurement is a process of its own: the medians of the
-wall time from the first request to the last answer, as the server has it, and how much higher our peak of memory is.
+Ours are the val tasks of a `replay`, committed to a store. Each measurement is a process. Figures are medians of the
+time from the first request to the last answer, measured by the server, and the difference in peak memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import resource
 import statistics
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import openai
 
-from benchmarks.doors import CONCURRENCY, add_tasks, command, rows
+from benchmarks.doors import CONCURRENCY, add_tasks, command, numbers_skill, parser, rows, show
 from benchmarks.openai_server import Act, Plan, serving
 
 CALLS = 500
@@ -32,9 +31,7 @@ OURS, BARE = "ours", "bare"
 def ours(url: str) -> None:
     """Put our calls to a server, and keep their answers in a store."""
     with tempfile.TemporaryDirectory() as folder:
-        store, skill = Path(folder) / "skillopt.db", Path(folder) / "skills" / "numbers"
-        skill.mkdir(parents=True)
-        (skill / "SKILL.md").write_text(f"---\nname: numbers\ndescription: Numbers.\n---\n\n{INSTRUCTIONS}\n")
+        store, skill = Path(folder) / "skillopt.db", numbers_skill(Path(folder))
         add_tasks(store, skill, [
             {"prompt": f"call {n}", "judge": {"kind": "exact", "expected": f"answer {n}"},
              "split": "val" if n < CALLS else "train" if n == CALLS else "test"}
@@ -76,14 +73,12 @@ def child(what: str) -> tuple[float, float]:
         return server.seen().busy_s, float(done.stdout)
 
 
-def main() -> int:
-    """Run the benchmark and print its figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5, help="measurements to take the median of")
-    parser.add_argument("--short", action="store_true", help="one measurement of each")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def main() -> None:
+    """Print the figures."""
+    flags = parser(__doc__, "one measurement of each")
+    flags.add_argument("--runs", type=int, default=5, help="measurements to take the median of")
+    flags.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = flags.parse_args()
     if options.child:
         what, url = options.child
         if what == OURS:
@@ -91,8 +86,8 @@ def main() -> int:
         else:
             asyncio.run(bare(url))
         print(resource.getrusage(resource.RUSAGE_CHILDREN if what == OURS else resource.RUSAGE_SELF).ru_maxrss / 1024)
-        return 0
-    # In turn, so that a busy moment of the machine meets both.
+        return
+    # Alternating, so that a busy moment of the machine affects both.
     pairs = [(child(OURS), child(BARE)) for _ in range(1 if options.short else options.runs)]
     ours_s = statistics.median(mine[0] for mine, _ in pairs)
     bare_s = statistics.median(theirs[0] for _, theirs in pairs)
@@ -102,15 +97,8 @@ def main() -> int:
         "ratio": round(ours_s / bare_s, 3),
         "rss_mb_above": round(statistics.median(mine[1] - theirs[1] for mine, theirs in pairs), 1),
     }
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        print(f"500 calls of 200 ms, ours      {figures['ours_s']:>8} s")
-        print(f"500 calls of 200 ms, bare SDK  {figures['bare_sdk_s']:>8} s")
-        print(f"ours / bare SDK                {figures['ratio']:>8}     (target: 1.2 or less)")
-        print(f"peak memory above the SDK's    {figures['rss_mb_above']:>8} MB  (target: below 120)")
-    return 0
+    show(figures, options.json, ratio="1.2 or less", rss_mb_above="below 120")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sqlite3
@@ -25,6 +26,24 @@ INITIALIZE: dict[str, object] = {
 }
 
 
+def parser(doc: str | None, short: str) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark, with --short and --json."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--short", action="store_true", help=short)
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
+
+
+def show(figures: Mapping[str, object], as_json: bool, **targets: str) -> None:
+    """Print figures as one JSON object, or a line for each with its target."""
+    if as_json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        target = f"   (target: {targets[name]})" if name in targets else ""
+        print(f"{name.replace('_', ' '):<32}{value!s:>12}{target}")
+
+
 def command(store: Path | None, *arguments: str) -> list[str]:
     """Return a command of the console script, on a store."""
     return [SCRIPT, *(["--store", str(store)] if store else []), *arguments]
@@ -36,7 +55,7 @@ def ours(store: Path, *options: str) -> list[str]:
 
 
 def run(store: Path | None, *arguments: str, codes: Sequence[int] = (0,)) -> dict[str, Any]:
-    """Return the JSON that a command prints. Raises SystemExit for any other exit code."""
+    """Return the JSON that a command prints. Raises SystemExit for an exit code that is not in `codes`."""
     done = subprocess.run(
         command(store, *arguments, "--json"), capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL, cwd=store.parent if store and store.parent.is_dir() else None,
@@ -45,6 +64,15 @@ def run(store: Path | None, *arguments: str, codes: Sequence[int] = (0,)) -> dic
         raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
     return found
+
+
+def numbers_skill(folder: Path) -> Path:
+    """Return a new skill for tasks such as "call 17"."""
+    skill = folder / "skills" / "numbers"
+    skill.mkdir(parents=True)
+    text = "---\nname: numbers\ndescription: Numbers.\n---\n\nAnswer with the number of the call.\n"
+    (skill / "SKILL.md").write_text(text)
+    return skill
 
 
 def add_tasks(store: Path, skill: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -69,7 +97,7 @@ def written_bytes() -> float:
 
 
 class StdioHost:
-    """One server process, spoken to over raw pipes; `start_ms` is the time from its start to its first answer."""
+    """One server process, used over raw pipes; `start_ms` is the time from its start to its first answer."""
 
     def __init__(self, argv: list[str], cwd: Path, stderr: int | IO[bytes] = subprocess.DEVNULL) -> None:
         self._n_requests = 0
@@ -111,7 +139,7 @@ class StdioHost:
         return result
 
     def call(self, tool: str, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Return what a tool answers. Raises SystemExit with its text when it is an error."""
+        """Return the structured answer of a tool. Raises SystemExit with the text of an error."""
         result = self.answer(tool, arguments)
         if result.get("isError"):
             raise SystemExit(result["content"][0]["text"])
@@ -128,16 +156,16 @@ class StdioHost:
         return took
 
     def request(self, method: str, params: Mapping[str, object]) -> bytes:
-        """Return the line that answers a request. Raises EOFError where the server has gone."""
+        """Return the line that answers a request. Raises EOFError if the server has ended."""
         self._n_requests += 1
         try:
             self._write({"jsonrpc": "2.0", "id": self._n_requests, "method": method, "params": params})
         except BrokenPipeError as error:
-            raise EOFError("the server has gone") from error
+            raise EOFError("the server has ended") from error
         assert self.process.stdout
         answer = self.process.stdout.readline()
         if not answer:
-            raise EOFError("the server has gone")
+            raise EOFError("the server has ended")
         if b'"result"' not in answer:
             raise SystemExit(f"{method} failed: {answer.decode()}")
         return answer
@@ -152,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Answer a chat completion by the server's function of the model's name and all that was said."""
+        """Answer a chat completion with the server's function of the model and the messages."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         text = "\n".join(str(message["content"]) for message in asked["messages"])
         message = {"role": "assistant", "content": vars(self.server)["reply"](asked["model"], text)}
@@ -177,7 +205,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def vendor(reply: Callable[[str, str], str]) -> Iterator[Callable[[str], str]]:
-    """Serve a model on the loopback that answers by `reply(model, text)`; yield what spells its backend by name."""
+    """Serve a model on the loopback that answers by `reply(model, text)`; yield a function from model to spec."""
     server = _Server(("127.0.0.1", 0), _Handler)
     vars(server)["reply"] = reply
     thread = threading.Thread(target=server.serve_forever, args=[0.05], daemon=True)

@@ -1,13 +1,13 @@
-"""Faults: what many writers, kills, races, full disks, hostile texts and drawn edits do to a store and a skill.
+"""Faults: many writers, kills, races, full disks, hostile texts and random edits against a store and a skill.
 
     python benchmarks/faults.py [--short] [--json] [--only KEY ...] [--scale F]
 
-Every figure is a count of what may not happen, next to how often it was tried. --short takes a few of each.
+Every figure counts what must not happen, next to how often it was tried. --short makes a few of each, without the red
+team and redaction, which have benchmarks of their own.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import errno
 import hashlib
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import drawn_edits, redaction, redteam
-from benchmarks.doors import StdioHost, add_tasks, command, ours, rows, run, vendor
+from benchmarks.doors import StdioHost, add_tasks, command, ours, parser, rows, run, vendor
 from benchmarks.simulation import write_skill
 
 Figures = dict[str, object]
@@ -62,7 +62,7 @@ WANTED: dict[str, str] = {}
 
 @contextmanager
 def shop_in(folder: Path) -> Iterator[Shop]:
-    """Yield a shop; `WANTED` holds the rule by the name of the model."""
+    """Yield a shop; `WANTED` maps a model to its rule."""
     with vendor(lambda model, text: RIGHT if WANTED.get(model, RULE) in text else "no") as backend:
         yield Shop(folder, backend)
 
@@ -81,8 +81,8 @@ def evaluate(host: StdioHost, candidate: str) -> str:
 
 
 def writers(folder: Path, short: bool, scale: float) -> Figures:
-    """Return what many servers lose that record into one store at once, alone and while a run trains in it."""
-    n, each = (4, 50) if short else (32, max(1, int(1000 * scale)))
+    """Return what is lost when many servers record into one store, alone and during a training run."""
+    n, each = (3, 10) if short else (32, max(1, int(1000 * scale)))
     with shop_in(folder) as shop:
         alone = _written(shop, n, each, "alone")
         spec = f"simulated:honest,seed={SEED}"
@@ -102,10 +102,10 @@ def _written(shop: Shop, n: int, each: int, name: str) -> Figures:
         with shop.server(session) as host:
             host.call("list_skills", {})
             for index in range(each):
-                said = {"task": "what?", "answer": f"{session} {index} " * 40, "hard": True}
+                attempt = {"task": "what?", "answer": f"{session} {index} " * 40, "hard": True}
                 started = time.perf_counter()
                 answer = host.answer(
-                    "record_trajectory", {"skill": str(shop.skill), **said, "session_id": session, "index": index}
+                    "record_trajectory", {"skill": str(shop.skill), **attempt, "session_id": session, "index": index}
                 )
                 times.append((time.perf_counter() - started) * 1000)
                 if answer.get("isError"):
@@ -188,8 +188,8 @@ class Life:
 
 
 def kills(folder: Path, short: bool, scale: float) -> Figures:
-    """Return what is lost or torn when processes are killed at any moment of a skill's life, and their heirs go on."""
-    n, chance = 3 if short else int(1000 * scale), random.Random("kills")
+    """Return what is lost or torn when processes are killed at any moment, and others continue."""
+    n, chance = 2 if short else int(1000 * scale), random.Random("kills")
     lost = torn = manual = broken = acknowledged = migrations = 0
     with shop_in(folder) as shop:
         for at in range(n):
@@ -201,9 +201,9 @@ def kills(folder: Path, short: bool, scale: float) -> Figures:
             acknowledged += len(life.acknowledged)
             lost += sum(not _is_kept(shop, what, value) for what, value in life.acknowledged)
             broken += rows(shop.store, "pragma integrity_check") != [("ok",)]
-            if at % 10 == 0:  # a store that was killed while it came to be
+            if at % 10 == 0:  # a store that was killed during its creation
                 migrations += 1
-                manual += not _comes_to_be(folder / f"fresh{at}.db", chance)
+                manual += not _is_created(folder / f"fresh{at}.db", chance)
             manual += not _recovers(shop)
     return {
         "n": n, "lost": lost, "torn_files": torn, "manual_steps": manual, "integrity_failures": broken,
@@ -230,7 +230,7 @@ def _code(store: Path, *arguments: str) -> int:
 
 
 def _recovers(shop: Shop) -> bool:
-    """Return whether the next command finds store and file in one state, with nothing to do by hand."""
+    """Return whether the next command makes store and file agree."""
     if _code(shop.store, "show", shop.skill.name) != 0:
         return False
     pending = rows(shop.store, "select 1 from promotion where state = 'pending'")
@@ -242,7 +242,7 @@ def _recovers(shop: Shop) -> bool:
     return not pending and live == [(_sha(shop.main),)]
 
 
-def _comes_to_be(store: Path, chance: random.Random) -> bool:
+def _is_created(store: Path, chance: random.Random) -> bool:
     """Return whether a store opens whose first process was killed while it made the tables."""
     making = ("skills", "add-root", str(store.parent))
     with subprocess.Popen(command(store, *making), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -252,8 +252,8 @@ def _comes_to_be(store: Path, chance: random.Random) -> bool:
 
 
 def promotions(folder: Path, short: bool, scale: float) -> Figures:
-    """Return which updates are lost when agents promote to one file at once, and a person edits it meanwhile."""
-    n, each = (3, 2) if short else (16, max(1, int(20 * scale)))
+    """Return the updates that are lost when agents promote to one file while a person edits it."""
+    n, each = (2, 1) if short else (16, max(1, int(20 * scale)))
     answers, gone = list[tuple[str, str, str]](), set[str]()
     with shop_in(folder) as shop:
 
@@ -294,7 +294,7 @@ def promotions(folder: Path, short: bool, scale: float) -> Figures:
 
 
 def edits(folder: Path, short: bool, scale: float) -> Figures:
-    """Return how many bytes changed outside of what drawn patches name."""
+    """Return how many bytes random patches changed outside their spans."""
     n, outside = 2_000 if short else int(100_000 * scale), 0
     for at in range(n):
         chance = random.Random(f"edit {at}")
@@ -304,7 +304,7 @@ def edits(folder: Path, short: bool, scale: float) -> Figures:
 
 
 def calls(folder: Path, short: bool, scale: float) -> Figures:
-    """Return what was wrong after a promotion of two files in which a call into the system failed, each in turn."""
+    """Return what was wrong after a promotion of two files in which each system call failed in turn."""
     n, wrong = 0, list[str]()
     with shop_in(folder) as shop:
         with shop.server("calls") as host:
@@ -321,8 +321,8 @@ def calls(folder: Path, short: bool, scale: float) -> Figures:
                     name = f"{errno.errorcode[error]} at call {at} ({', '.join(failed[:3])}{'...' if lasting else ''})"
                     wrong += [f"{name}: {each}" for each in _wrong(shop, before, result)]
                     n += bool(failed)
-                    at += 9 if short else 1
-    return {"n": n, "wrong": len(wrong), "told": wrong[:5]}
+                    at += 20 if short else 1
+    return {"n": n, "wrong": len(wrong), "first": wrong[:5]}
 
 
 def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: bool) -> tuple[list[str], str]:
@@ -332,7 +332,7 @@ def _promoted_with(shop: Shop, candidate: str, at: int, error: int, *, lasting: 
         [*argv, "--store", str(shop.store), "promote", candidate, "--yes", "--json"],
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    failed: list[str] = json.loads(done.stderr.splitlines()[-1])
+    failed: list[str] = json.loads(next(line for line in done.stderr.splitlines()[::-1] if line.startswith("[")))
     return failed, str(json.loads(done.stdout or "{}").get("status", ""))
 
 
@@ -400,14 +400,14 @@ def promote_failing(at: int, error: int, lasting: bool, skill: str, arguments: l
 
 
 def _wrong(shop: Shop, before: str, result: str) -> Iterator[str]:
-    """Yield what is not as it must be, once the disk works again and a command opens the store; go back after it."""
+    """Yield what is wrong once the disk works again and a command has opened the store; then roll back."""
     if not _recovers(shop):
         yield "store and file differ, or a promotion is pending"
     if strays := [path.name for path in shop.skill.rglob(".*") if path.is_file()]:
         yield f"left over: {strays}"
     if _sha(shop.main) != before:
         if result in ("refused", "stale"):
-            yield "it was refused, and happened all the same"
+            yield "it was refused, but the file changed"
         run(shop.store, "rollback", shop.skill.name, "--yes", codes=(0, 1))
         if _sha(shop.main) != before:
             yield "it cannot be rolled back"
@@ -421,7 +421,7 @@ def red_team(folder: Path, short: bool, scale: float) -> Figures:
 def secrets(folder: Path, short: bool, scale: float) -> Figures:
     """Return which share of planted secrets was found, and of ordinary lines changed."""
     found, _, _ = redaction.found(0)
-    changed = redaction.changed(redaction.MOST_BYTES // (20 if short else 1))["prose_changed"]
+    changed = redaction.changed(redaction.MOST_BYTES // (40 if short else 1))["prose_changed"]
     return {"found": round(found, 4), "prose_changed": round(changed, 6)}
 
 
@@ -437,14 +437,14 @@ def main() -> None:
         at, error, lasting, skill = sys.argv[2].split(",", 3)
         promote_failing(int(at), int(error), lasting == "1", skill, sys.argv[3:])
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
-    parser.add_argument("--scale", type=float, default=1.0, help="this share of the long sizes")
-    options = parser.parse_args()
+    flags = parser(__doc__, "a few of each")
+    flags.add_argument("--only", nargs="+", choices=list(MEASURES))
+    flags.add_argument("--scale", type=float, default=1.0, help="this share of the long sizes")
+    options = flags.parse_args()
     result: dict[str, object] = {}
-    for name in options.only:
+    for name in options.only or (
+        name for name in MEASURES if not options.short or name not in ("redteam", "redaction")
+    ):
         started = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             result[name] = MEASURES[name](Path(folder).resolve(), options.short, options.scale)

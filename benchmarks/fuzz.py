@@ -1,16 +1,16 @@
-"""Fuzz: the document parser, the readers of transcripts and the inputs of the tools, fed with damaged and made-up data.
+"""Fuzz: the document parser, the readers of transcripts and the inputs of the tools, with damaged and generated data.
 
-    python benchmarks/fuzz.py [--seconds N] [--seed N] [--only TARGET ...] [--json]
+    python benchmarks/fuzz.py [--seconds N] [--seed N] [--short] [--only TARGET ...] [--json]
 
-Documents are read by `check`, transcripts by `harvest --dry-run`, a batch at a time, tool inputs by a server. A door
-may refuse what it is given; a traceback, an exit code of its own, or a server that goes away is a crash.
+Documents are read by `check`, transcripts by `harvest --dry-run`, tool inputs by a server. An input may be refused; a
+traceback, an unknown exit code, or a server that ends is a crash.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks import drawn_edits
-from benchmarks.doors import StdioHost, add_tasks, command, ours
+from benchmarks.doors import StdioHost, add_tasks, command, ours, parser, show
 from benchmarks.simulation import task_rows, write_skill
 
 SEED = 3
@@ -203,29 +203,23 @@ def fuzz(seconds: float, seed: int, only: Sequence[str] = ()) -> dict[str, dict[
                     crashes.append(f"'{draw}': {error}")
                 if name == "tool inputs" and time.monotonic() - started > SLOWEST_S:
                     crashes.append(f"'{draw}': {time.monotonic() - started:.1f} s")
-            result[name] = {"n": n, "crashes": len(crashes), "told": crashes[:5]}
+            result[name] = {"n": n, "crashes": len(crashes), "first": crashes[:5]}
         with doors.host:
             doors.errors.close()
     return result
 
 
-def main() -> int:
-    """Print the figures; return 1 after a crash."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--short", action="store_true", help="12 seconds")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", choices=_TARGETS, default=(), help="these targets")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = fuzz(12 if options.short else options.seconds, options.seed, options.only)
-    if options.json:
-        print(json.dumps(result))
-    else:
-        for name, found in result.items():
-            print(f"{name}: {found['n']:,} inputs, {found['crashes']} crashes {found['told'] or ''}")
-    return 1 if any(found["crashes"] for found in result.values()) else 0
+def main() -> None:
+    """Print the figures; exit with 1 after a crash."""
+    flags = parser(__doc__, "6 seconds")
+    flags.add_argument("--seconds", type=float, default=60)
+    flags.add_argument("--seed", type=int, default=0)
+    flags.add_argument("--only", nargs="+", choices=_TARGETS, default=(), help="these targets")
+    options = flags.parse_args()
+    result = fuzz(6 if options.short else options.seconds, options.seed, options.only)
+    show(result, options.json)
+    sys.exit(any(found["crashes"] for found in result.values()))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -106,7 +106,7 @@ def gain(kind: str, n_tasks: int, patchy: bool, n_worlds: int) -> dict[str, obje
 
 
 def pairs_cell(kind: str, effect: float, n_worlds: int) -> dict[str, object]:
-    """Return the mean pairs of the promotion gate, paused where its power is 0.9, beside tests of the same power."""
+    """Return the mean pairs of the promotion gate, paused at a power of 0.9, and of tests of the same power."""
     world, ends = World(kind, 40), []
     wins, losses = pair_rates(world, effect)
     rule = ConfirmRule(ALPHA, max_pairs=8 * math.ceil(normal_pairs(wins, losses)))

@@ -65,7 +65,7 @@ def claims(world: World, n_worlds: int) -> dict[str, object]:
     """Return how often an edit is accepted under either claim that has the same rates as before on half of the tasks,
     and on the others new ones drawn alike: a gain on some samples of tasks, none on the tasks that they stand for.
 
-    Beside it: how often an edit of +0.3 is accepted with each task drawn once, and after how many pairs.
+    Also: how often an edit of +0.3 is accepted with each task drawn once, and after how many pairs.
     """
     rule, few = _rule(), ConfirmRule(alpha_for(1, ALPHA), max_pairs=world.n_tasks, claim="like_these")
     these = like_these = found = n_pairs = 0
@@ -96,22 +96,22 @@ def once(world: World, base: Rates, candidate: Rates, chance: Chance) -> Iterato
 
 def deterministic(n_tasks: int, n_worlds: int) -> dict[str, object]:
     """Return how often a placebo is accepted whose target answers alike each time, right half the time: under either
-    claim, and how often `on these tasks` without being told that it does.
+    claim, and how often `on these tasks` without a warning.
     """
     rule, few = _rule(), ConfirmRule(alpha_for(1, ALPHA), max_pairs=n_tasks, claim="like_these")
-    these = like_these = untold = 0
+    these = like_these = unwarned = 0
     for seed in range(n_worlds):
         chance = Chance(f"deterministic {n_tasks} {seed}")
         answers = [Pair(float(chance.random() < 0.5), float(chance.random() < 0.5)) for _ in range(n_tasks)]
         drawn = [(task, answers[task]) for task in (chance.randrange(n_tasks) for _ in range(rule.max_pairs))]
         end = confirm((pair for _, pair in drawn), rule)
         these += end.verdict == "accept"
-        untold += end.verdict == "accept" and alike(drawn[: end.n_pairs]) is None
+        unwarned += end.verdict == "accept" and alike(drawn[: end.n_pairs]) is None
         like_these += confirm(answers, few).verdict == "accept"
     return {
         "tasks": n_tasks,
         "these": these / n_worlds,
-        "untold": untold / n_worlds,
+        "unwarned": unwarned / n_worlds,
         "like_these": like_these / n_worlds,
     }
 

@@ -55,7 +55,7 @@ def our_run(
 ) -> Outcome:
     """Return the outcome of one replay: a lineage by a search gate on val, its sum confirmed once against live.
 
-    Under strict, what was accepted keeps the score that it was accepted for; under fresh it is measured anew. Val and
+    Under strict, what was accepted keeps the score that it was accepted for; under fresh it is measured again. Val and
     test share the tasks below 30, with fresh draws; else each has a half. `RESERVE` rollouts are kept for the
     promotion test, and what the search leaves.
     """

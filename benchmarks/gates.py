@@ -126,7 +126,7 @@ def keys_of(tables: dict[str, list[dict[str, object]]]) -> dict[str, object]:
             "no_gain_accepted_like_these": worst(tables["claims"], "like_these"),
             "deterministic_placebo_accepted_these": worst(tables["deterministic"], "these"),
             "deterministic_placebo_accepted_like_these": worst(tables["deterministic"], "like_these"),
-            "deterministic_placebo_accepted_untold": worst(tables["deterministic"], "untold"),
+            "deterministic_placebo_accepted_unwarned": worst(tables["deterministic"], "unwarned"),
         },
     }
 
@@ -150,7 +150,7 @@ def missed(keys: dict[str, object], bounds: Bounds) -> list[str]:
         *(
             (name, claimed[name], bounds.false_promotion)
             for name in claimed
-            if name.endswith(("accepted_like_these", "accepted_untold"))
+            if name.endswith(("accepted_like_these", "accepted_unwarned"))
         ),
     ]
     at_least = [
@@ -170,7 +170,7 @@ def print_tables(tables: dict[str, list[dict[str, object]]]) -> None:
         "run16": "a run of 16 edits without effect: the share of runs that promoted any",
         "gain": f"true gain of the live skill at {BUDGET} rollouts, equal tasks: the reference rule; ours by the fresh "
         "search gate (ratio), by the strict one, and by fresh with no more proposals (worse: live file worse)",
-        "pairs": f"pairs of confirm at alpha {ALPHA} and power {POWER}, beside the exact sign test and Wald's optimum",
+        "pairs": f"pairs of confirm at alpha {ALPHA} and power {POWER}, next to the exact sign test and Wald's optimum",
         "power": f"power predicted from {N_CALIBRATION} pairs of the live skill against itself, and as simulated",
         "cheats": "candidates that cheat: how often the strict gate on val, and the promotion test, let one through",
         "claims": "half of the tasks changed by chance: accepted on these tasks (true of some), on tasks like them",

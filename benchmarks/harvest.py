@@ -2,13 +2,11 @@
 
     python benchmarks/harvest.py [--mb N] [--json]
 
-The sessions are made up, in the proportions of real ones: most bytes of Claude Code are no messages, and a tenth of the
-sessions opened the tracked skill.
+The sessions are generated with the proportions of real ones; a tenth of them opened the tracked skill.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import resource
@@ -16,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.doors import run
+from benchmarks.doors import parser, run, show
 
 TARGET_MB_PER_S = 100.0
 SHARE_WITH_SKILL = 0.1
@@ -138,22 +136,12 @@ def _timed(store: Path, *arguments: str) -> tuple[float, dict[str, object]]:
 
 
 def main() -> None:
-    """Print the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mb", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--short", action="store_true", help="100 MB")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = measure(100 if options.short else options.mb, options.seed)
-    if options.json:
-        print(json.dumps(result))
-        return
-    print(
-        f"{result['mb']} MB of sessions with {result['attempts']:.0f} attempts: read at {result['mb_per_s']} MB/s "
-        f"(target >= {TARGET_MB_PER_S:.0f}), {result['mb_per_s_storing']} MB/s where each is redacted and stored, "
-        f"{result['mb_per_s_known']} MB/s where all are known; {result['memory_mb']} MB of memory at most"
-    )
+    """Print the figures."""
+    flags = parser(__doc__, "100 MB")
+    flags.add_argument("--mb", type=int, default=300)
+    flags.add_argument("--seed", type=int, default=1)
+    options = flags.parse_args()
+    show(measure(100 if options.short else options.mb, options.seed), options.json, mb_per_s=f"{TARGET_MB_PER_S:.0f}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Agent:
         return answer
 
     def attempt(self, order: str, skill: str) -> str:
-        """Return the answer to the task of an order, as whoever has read this text of a skill gives it."""
+        """Return the answer to the task of an order, as an agent with this skill gives it."""
         prompt = order.partition("## The task\n\n")[2].rstrip("\n")
         return right_answer(self.seed, prompt) if self.chance.random() < pass_rate(skill, prompt) else "0.00"
 

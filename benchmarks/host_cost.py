@@ -1,29 +1,26 @@
-"""Host cost: what a host spends when it drives the loop itself: calls of tools, and tokens that its agents read.
+"""Host cost: the tool calls and tokens that a host spends when it does the work itself.
 
     python benchmarks/host_cost.py [--seed N] [--short] [--json]
 
-A scripted host proposes by reflection (two train rollouts among it) and brings the candidate to its verdict over stdio.
-Tokens are characters / 4 of all that tools were given and answered, and of the work that fresh agents read and wrote;
-what an agent thinks in between is its own. The estimate is the one that was shown before the first work.
+A scripted host proposes by reflection (with two train rollouts) and takes the candidate to its verdict over stdio.
+Tokens are characters / 4 of all tool calls and answers, and of the files that agents read and wrote; what an agent
+thinks is not counted. The estimate is the one that was shown before the first work.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.doors import StdioHost, add_tasks, ours
+from benchmarks.doors import StdioHost, add_tasks, ours, parser, show
 from benchmarks.host_agent import Agent
 from benchmarks.simulation import LESSONS, task_rows, write_skill
 
 N_TASKS = 90
 CHARS_PER_TOKEN = 4
 ROLLOUTS = 2
-_ESTIMATE = re.compile(r"from (\d+) to (\d+) more agent runs.*\(about ([\d,]+) tokens\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +91,13 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
             edits = [{"op": "append", "content": f"- {lesson}"} for lesson in LESSONS]
             candidate = meter.call("propose_edits", {"skill": str(skill), "edits": edits})["candidate_id"]
             meter.spent()
-            told = meter.call("evaluate_candidate", {"candidate_id": candidate})
-            first = meter.call("submit_work", {"job_id": told["job_id"], "max_items": max_items})
+            began = meter.call("evaluate_candidate", {"candidate_id": candidate})
+            first = meter.call("submit_work", {"job_id": began["job_id"], "max_items": max_items})
             evaluated = meter.finish(first, max_items)["evaluated"]
             assert isinstance(evaluated, dict)
     test, n_pairs = meter.spent(), int(evaluated["pairs_done"])
-    found = _ESTIMATE.search(str(told["reason"]))
-    assert found
+    estimate = began["estimate"]
+    assert isinstance(estimate, dict)
     return {
         "max_items": max_items,
         "verdict": evaluated["verdict"],
@@ -109,8 +106,8 @@ def measure(seed: int, max_items: int) -> dict[str, object]:
         "tokens_per_pair": round(test.tokens / n_pairs),
         "tool_tokens_per_pair": round(test.tool_chars / CHARS_PER_TOKEN / n_pairs),
         "runs": test.items,
-        "estimated_runs": [int(found[1]), int(found[2])],
-        "estimated_tokens_read_per_pair": 2 * int(found[3].replace(",", "")),
+        "estimated_runs": estimate["attempts"],
+        "estimated_tokens_read_per_pair": 2 * estimate["tokens_each"],
         "round_trips_per_step": step.calls,
         "tokens_per_step": step.tokens,
         "runs_per_step": step.items,
@@ -128,21 +125,13 @@ def fixed_costs() -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--short", action="store_true", help="four pieces of work at a time alone")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    flags = parser(__doc__, "only with four work items at a time")
+    flags.add_argument("--seed", type=int, default=3)
+    options = flags.parse_args()
     rows = [measure(options.seed, n) for n in ((4,) if options.short else (1, 4, 16))]
-    fixed = fixed_costs()
     usual = rows[0] if options.short else rows[1]
     shared = {name: usual[name] for name in ("round_trips_per_pair", "tokens_per_pair")}
-    if options.json:
-        print(json.dumps({**shared, **fixed, "rows": rows}))
-        return
-    for row in rows:
-        print("  ".join(f"{name} {value}" for name, value in row.items()))
-    print("  ".join(f"{name} {value}" for name, value in fixed.items()))
+    show({**shared, **fixed_costs(), "rows": rows}, options.json)
 
 
 if __name__ == "__main__":

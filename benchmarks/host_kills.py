@@ -2,10 +2,9 @@
 
     python benchmarks/host_kills.py [--kills N] [--seed N] [--short] [--json]
 
-Whoever was killed is started again and goes on. Counted are replies that were acknowledged and are not in the store
-(lost), calls and pairs that were answered or counted more than once (doubled), how far the numbers of answered attempts
-with either version are apart (arm_imbalance, over all counted pairs), and verdicts that are wrong; each of these is
-printed with its reason.
+The killed process is started again. Counted are acknowledged replies that are not in the store (lost), calls and pairs
+that were answered or counted twice (doubled), the difference between the numbers of answered attempts with each version
+(arm_imbalance), and wrong verdicts, which are printed with their reason.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from pathlib import Path
 from random import Random
 from select import select
 
-from benchmarks.doors import StdioHost, add_tasks, ours, rows, run
+from benchmarks.doors import StdioHost, add_tasks, ours, parser, rows, run, show
 from benchmarks.host_agent import Agent
 from benchmarks.simulation import LESSONS, task_rows, write_skill
 
 N_TASKS = 90
-KILLS, SHORT = 200, 4
+KILLS, SHORT = 200, 2
 LONGEST_S = 1.6
 PER_TEST = 12
 LEASE_MINUTES = 0.01
@@ -54,7 +53,7 @@ class Found:
 
 
 def measure(n_kills: int, seed: int) -> Found:
-    """Return what `n_kills` kills came to, over as many promotion tests as they take."""
+    """Return the figures of `n_kills` kills, over as many promotion tests as they need."""
     found, chance = Found(), Random(seed)
     while found.kills < n_kills:
         with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +89,7 @@ def _prepared(store: Path, skill: Path, seed: int) -> str:
 def _session(
     store: Path, candidate: str, acknowledged: Path, seed: int, after_s: float | None, at_server: bool
 ) -> tuple[str, bool]:
-    """Return the verdict of one session of the host, if it came to one, and whether it was killed before."""
+    """Return the verdict of one session of the host, if any, and whether it was killed before."""
     command = [sys.executable, __file__, "--drive", str(store), candidate, str(acknowledged)]
     with subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout
@@ -117,7 +116,7 @@ def _count(store: Path, acknowledged: Path, found: Found) -> None:
 def drive(store: Path, candidate: str, acknowledged: Path, seed: int) -> str:
     """Bring a candidate to its verdict as a host does, and return that.
 
-    Every accepted reply is on disk in `acknowledged` before the next one is made. A test that pauses undecided goes on.
+    Every accepted reply is on disk in `acknowledged` before the next one is made. A paused test is continued.
     """
     with StdioHost(ours(store, "--lease-minutes", str(LEASE_MINUTES)), store.parent) as host:
         print(host.pid, flush=True)
@@ -149,13 +148,11 @@ def _until_it_pauses(host: StdioHost, candidate: str, agent: Agent, acknowledged
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=KILLS)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--short", action="store_true", help=f"{SHORT} kills")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--drive", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    flags = parser(__doc__, f"{SHORT} kills")
+    flags.add_argument("--kills", type=int, default=KILLS)
+    flags.add_argument("--seed", type=int, default=1)
+    flags.add_argument("--drive", nargs=4, help=argparse.SUPPRESS)
+    options = flags.parse_args()
     if options.drive:
         store, candidate, acknowledged, seed = options.drive
         try:
@@ -164,13 +161,7 @@ def main() -> None:
             sys.exit(GONE)
         return
     found = measure(SHORT if options.short else options.kills, options.seed)
-    for wrong in found.wrong:
-        print(wrong, file=sys.stderr)
-    figures = asdict(found)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        print("  ".join(f"{name} {value}" for name, value in figures.items() if name != "wrong"))
+    show(asdict(found), options.json)
     sys.exit(bool(found.lost or found.doubled or found.arm_imbalance or found.wrong_verdicts or found.damaged))
 
 

@@ -1,4 +1,4 @@
-"""Learning: what the parts of the optimizer are worth, on the simulation, beside the published packages.
+"""Learning: what the parts of the optimizer are worth, on the simulation, compared with the published packages.
 
     PEERS_PYTHON=.../bin/python python benchmarks/learning.py [--seeds N] [--epochs N] [--noise X] [--helpful X]
         [--harmful X] [--systems NAME;...] [--json]
@@ -38,7 +38,7 @@ OURS: dict[str, dict[str, object]] = {
     "ours, linear": {"schedule": "linear"},
     "ours, autonomous": {"schedule": "autonomous"},
 }
-# skillopt's own configurations switch both on; its slow update is not gated unless it is told to.
+# skillopt's own configurations switch both on; its slow update is not gated by default.
 PEERS: dict[str, tuple[str, dict[str, object]]] = {
     "skillrl": ("skillrl", {}),
     "skillopt": ("skillopt", {"use_slow_update": True, "use_meta_skill": True}),
@@ -124,7 +124,7 @@ def main() -> int:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="how many worlds")
-    parser.add_argument("--systems", help="only these, with semicolons between them, beside 'ours'")
+    parser.add_argument("--systems", help="only these, with semicolons between them, next to 'ours'")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--noise", type=float, default=NOISE, help="how often chance decides a task")
     parser.add_argument("--helpful", type=float, default=0.6, help="the share of proposed edits that help")

@@ -1,16 +1,13 @@
-"""Looks: what it costs to look: CPU of `skills` and `show`, memory of an idle server, bytes of the demo's store.
+"""Looks: the CPU of `skills` and `show`, the memory of an idle server, and the bytes of the demo's store.
 
     python benchmarks/looks.py [--short] [--json]
 
-CPU is that of whole commands, medians; memory is the private part of a server that has answered `initialize` and one
-call of a tool, next to that of a bare server of the same SDK. The large store has 500 skills with 12 candidates each,
-copied row by row from one skill with one candidate.
+CPU is the median of whole commands. Memory is the private part of a server after `initialize` and one tool call, next
+to that of a bare server of the same SDK. The large store has 500 skills (--short: 100) with 12 candidates each.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sqlite3
 import statistics
@@ -19,7 +16,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.doors import BARE, StdioHost, command, ours, run
+from benchmarks.doors import BARE, StdioHost, command, ours, parser, run, show
 
 N_SKILLS, N_EACH = 500, 12
 SKILL = "---\nname: {name}\ndescription: Fix tests.\n---\n\nRead the error first.\n"
@@ -37,10 +34,10 @@ def _once(argv: list[str]) -> float:
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
-def large_store(folder: Path) -> Path:
+def large_store(folder: Path, n_skills: int) -> Path:
     """Return a store with many skills and candidates."""
     store, skills = folder / "large.db", folder / "skills"
-    for n in range(N_SKILLS):
+    for n in range(n_skills):
         (skills / f"skill-{n:03}").mkdir(parents=True)
         (skills / f"skill-{n:03}" / "SKILL.md").write_text(SKILL.format(name=f"skill-{n:03}"))
     with StdioHost(ours(store), folder) as host:
@@ -50,7 +47,7 @@ def large_store(folder: Path) -> Path:
         connection.row_factory = sqlite3.Row
         tables = ("skill", "version", "version_file", "candidate", "edit")
         made = {table: [dict(row) for row in connection.execute(f"select * from {table}")] for table in tables}
-        for n in range(N_SKILLS * N_EACH):
+        for n in range(n_skills * N_EACH):
             skill, copy = divmod(n, N_EACH)
             name, version = f"skill-{skill:03}", made["candidate"][0]["version_id"]
             ids = {"skill_id": made["skill"][0]["id"] + skill, "id": f"c-{n:012x}", "candidate_id": f"c-{n:012x}"}
@@ -64,7 +61,7 @@ def large_store(folder: Path) -> Path:
                     for column in ("id", "version_id") if copy else ():
                         new[column] = f"{version}-{copy}" if new.get(column) == version else new.get(column)
                     _insert(connection, table, {column: new[column] for column in row})
-        assert connection.execute("select count(*) from candidate").fetchone()[0] == N_SKILLS * N_EACH
+        assert connection.execute("select count(*) from candidate").fetchone()[0] == n_skills * N_EACH
     return store
 
 
@@ -84,7 +81,7 @@ def private_mb(argv: list[str], folder: Path) -> float:
     return round(sum(kilobytes) / 1024, 1) if kilobytes else float("nan")
 
 
-def measure(n_runs: int) -> dict[str, float]:
+def measure(n_runs: int, n_skills: int) -> dict[str, float]:
     """Return all figures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
@@ -97,8 +94,8 @@ def measure(n_runs: int) -> dict[str, float]:
                 path.stat().st_size for path in small.parent.glob(f"{small.name}*") if path.is_file()
             ),
         }
-        large = large_store(folder)
-        assert len(run(large, "skills")["skills"]) == N_SKILLS
+        large = large_store(folder, n_skills)
+        assert len(run(large, "skills")["skills"]) == n_skills
         figures["large_skills_cpu_s"] = cpu_s(command(large, "skills"), n_runs)
         figures["server_private_mb"] = private_mb(ours(folder / "idle.db"), folder)
         figures["bare_private_mb"] = private_mb(BARE, folder)
@@ -107,20 +104,12 @@ def measure(n_runs: int) -> dict[str, float]:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="each command once")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    figures = measure(1 if options.short else 5)
-    if options.json:
-        print(json.dumps(figures))
-        return
-    print(f"skills, small store       {figures['skills_cpu_s']:>8} s CPU  (target: 0.25)")
-    print(f"show, small store         {figures['show_cpu_s']:>8} s CPU  (target: 0.25)")
-    print(f"skills, {N_SKILLS} skills        {figures['large_skills_cpu_s']:>8} s CPU  (target: 0.6)")
-    server, bare = figures["server_private_mb"], figures["bare_private_mb"]
-    print(f"private memory, idle      {server:>8} MB     (target: 55; a bare server {bare})")
-    print(f"store of demo             {figures['demo_store_bytes'] / 1000:>8} KB     (target: 500)")
+    options = parser(__doc__, "each command once, a smaller store").parse_args()
+    figures = measure(1 if options.short else 5, 100 if options.short else N_SKILLS)
+    show(
+        figures, options.json, skills_cpu_s="0.25", show_cpu_s="0.25", large_skills_cpu_s="0.6",
+        server_private_mb="55", demo_store_bytes="500,000",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Malformed: frames that are no good message, by the thousand, and whether the next good call is answered each time.
+"""Malformed: thousands of malformed frames, and whether the next good call is answered each time.
 
     python benchmarks/malformed.py [--frames N] [--seed N] [--short] [--json]
 
-Bad JSON, deep and huge values, wrong types, unknown methods and tools, batches, half lines, bytes that are no text:
-the server may answer with an error or say nothing. After every burst a good call has to be answered, by one process.
+Bad JSON, deep and huge values, wrong types, unknown methods and tools, batches, half lines, invalid UTF-8: the server
+may answer with an error or not at all. After every burst the same process has to answer a good call.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from benchmarks.doors import INITIALIZE, ours
+from benchmarks.doors import INITIALIZE, ours, parser, show
 
 FRAMES, SHORT, BURST = 10_000, 600, 40
 PATIENCE_S = 60.0
@@ -150,17 +149,12 @@ def _rss_mb(pid: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=FRAMES)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--short", action="store_true", help=f"{SHORT} frames")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    flags = parser(__doc__, f"{SHORT} frames")
+    flags.add_argument("--frames", type=int, default=FRAMES)
+    flags.add_argument("--seed", type=int, default=1)
+    options = flags.parse_args()
     found = measure(SHORT if options.short else options.frames, options.seed)
-    if options.json:
-        print(json.dumps(asdict(found)))
-    else:
-        print("  ".join(f"{name} {value:,}" for name, value in asdict(found).items()))
+    show(asdict(found), options.json, unanswered="0", lines_that_are_no_json="0")
     sys.exit(bool(found.unanswered or found.lines_that_are_no_json))
 
 

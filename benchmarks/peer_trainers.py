@@ -3,7 +3,7 @@
     $PEERS_PYTHON benchmarks/peer_trainers.py PACKAGE STEPS LATENCY_MS FOLDER
 
 Each package trains with its own trainer on its own question-answering environment, both unchanged; only the client of
-the model's vendor is made up. What they print goes nowhere, and they are told to print little.
+the model's vendor is made up. What they print goes nowhere, at a low level.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     $PEERS_PYTHON benchmarks/peer_worlds.py '{"package": ..., "setting": {...}, "options": {...}, "folder": ...}'
 
 The package trains with its own trainer on its own question-answering environment. What it asks is read out of its
-prompts and put to the proposer of the simulation in our words: the skill, the attempts, the budget, what it tells of
+prompts and put to the proposer of the simulation in our words: the skill, the attempts, the budget, what it shows of
 earlier steps and epochs, the edits to merge or to rank; the answer goes back in the package's words.
 """
 

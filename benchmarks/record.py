@@ -1,14 +1,12 @@
-"""Record: a durable record_trajectory of 4 KB over stdio, beside a no-op tool of a bare MCPServer, in turns."""
+"""Record: a durable record_trajectory of 4 KB over stdio and a no-op tool of a bare MCPServer, in turns."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.doors import BARE, StdioHost, ours
+from benchmarks.doors import BARE, StdioHost, ours, parser, show
 
 TARGET_RATIO = 1.35
 PAYLOAD_BYTES = 4096
@@ -57,21 +55,11 @@ def measure(n_calls: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=1000)
-    parser.add_argument("--short", action="store_true", help="300 calls")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = measure(300 if options.short else options.calls)
-    if options.json:
-        print(json.dumps(result))
-    else:
-        print(
-            f"record_trajectory of 4 KB over stdio: p50 {result['ours_ms_p50']} ms, p99 {result['ours_ms_p99']} ms; "
-            f"no-op of a bare MCPServer p50 {result['noop_ms_p50']} ms; "
-            f"ratio {result['ratio']} (target <= {TARGET_RATIO})"
-        )
+    """Print the figures."""
+    flags = parser(__doc__, "300 calls")
+    flags.add_argument("--calls", type=int, default=1000)
+    options = flags.parse_args()
+    show(measure(300 if options.short else options.calls), options.json, ratio=f"{TARGET_RATIO} or less")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,14 @@ Ordinary text: the standard library's source, source and documents of the packag
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import sysconfig
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.doors import parser, show
 from benchmarks.planted import KINDS, PLACES, planted
 from skillopt_mcp.redaction.redacting import Redactor
 
@@ -81,24 +80,15 @@ def changed(most_bytes: int = MOST_BYTES) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--short", action="store_true", help="3 MB of ordinary text")
-    options = parser.parse_args()
+    """Print the figures."""
+    flags = parser(__doc__, "1.5 MB of ordinary text")
+    flags.add_argument("--seed", type=int, default=0)
+    options = flags.parse_args()
     share, by_kind, by_place = found(options.seed)
-    result = changed(MOST_BYTES // 20 if options.short else MOST_BYTES)
-    if options.json:
-        missed = {"by_kind": dict(by_kind), "by_place": dict(by_place)}
-        print(json.dumps({"found": round(share, 4), "kinds": len(KINDS), "missed": missed, **result}))
-        return
-    print(f"found {share:.1%} of {len(KINDS)} kinds in {len(PLACES)} places (target {TARGETS['found']:.0%})")
-    print(f"missed, by kind: {dict(by_kind)}; by place: {dict(by_place)}")
-    print(
-        f"ordinary text, {result['files']:.0f} files of {result['mb']} MB: {result['prose_changed']:.4%} of the lines "
-        f"and {result['files_changed']:.3%} of the files changed (target 0.1 %), {result['mb_per_s']} MB/s (target 20)"
-    )
+    missed = {"by_kind": dict(by_kind), "by_place": dict(by_place)}
+    figures = {"found": round(share, 4), "kinds": len(KINDS), "places": len(PLACES), "missed": missed}
+    figures |= changed(MOST_BYTES // 40 if options.short else MOST_BYTES)
+    show(figures, options.json, found=f"{TARGETS['found']}", prose_changed="0.001", mb_per_s="20")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Resume: `replay` is killed at random moments and gone on with; is its outcome that of a run nobody disturbed?
+"""Resume: `replay` is killed at random moments and resumed; is the outcome that of an undisturbed run?
 
     python benchmarks/resume.py [--kills N] [--seed N] [--short] [--json]
 
-Every kill (SIGKILL, at a random moment after the run began) strikes a run in a store of its own, which is then resumed
-to its end. Counted are the rows that differ from the undisturbed run's (versions, steps, trials, edits, decisions,
-pairs, calls and replies; times, sequence numbers and attempts aside), the calls that were sent again though their reply
-was committed before the kill, and the most calls that one kill made to be sent again: at most those in flight.
+Each run has a store of its own, is killed once (SIGKILL) and then resumed to its end. Counted are the rows that differ
+from the undisturbed run's (versions, steps, trials, edits, decisions, pairs, calls and replies, without times, sequence
+numbers and attempts), the calls that were sent again although their reply was committed, and the most calls that one
+kill repeated: at most those in flight.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -24,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from benchmarks.doors import CONCURRENCY, add_tasks, command
+from benchmarks.doors import CONCURRENCY, add_tasks, command, parser, show
 from benchmarks.doors import rows as queried
 from benchmarks.simulation import task_rows, write_skill
 
 SLOTS = 8
-SHORT = 3
+SHORT = 1
 LATENCY_MS = 10
 N_TASKS = 45
 POLL_S = 0.005
@@ -55,11 +54,6 @@ class Kill:
     committed_twice: int
     in_flight_repeats: int
 
-    @property
-    def differing_rows(self) -> int:
-        """Return how many rows differ."""
-        return len(self.differing)
-
 
 class Site:
     """A skill with tasks, and the store that every run starts from."""
@@ -73,7 +67,7 @@ class Site:
 
     @contextmanager
     def copy(self, name: str) -> Iterator[Path]:
-        """Yield a copy of the store, which is gone afterwards."""
+        """Yield a temporary copy of the store."""
         place = self.folder / name
         shutil.copytree(self.seeded.parent, place)
         try:
@@ -93,13 +87,13 @@ class Site:
     def finish(self, store_path: Path) -> None:
         """Resume `replay` to its end. Raises SystemExit when it fails."""
         process = self.start(store_path, resume=True)
-        _, told = process.communicate()
+        _, error = process.communicate()
         if process.returncode != 0:
-            raise SystemExit(f"replay ended with {process.returncode}:\n{told}")
+            raise SystemExit(f"replay ended with {process.returncode}:\n{error}")
 
 
 def undisturbed(site: Site) -> tuple[Counter[str], float]:
-    """Return the rows of a run that nobody disturbs, and the seconds that it took from its first row on."""
+    """Return the rows of an undisturbed run, and its seconds from the first row on."""
     with site.copy("undisturbed") as store_path:
         process = site.start(store_path)
         began = _await_run(store_path, process)
@@ -110,7 +104,7 @@ def undisturbed(site: Site) -> tuple[Counter[str], float]:
 
 
 def kill_and_resume(site: Site, expected: Counter[str], after_s: float) -> Kill | None:
-    """Return what came of a kill so long after the run began, or None when the run had ended by then."""
+    """Return the outcome of a kill so long after the run began, or None if the run had ended by then."""
     with site.copy("killed") as store_path:
         process = site.start(store_path)
         began = _await_run(store_path, process)
@@ -176,7 +170,7 @@ def _await_run(store_path: Path, process: subprocess.Popen[str]) -> float:
 
 
 def measure(n_kills: int, seed: int, folder: Path) -> list[Kill]:
-    """Return what came of every kill."""
+    """Return the outcome of every kill."""
     site, random, kills = Site(folder, seed), Random(seed), list[Kill]()
     expected, lasts_s = undisturbed(site)
     while len(kills) < n_kills:
@@ -190,39 +184,26 @@ def measure(n_kills: int, seed: int, folder: Path) -> list[Kill]:
     return kills
 
 
-def figures(kills: list[Kill]) -> dict[str, int]:
-    """Return the figures over all kills."""
-    return {
-        "kills": len(kills),
-        "differing_rows": sum(kill.differing_rows for kill in kills),
-        "committed_calls_paid_twice": sum(kill.committed_twice for kill in kills),
-        "in_flight_repeats_max": max(kill.in_flight_repeats for kill in kills),
-    }
-
-
-def main() -> int:
-    """Run the benchmark and print its figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100, help="how many runs to kill")
-    parser.add_argument("--seed", type=int, default=1, help="of the world and of the moments")
-    parser.add_argument("--short", action="store_true", help=f"{SHORT} kills")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
+def main() -> None:
+    """Print the figures."""
+    flags = parser(__doc__, "one kill")
+    flags.add_argument("--kills", type=int, default=100, help="how many runs to kill")
+    flags.add_argument("--seed", type=int, default=1, help="of the world and of the moments")
+    options = flags.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kills = measure(SHORT if options.short else options.kills, options.seed, Path(folder).resolve())
-    found = figures(kills)
     for kill in kills:
         for row in kill.differing[:SHOWN]:
             print(f"killed after {kill.after_s:.3f} s: {row[:ROW_CHARACTERS]}", file=sys.stderr)
-    if options.json:
-        print(json.dumps(found))
-        return 0
-    print(f"kills                        {found['kills']:>6}")
-    print(f"rows that differ             {found['differing_rows']:>6}   (target: 0)")
-    print(f"committed calls paid twice   {found['committed_calls_paid_twice']:>6}   (target: 0)")
-    print(f"repeats in flight, at most   {found['in_flight_repeats_max']:>6}   (target: {SLOTS} or less, the slots)")
-    return 0
+    figures = {
+        "kills": len(kills),
+        "differing_rows": sum(len(kill.differing) for kill in kills),
+        "committed_calls_paid_twice": sum(kill.committed_twice for kill in kills),
+        "in_flight_repeats_max": max(kill.in_flight_repeats for kill in kills),
+    }
+    limit = f"{SLOTS} or less"
+    show(figures, options.json, differing_rows="0", committed_calls_paid_twice="0", in_flight_repeats_max=limit)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -1,23 +1,21 @@
-"""Rollouts: the CPU and the bytes that a stored rollout costs in `replay`, with a model that answers at once.
+"""Rollouts: the CPU and bytes of a stored rollout in `replay`, with a model that answers at once.
 
-    python benchmarks/rollouts.py [--steps N] [--json]
+    python benchmarks/rollouts.py [--steps N] [--short] [--json]
 
-A step is 80 rollouts of 4 KB (40 train, 40 val) with everything around them: calls, judging, reflection, merging, the
-edit engine, the gate and the commits. Figures are the medians over repeated runs on stores of their own; bytes are what
-the process handed to the disk (Linux: /proc/self/io, write_bytes) for one byte of transcript.
+A step is 80 rollouts of 4 KB (40 train, 40 val) with calls, judging, reflection, merging, edits, the gate and commits.
+Figures are medians over runs, each with its own store; bytes are those written to disk (Linux: /proc/self/io) for one
+byte of transcript.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import skillopt_mcp
-from benchmarks.doors import add_tasks, written_bytes
+from benchmarks.doors import add_tasks, parser, show, written_bytes
 from benchmarks.simulation import task_rows, write_skill
 
 BATCH = 40
@@ -49,34 +47,27 @@ def measure(n_steps: int, seed: int, folder: Path) -> tuple[float, float]:
     return (cpu_last - cpu_first) / n_made, (bytes_last - bytes_first) / n_made
 
 
-def main() -> int:
-    """Run the benchmark and print its figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20, help="measured steps per run, at most")
-    parser.add_argument("--runs", type=int, default=5, help="runs to take the median of")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
+def main() -> None:
+    """Print the figures."""
+    flags = parser(__doc__, "one run of 5 steps")
+    flags.add_argument("--steps", type=int, default=20, help="measured steps per run, at most")
+    flags.add_argument("--runs", type=int, default=5, help="runs to take the median of")
+    options = flags.parse_args()
+    n_runs, n_steps = (1, 5) if options.short else (options.runs, options.steps)
     cpu, written = [], []
-    for seed in range(options.runs):
+    for seed in range(n_runs):
         with tempfile.TemporaryDirectory() as folder:
-            seconds, size = measure(options.steps, seed, Path(folder))
+            seconds, size = measure(n_steps, seed, Path(folder))
         cpu.append(seconds)
         written.append(size)
     per_step = statistics.median(cpu)
-    payload = ROLLOUTS_PER_STEP * TRANSCRIPT
     figures = {
         "cpu_us_per_rollout": round(per_step / ROLLOUTS_PER_STEP * 1e6, 1),
         "cpu_ms_per_step": round(per_step * 1e3, 2),
-        "bytes_per_payload_byte": round(statistics.median(written) / payload, 2),
+        "bytes_per_payload_byte": round(statistics.median(written) / (ROLLOUTS_PER_STEP * TRANSCRIPT), 2),
     }
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        print(f"CPU per stored rollout   {figures['cpu_us_per_rollout']:>8} us")
-        print(f"CPU per step of 80       {figures['cpu_ms_per_step']:>8} ms")
-        print(f"bytes written / payload  {figures['bytes_per_payload_byte']:>8}      (target: 4 or less)")
-    return 0
+    show(figures, options.json, bytes_per_payload_byte="4 or less")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -1,14 +1,12 @@
-"""Start: the time from spawn to `initialize` answered, beside a bare MCPServer of the same SDK, in turns."""
+"""Start: the time from spawn to `initialize` answered and of a bare MCPServer of the same SDK, in turns."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.doors import BARE, StdioHost, ours
+from benchmarks.doors import BARE, StdioHost, ours, parser, show
 
 TARGET_RATIO = 1.15
 
@@ -27,20 +25,11 @@ def measure(n_rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--short", action="store_true", help="3 rounds")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = measure(3 if options.short else options.rounds)
-    if options.json:
-        print(json.dumps(result))
-    else:
-        print(
-            f"spawn to initialize: ours {result['ours_ms']} ms, bare MCPServer {result['bare_ms']} ms, "
-            f"ratio {result['ratio']} (target <= {TARGET_RATIO})"
-        )
+    """Print the figures."""
+    flags = parser(__doc__, "3 rounds")
+    flags.add_argument("--rounds", type=int, default=15)
+    options = flags.parse_args()
+    show(measure(3 if options.short else options.rounds), options.json, ratio=f"{TARGET_RATIO} or less")
 
 
 if __name__ == "__main__":

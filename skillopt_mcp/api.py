@@ -32,7 +32,7 @@ from skillopt_mcp.errors import BadInput, Stopped
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.gates.confirm import no_worse as no_worse_rule
 from skillopt_mcp.judges.kinds.reported import environment_evaluation
-from skillopt_mcp.promotion_tests import check_said, evaluate_candidate
+from skillopt_mcp.promotion_tests import check_same_claim, evaluate_candidate
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role, Rollout, Usage
@@ -224,7 +224,7 @@ def evaluate(
             is_run = candidate_id.startswith("r-")
             tested = best_candidate(workspace, candidate_id).id if is_run else candidate_id
             if claim:
-                check_said(workspace, tested, rule)
+                check_same_claim(workspace, tested, rule)
             return evaluate_candidate(workspace, tested, None, notify, rule)
 
     # The test is a job of its own, which Ctrl-C does not reach: it is stopped from here.

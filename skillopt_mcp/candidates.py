@@ -1,4 +1,4 @@
-"""Repeating: whether a candidate makes an edit again that came to nothing, whatever text it is based on."""
+"""Candidates: edits applied to the live version, or again to a newer one, and whether they were tried before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from skillopt_mcp.records.calls import storable
 from skillopt_mcp.records.candidates import (
     Approval,
     Candidate,
-    CandidateOrigin,
     Decision,
     NewCandidate,
     candidate_id,
@@ -38,22 +37,334 @@ from skillopt_mcp.records.skills import MAIN_FILE, SkillFiles, short
 from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.skill_folders import handle, known
 from skillopt_mcp.skills import check_merged
-from skillopt_mcp.store.decisions import ConfirmationRow, Discarding, Refusals
+from skillopt_mcp.store.decisions import Discarding, Refusals
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.training.confirmation import GATE
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
-MOST = 0.5
+_FIELDS = ("op", "target", "content", "path")
+_OPS: tuple[str, ...] = get_args(Op)
+EDITS_BYTES = 7_000
+ROW_BYTES = 110
+DETAIL_BYTES = 250
+FINDINGS_SHOWN = 4
+DIFF_LINES = 60
+NEWEST_SESSIONS = 16
+NEWEST_REJECTED = 100
+
+# Proposing
+
+
+def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
+    """Apply edits to the live version and keep the result as a candidate; the user's file does not change.
+
+    Raises BadInput when the edits are not of the form {op, target?, content?, path?}; an edit that does not fit the
+    skill is reported as unmatched instead. Raises Refused where git left a conflict in the skill.
+    """
+    if not edits:
+        raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
+    patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
+    _check_size(patch)
+    tracked = workspace.skill(skill)
+    base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
+    check_merged(base)
+    applied = apply_patch(base, patch)
+    made = None
+    if applied.files != base:
+        version = applied.files.digest
+        new = Candidate(
+            id=candidate_id(tracked.id, base.digest, version),
+            skill_id=tracked.id,
+            base_version=base.digest,
+            version_id=version,
+            origin="host",
+            reasoning=patch.reasoning,
+            findings=(*findings(base, applied.files, workspace.known), *_copied(workspace, tracked.id, patch, base)),
+        )
+        made = kept(workspace, new, patch, applied)
+        workspace.store.trajectories.mark_seen(tracked.id)
+    result = proposed(tracked.name, base, applied, made)
+    result = with_past(workspace.store, result, made) if made else result
+    diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
+    return fitted(result.model_copy(update={"diff": diff}), "diff")
+
+
+def _edit(n: int, value: object) -> Edit:
+    if not isinstance(value, Mapping):
+        raise BadInput(f"edit {n} is not an object {{op, target?, content?, path?}}")
+    unknown = sorted(str(key) for key in value if key not in _FIELDS)
+    if unknown:
+        raise BadInput(f"edit {n} has an unknown field {quoted(unknown[0])}: an edit has {', '.join(_FIELDS)}")
+    op = value.get("op")
+    if op not in _OPS:
+        raise BadInput(f"edit {n} has an unknown op {quoted(str(op))}: use one of {', '.join(_OPS)}")
+    texts = {}
+    for name in ("target", "content", "path"):
+        text = value.get(name)
+        if text is not None and not isinstance(text, str):
+            raise BadInput(f"edit {n}: {name} must be a text")
+        texts[name] = None if text is None else storable(text)
+    return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
+
+
+def _check_size(patch: Patch) -> None:
+    size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
+    if size > limits.TRAJECTORY_CHARACTERS:
+        raise BadInput(
+            f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
+        )
+
+
+def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
+    """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
+    stored = workspace.store.trajectories
+    newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(skill_id, NEWEST_SESSIONS))
+    return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
+
+
+def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
+    """Return a candidate as the store has it now, with what became of each edit.
+
+    Its files are kept as they are, and so are the edits that make them; secrets are taken out of all other text.
+    """
+    redactor = workspace.redactor
+    reported = zip(patch.edits, applied.reports, strict=True)
+    edits = tuple(each if each[1].status == "applied" else _redacted(redactor, *each) for each in reported)
+    made = replace(made, reasoning=redactor.text(made.reasoning))
+    return workspace.store.candidates.add_candidate(NewCandidate(made, applied.files, edits))
+
+
+def _redacted(redactor: Redactor, edit: Edit, report: EditReport) -> tuple[Edit, EditReport]:
+    """Return an edit that did not apply without secrets."""
+    target, content, path, detail = redactor.texts([edit.target or "", edit.content or "", edit.path, report.detail])
+    edit = replace(edit, target=edit.target and target, content=edit.content and content, path=path)
+    return edit, replace(report, path=path, detail=detail)
+
+
+def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
+    """Return what became of edits; without a candidate nothing would change."""
+    found = made.findings if made else ()
+    broken = introduced(base, applied.files, skill_name)
+    n_bytes = max(EDITS_BYTES // len(applied.reports) - ROW_BYTES, 0)  # so that all edits fit into one answer
+    edits = [
+        EditOutcome(
+            index=report.index,
+            op=report.op,
+            path=shortened(report.path, max(n_bytes // 3, len(MAIN_FILE))),
+            status=report.status,
+            reason=report.reason,
+            detail=shortened(report.detail, min(n_bytes, DETAIL_BYTES)),
+        )
+        for report in applied.reports
+    ]
+    shown = [shortened(finding, DETAIL_BYTES) for finding in found[:FINDINGS_SHOWN]]
+    more = [f"and {len(found) - len(shown)} more: inspect the candidate"] if len(found) > len(shown) else []
+    result = Proposed(
+        status="no_change" if made is None else "held" if found else "candidate",
+        skill=skill_name,
+        candidate_id=made.id if made else None,
+        diff=unified_diff(base, applied.files, skill_name),
+        edits=edits,
+        findings=[*shown, *more],
+        notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
+        next_step=_step(skill_name, applied, made),
+    )
+    return fitted(result, "diff")
+
+
+def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
+    """Return what to do with what edits led to."""
+    n_unmade, n = sum(report.status != "applied" for report in applied.reports), len(applied.reports)
+    if made is None:
+        why = f"{n_unmade} of {n} edits do not match the file: correct them" if n_unmade else "the file has these edits"
+        return NextStep(action="propose_edits", arguments={"skill": skill_name}, why=why)
+    was = "was" if n_unmade == 1 else "were"
+    why = f"not tested yet; {n_unmade} of {n} edits {was} not made" if n_unmade else "not tested yet"
+    why += "; the guard holds it: a person has to promote it" if made.findings else ""
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
+
+
+def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
+    """Return what edits led to, with what became of their candidate, or of the same edits, before."""
+    decision = store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
+    verdict = decision.verdict if decision else ""
+    step, status = bring_back(store, made), result.status
+    propose = {"skill": result.skill}
+    if step:
+        pass  # a person rolled it back
+    elif was_live(store, made):
+        why = f"what {made.id} leads to was live before; this brings it back"
+        arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
+        step = NextStep(action="rollback_skill", arguments=arguments, why=why)
+    elif decision and verdict == "reject":
+        status, why = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}"
+        step = NextStep(action="propose_edits", arguments=propose, why=why)
+    elif verdict == "accept" and _is_declined(store, made):
+        why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
+        step = NextStep(action="propose_edits", arguments=propose, why=why)
+    elif verdict == "accept":
+        step = promotion(made.id, len(made.findings))
+    elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
+        why = "it was proposed before, and its test has not decided"
+        step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
+    again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
+    return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
+
+
+def _rejected(store: Store, decision: Decision) -> str:
+    test = store.decisions.find_confirmation(decision.scope)
+    if test is None:
+        return "rejected"
+    n_pairs = ConfirmInputs.model_validate_json(decision.inputs).n_pairs
+    means = means_of(store.decisions.list_pairs(test.id)[:n_pairs])
+    scores = f" (mean score {means[0]:.2f} before, {means[1]:.2f} with it)" if means else ""
+    is_simulated = any(origin.startswith(("simulated", "scripted")) for origin in origins(test.backend))
+    return f"rejected{' in a simulation' if is_simulated else ''}{scores}"
+
+
+def means_of(pairs: Sequence[Pair]) -> tuple[float, float] | None:
+    """Return the mean scores of both sides over the pairs that have them; None without any."""
+    scored = [(pair.base, pair.candidate) for pair in pairs if pair.base is not None and pair.candidate is not None]
+    if not scored:
+        return None
+    return sum(was for was, _ in scored) / len(scored), sum(now for _, now in scored) / len(scored)
+
+
+def _is_declined(store: Store, candidate: Candidate) -> bool:
+    asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
+    return store.table(Refusals).last_refusal(asked) is not None
+
+
+def was_live(store: Store, candidate: Candidate) -> bool:
+    """Return whether a candidate was ever promoted, or its version rolled back to."""
+    changes = store.promotions.list_promotions(candidate.skill_id)
+    return any(each.to_version == candidate.version_id for each in changes)
+
+
+def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
+    """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
+    if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
+        return None
+    arguments = {"skill": _handle(store, candidate), "version": short(candidate.version_id)}
+    return NextStep.at_terminal("rollback_skill", arguments, "a person rolled it back; only a person brings it back")
+
+
+def _handle(store: Store, candidate: Candidate) -> str:
+    return handle(store, store.skills.get_skill(candidate.skill_id))
+
+
+# Rebasing
+
+
+def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
+    """Return the candidate that the same edits make of what is live now, with what became of each of them.
+
+    It carries where the edits come from and what the guard said of their evidence, and none of the old one's evidence.
+    Raises NotFound, and Refused when the live file is the one that the candidate was made for, or the candidate itself,
+    edited or not, and when it has an unsettled conflict.
+    """
+    store = workspace.store
+    old = store.candidates.get_candidate(known(id))
+    skill = workspace.again(workspace.store.skills.get_skill(old.skill_id))
+    if skill.live_version == old.base_version:
+        raise Refused(f"'{id}' is made for what is live of '{skill.name}': nothing has to be rebased")
+    if skill.live_version == old.version_id:
+        raise Refused(f"'{id}' is what is live of '{skill.name}' already")
+    if any(change.to_version == old.version_id for change in store.promotions.list_promotions(skill.id)[:1]):
+        raise Refused(f"'{id}' was promoted, and '{skill.name}' was edited on top of it: it is in what is live already")
+    live = store.skills.get_files(skill.id, skill.live_version)
+    check_merged(live)
+    patch = Patch(_edits(workspace, old), f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
+    applied = apply_patch(live, patch)
+    made = None
+    if applied.files != live:
+        new = Candidate(
+            id=candidate_id(skill.id, live.digest, applied.files.digest),
+            skill_id=skill.id,
+            base_version=live.digest,
+            version_id=applied.files.digest,
+            origin="run" if old.origin == "step" else old.origin,
+            reasoning=patch.reasoning,
+            findings=(*findings(live, applied.files, workspace.known), *carried(old.findings)),
+            run_id=old.run_id,
+        )
+        made = kept(workspace, new, patch, applied)
+    result = proposed(skill.name, live, applied, made)
+    return with_past(store, result, made) if made else result
+
+
+def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
+    """Return the edits of a candidate. Raises Refused where they are more than one patch holds."""
+    found = edits_of(workspace.store, candidate)
+    if not found or len(found) > PATCH_EDITS:
+        raise Refused(f"{quoted(candidate.id)} changes too much to be rebased edit by edit; propose it again")
+    return found
+
+
+def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
+    base, after = _files(store, candidate)
+    edits = _applied(store, candidate)
+    if edits and apply_patch(base, Patch(edits)).files == after:
+        return edits
+    return edits_between(base, after)
+
+
+def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
+    return tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
+
+
+def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
+    files = store.skills.get_files
+    return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
+
+
+# Repeating what was rolled back or rejected, on whatever version it is based
+
+MIN_SHARE = 0.5
 _MARK = re.compile(r"^(?:[-*+>]|\d+[.)])\s+")
 _EMPHASIS = re.compile(r"\*\*|__|`")
 _Key = tuple[str, str, str | None, str | None]
 
 
 class Repeat(NamedTuple):
-    """An edit that is made again: of which candidate it was, and in words what is done with it."""
+    """An edit that is made again: the candidate that made it first, and how much of it comes back, in words."""
 
     earlier: str
-    told: str
+    what: str
+
+
+def repeated(store: Store, candidate: Candidate) -> Repeat | None:
+    """Return which edit that a person rolled back, and did not put back since, a candidate makes again."""
+    changes = store.promotions.list_promotions(candidate.skill_id)
+    undone = rolled_back(changes)
+    if candidate.version_id in undone:
+        return None
+    made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)
+    return _repeat(store, candidate, filter(None, made))
+
+
+def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate makes an edit again that a person rolled back; else ""."""
+    again = repeated(store, candidate)
+    return f"it {again.what}, which a person rolled back" if again else ""
+
+
+def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
+    """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
+    ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, NEWEST_REJECTED)
+    again = _repeat(store, candidate, (id for id in ids if id != candidate.id))
+    return f"it {again.what}, which its promotion test rejected" if again else ""
+
+
+def _repeat(store: Store, candidate: Candidate, ids: Iterable[str]) -> Repeat | None:
+    past = [past_of(_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
+    return first_repeat(_change(store, candidate), past) if past else None
+
+
+def _change(store: Store, candidate: Candidate) -> Change:
+    files = _files(store, candidate)
+    return Change(candidate.id, (*_applied(store, candidate), *edits_between(*files)), *files)
 
 
 class Lines(NamedTuple):
@@ -65,7 +376,7 @@ class Lines(NamedTuple):
     def share(self, edit: Lines) -> float:
         """Return how much of what an edit brings is brought here, 0 to 1; of one that only takes, 1 if all is taken.
 
-        Whoever puts other words in the place of a line takes it out as well.
+        To replace a line takes it out as well.
         """
         if edit.added:
             return len(edit.added & self.added) / len(edit.added)
@@ -121,7 +432,7 @@ def first_repeat(change: Change, past: Sequence[Past]) -> Repeat | None:
             return Repeat(earlier.id, f"makes an edit of {earlier.id} again")
         if share == 1:
             return Repeat(earlier.id, f"takes out what {earlier.id} took out")
-        if share > MOST:
+        if share > MIN_SHARE:
             return Repeat(earlier.id, f"makes most of an edit of {earlier.id} again")
     return None
 
@@ -147,344 +458,3 @@ def _plain(line: str) -> str:
     if words.startswith(("#", "```", "~~~")) or not any(map(str.isalnum, words)):
         return ""
     return _EMPHASIS.sub("", _MARK.sub("", words)).rstrip(" .;:,!").casefold()
-
-
-LOOKED_BACK = 100
-
-
-def bring_back(store: Store, candidate: Candidate) -> NextStep | None:
-    """Return how a person has a candidate again that a person rolled back; None for any other candidate."""
-    if candidate.version_id not in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
-        return None
-    arguments = {"skill": _handle(store, candidate), "version": short(candidate.version_id)}
-    return NextStep.at_terminal("rollback_skill", arguments, "a person rolled it back; only a person brings it back")
-
-
-def _handle(store: Store, candidate: Candidate) -> str:
-    return handle(store, store.skills.get_skill(candidate.skill_id))
-
-
-def describe_rolled_back_repeat(store: Store, candidate: Candidate) -> str:
-    """Return that a candidate makes an edit again, on whatever it is based, that a person rolled back; else ""."""
-    again = repeated(store, candidate)
-    return _told_rolled_back(again) if again else ""
-
-
-def repeated(store: Store, candidate: Candidate) -> Repeat | None:
-    """Return which edit that a person rolled back a candidate makes again, on whatever it is based; None: none."""
-    if candidate.version_id in rolled_back(store.promotions.list_promotions(candidate.skill_id)):
-        return None
-    return _repeat(store, candidate, _rolled_back(store, candidate.skill_id))
-
-
-def describe_rejected_repeat(store: Store, candidate: Candidate) -> str:
-    """Return that a candidate makes an edit again that a promotion test with a real model rejected; else ""."""
-    ids = store.table(Discarding).list_rejected(candidate.skill_id, GATE, LOOKED_BACK)
-    again = _repeat(store, candidate, _past(store, (id for id in ids if id != candidate.id)))
-    return f"it {again.told}, which its promotion test rejected" if again else ""
-
-
-def edits_of(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
-    """Return the edits of a candidate: those it was made by, or where they are not all of it, what differs."""
-    base, after = _files(store, candidate)
-    edits = _applied(store, candidate)
-    if edits and apply_patch(base, Patch(edits)).files == after:
-        return edits
-    return edits_between(base, after)
-
-
-def _told_rolled_back(again: Repeat) -> str:
-    return f"it {again.told}, which a person rolled back"
-
-
-def _rolled_back(store: Store, skill_id: int) -> list[Past]:
-    """Return what people rolled back of a skill and nobody has put back since, the newest first."""
-    changes = store.promotions.list_promotions(skill_id)
-    undone = rolled_back(changes)
-    made = (each.candidate_id for each in changes if each.kind == "promote" and each.to_version in undone)
-    return _past(store, filter(None, made))
-
-
-def _past(store: Store, ids: Iterable[str]) -> list[Past]:
-    return [past_of(_change(store, store.candidates.get_candidate(id))) for id in dict.fromkeys(ids)]
-
-
-def _repeat(store: Store, candidate: Candidate, past: Sequence[Past]) -> Repeat | None:
-    return first_repeat(_change(store, candidate), past) if past else None
-
-
-def _change(store: Store, candidate: Candidate) -> Change:
-    files = _files(store, candidate)
-    edits = (*_applied(store, candidate), *edits_between(*files))
-    return Change(candidate.id, edits, *files)
-
-
-def _applied(store: Store, candidate: Candidate) -> tuple[Edit, ...]:
-    return tuple(edit for edit, report in store.candidates.list_edits(candidate.id) if report.status == "applied")
-
-
-def _files(store: Store, candidate: Candidate) -> tuple[SkillFiles, SkillFiles]:
-    files = store.skills.get_files
-    return files(candidate.skill_id, candidate.base_version), files(candidate.skill_id, candidate.version_id)
-
-
-def with_past(store: Store, result: Proposed, made: Candidate) -> Proposed:
-    """Return what edits led to, with what became of their candidate, or of the same edits, before."""
-    decision = store.decisions.latest(made.skill_id, GATE, made.base_version, made.version_id)
-    verdict = decision.verdict if decision else ""
-    rolled_back = bring_back(store, made)
-    step, status = rolled_back, result.status
-    propose = {"skill": result.skill}
-    if rolled_back:
-        pass
-    elif was_live(store, made):
-        why = f"what {made.id} leads to was live before; this brings it back"
-        arguments = {"skill": _handle(store, made), "version": short(made.version_id)}
-        step = NextStep(action="rollback_skill", arguments=arguments, why=why)
-    elif decision and verdict == "reject":
-        status, why = "rejected", f"{made.id} was tested before and {_rejected(store, decision)}"
-        step = NextStep(action="propose_edits", arguments=propose, why=why)
-    elif verdict == "accept" and _is_declined(store, made):
-        why = f"{made.id} was accepted before, and a person said no to it: ask what they want changed"
-        step = NextStep(action="propose_edits", arguments=propose, why=why)
-    elif verdict == "accept":
-        step = promotion(made.id, len(made.findings))
-    elif store.decisions.list_confirmations(made.skill_id, made.base_version, made.version_id):
-        why = "it was proposed before, and its test has not decided"
-        step = NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
-    again = describe_rolled_back_repeat(store, made) or ("" if step else describe_rejected_repeat(store, made))
-    return result.model_copy(update={"status": status, "next_step": step or result.next_step, "repeats": again})
-
-
-def mean_scores(store: Store, decision: Decision, test: ConfirmationRow) -> tuple[float, float] | None:
-    """Return the mean scores of the live version and of a candidate that a verdict rests on; None without any."""
-    return means_of(store.decisions.list_pairs(test.id)[: ConfirmInputs.model_validate_json(decision.inputs).n_pairs])
-
-
-def means_of(pairs: Sequence[Pair]) -> tuple[float, float] | None:
-    """Return the mean scores of both sides over the pairs that have them; None without any."""
-    scored = [pair for pair in pairs if not pair.missing]
-    if not scored:
-        return None
-    was, now = (sum(score or 0.0 for score in side) / len(scored) for side in zip(*map(_sides, scored), strict=True))
-    return was, now
-
-
-def _rejected(store: Store, decision: Decision) -> str:
-    test = store.decisions.find_confirmation(decision.scope)
-    means = mean_scores(store, decision, test) if test else None
-    scores = f" (mean score {means[0]:.2f} before, {means[1]:.2f} with it)" if means else ""
-    if test and any(origin.startswith(("simulated", "scripted")) for origin in origins(test.backend)):
-        return f"rejected in a simulation{scores}: test it with a real model, or propose something else"
-    return f"rejected{scores}: propose something else"
-
-
-def _sides(pair: Pair) -> tuple[float | None, float | None]:
-    return pair.base, pair.candidate
-
-
-def _is_declined(store: Store, candidate: Candidate) -> bool:
-    asked = Approval(candidate.skill_id, "promote", candidate.base_version, candidate.version_id)
-    return store.table(Refusals).last_refusal(asked) is not None
-
-
-def was_live(store: Store, candidate: Candidate) -> bool:
-    """Return whether a candidate was ever promoted, or its version rolled back to."""
-    changes = store.promotions.list_promotions(candidate.skill_id)
-    return any(each.to_version == candidate.version_id for each in changes)
-
-
-_FIELDS = ("op", "target", "content", "path")
-_OPS: tuple[str, ...] = get_args(Op)
-EDITS_BYTES = 7_000
-ROW_BYTES = 110
-DETAIL_BYTES = 250
-FINDINGS_SHOWN = 4
-LOOKED_BACK_STEPS = 16
-DIFF_LINES = 60
-
-
-def propose_edits(workspace: Workspace, skill: str, edits: Sequence[object], reasoning: str = "") -> Proposed:
-    """Apply edits to the live version and keep the result as a candidate; the user's file does not change.
-
-    Raises BadInput when the edits are not of the form {op, target?, content?, path?}; an edit that does not fit the
-    skill is reported as unmatched instead. Raises Refused where git left a conflict in the skill.
-    """
-    if not edits:
-        raise BadInput("no edit was given: an edit is {op, target?, content?, path?}")
-    patch = Patch(tuple(_edit(n, value) for n, value in enumerate(edits)), storable(reasoning))
-    _check_size(patch)
-    tracked = workspace.skill(skill)
-    base = workspace.store.skills.get_files(tracked.id, tracked.live_version)
-    check_merged(base)
-    applied = apply_patch(base, patch)
-    made = None
-    if applied.files != base:
-        version = applied.files.digest
-        new = Candidate(
-            id=candidate_id(tracked.id, base.digest, version),
-            skill_id=tracked.id,
-            base_version=base.digest,
-            version_id=version,
-            origin="host",
-            reasoning=patch.reasoning,
-            findings=(*findings(base, applied.files, workspace.known), *_copied(workspace, tracked.id, patch, base)),
-        )
-        made = kept(workspace, new, patch, applied)
-        workspace.store.trajectories.mark_seen(tracked.id)
-    result = proposed(tracked.name, base, applied, made)
-    result = with_past(workspace.store, result, made) if made else result
-    diff = first_and_last(result.diff, DIFF_LINES, f"inspect {made.id} shows all" if made else "")
-    return fitted(result.model_copy(update={"diff": diff}), "diff")
-
-
-def _copied(workspace: Workspace, skill_id: int, patch: Patch, base: SkillFiles) -> tuple[str, ...]:
-    """Return which edits repeat what a tool returned in the newest sessions: the host that wrote them has read it."""
-    stored = workspace.store.trajectories
-    newest = (stored.get_trajectory(id) for id in stored.recent_trajectories(skill_id, LOOKED_BACK_STEPS))
-    return copied(list(enumerate(patch.edits)), [found[1] for found in newest if found], base, alone=False)
-
-
-def kept(workspace: Workspace, made: Candidate, patch: Patch, applied: Applied) -> Candidate:
-    """Return a candidate as the store has it now, with what became of each edit.
-
-    Its files are kept as they are, and so are the edits that make them; all else that is said of it has no secret.
-    """
-    redactor = workspace.redactor
-    told = zip(patch.edits, applied.reports, strict=True)
-    edits = tuple(each if each[1].status == "applied" else _plain_proposing(redactor, *each) for each in told)
-    plain = replace(made, reasoning=redactor.text(made.reasoning))
-    return workspace.store.candidates.add_candidate(NewCandidate(plain, applied.files, edits))
-
-
-def _plain_proposing(redactor: Redactor, edit: Edit, report: EditReport) -> tuple[Edit, EditReport]:
-    """Return an edit that did not apply without secrets."""
-    target, content, path, detail = redactor.texts([edit.target or "", edit.content or "", edit.path, report.detail])
-    told = replace(edit, target=edit.target and target, content=edit.content and content, path=path)
-    return told, replace(report, path=path, detail=detail)
-
-
-def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidate | None) -> Proposed:
-    """Return what became of edits; without a candidate nothing would change."""
-    found = made.findings if made else ()
-    broken = introduced(base, applied.files, skill_name)
-    result = Proposed(
-        status="no_change" if made is None else "held" if found else "candidate",
-        skill=skill_name,
-        candidate_id=made.id if made else None,
-        diff=unified_diff(base, applied.files, skill_name),
-        edits=[_outcome(report, EDITS_BYTES // len(applied.reports)) for report in applied.reports],
-        findings=_shown(found),
-        notes=[f"lint: {shortened(problem, DETAIL_BYTES)}" for problem in broken[:FINDINGS_SHOWN]],
-        next_step=_step(skill_name, applied, made),
-    )
-    return fitted(result, "diff")
-
-
-def _step(skill_name: str, applied: Applied, made: Candidate | None) -> NextStep:
-    """Return what to do with what edits led to."""
-    n_unmade, n = sum(report.status != "applied" for report in applied.reports), len(applied.reports)
-    if made is None:
-        why = f"{n_unmade} of {n} edits do not match the file: correct them" if n_unmade else "the file has these edits"
-        return NextStep(action="propose_edits", arguments={"skill": skill_name}, why=why)
-    was = "was" if n_unmade == 1 else "were"
-    why = f"not tested yet; {n_unmade} of {n} edits {was} not made" if n_unmade else "not tested yet"
-    why += "; the guard holds it: a person has to promote it" if made.findings else ""
-    return NextStep(action="evaluate_candidate", arguments={"candidate_id": made.id}, why=why)
-
-
-def _check_size(patch: Patch) -> None:
-    size = len(patch.reasoning) + sum(len(f"{edit.target}{edit.content}{edit.path}") for edit in patch.edits)
-    if size > limits.TRAJECTORY_CHARACTERS:
-        raise BadInput(
-            f"the edits have {size:,} characters, {limits.TRAJECTORY_CHARACTERS:,} are allowed: make them smaller"
-        )
-
-
-def _outcome(report: EditReport, n_bytes: int) -> EditOutcome:
-    """Return the report in about `n_bytes` of JSON."""
-    room = max(n_bytes - ROW_BYTES, 0)
-    return EditOutcome(
-        index=report.index,
-        op=report.op,
-        path=shortened(report.path, max(room // 3, len(MAIN_FILE))),
-        status=report.status,
-        reason=report.reason,
-        detail=shortened(report.detail, min(room, DETAIL_BYTES)),
-    )
-
-
-def _shown(found: tuple[str, ...]) -> list[str]:
-    """Return as many findings as there is room for, and how many more there are."""
-    some = found[:FINDINGS_SHOWN]
-    more = [f"and {len(found) - len(some)} more: inspect the candidate"] if len(found) > len(some) else []
-    return [*(shortened(finding, DETAIL_BYTES) for finding in some), *more]
-
-
-def _edit(n: int, value: object) -> Edit:
-    if not isinstance(value, Mapping):
-        raise BadInput(f"edit {n} is not an object {{op, target?, content?, path?}}")
-    unknown = sorted(str(key) for key in value if key not in _FIELDS)
-    if unknown:
-        raise BadInput(f"edit {n} has an unknown field {quoted(unknown[0])}: an edit has {', '.join(_FIELDS)}")
-    op = value.get("op")
-    if op not in _OPS:
-        raise BadInput(f"edit {n} has an unknown op {quoted(str(op))}: use one of {', '.join(_OPS)}")
-    texts = {}
-    for name in ("target", "content", "path"):
-        text = value.get(name)
-        if text is not None and not isinstance(text, str):
-            raise BadInput(f"edit {n}: {name} must be a text")
-        texts[name] = None if text is None else storable(text)
-    return Edit(cast(Op, op), texts["target"], texts["content"], texts["path"] or MAIN_FILE)
-
-
-def rebase_candidate(workspace: Workspace, id: str) -> Proposed:
-    """Return the candidate that the same edits make of what is live now, with what became of each of them.
-
-    It carries where the edits come from and what the guard said of their evidence, and none of the old one's evidence.
-    Raises NotFound, and Refused when the live file is the one that the candidate was made for, or the candidate itself,
-    edited or not, and when it has an unsettled conflict.
-    """
-    store = workspace.store
-    old = store.candidates.get_candidate(known(id))
-    skill = workspace.again(workspace.store.skills.get_skill(old.skill_id))
-    if skill.live_version == old.base_version:
-        raise Refused(f"'{id}' is made for what is live of '{skill.name}': nothing has to be rebased")
-    if skill.live_version == old.version_id:
-        raise Refused(f"'{id}' is what is live of '{skill.name}' already")
-    if any(change.to_version == old.version_id for change in store.promotions.list_promotions(skill.id)[:1]):
-        raise Refused(f"'{id}' was promoted, and '{skill.name}' was edited on top of it: it is in what is live already")
-    live = store.skills.get_files(skill.id, skill.live_version)
-    check_merged(live)
-    patch = Patch(_edits(workspace, old), f"{old.id}, rebased onto {short(skill.live_version)}: {old.reasoning}")
-    applied = apply_patch(live, patch)
-    made = _candidate(workspace, old, live, patch, applied) if applied.files != live else None
-    result = proposed(skill.name, live, applied, made)
-    return with_past(store, result, made) if made else result
-
-
-def _edits(workspace: Workspace, candidate: Candidate) -> tuple[Edit, ...]:
-    """Return the edits of a candidate. Raises Refused where they are more than one patch holds."""
-    found = edits_of(workspace.store, candidate)
-    if not found or len(found) > PATCH_EDITS:
-        raise Refused(f"{quoted(candidate.id)} changes too much to be made again edit by edit: propose it anew")
-    return found
-
-
-def _candidate(workspace: Workspace, old: Candidate, live: SkillFiles, patch: Patch, applied: Applied) -> Candidate:
-    origin: CandidateOrigin = "run" if old.origin == "step" else old.origin
-    made = Candidate(
-        id=candidate_id(old.skill_id, live.digest, applied.files.digest),
-        skill_id=old.skill_id,
-        base_version=live.digest,
-        version_id=applied.files.digest,
-        origin=origin,
-        reasoning=patch.reasoning,
-        findings=(
-            *findings(live, applied.files, workspace.known),
-            *carried(old.findings),
-        ),
-        run_id=old.run_id,
-    )
-    return kept(workspace, made, patch, applied)

@@ -63,7 +63,7 @@ def judge_named(backends: Mapping[Role, Backend]) -> str:
 
 
 def evidence_of(backends: Mapping[Role, Backend]) -> str:
-    """Return what names the origin of evidence: the target's fingerprint, and the judges' where somebody is asked."""
+    """Return what names the origin of evidence: the target's fingerprint, and the judges' where one is asked."""
     judge = backends.get("judge")
     return backends["target"].fingerprint + (f"{_JUDGED_BY}{judge.fingerprint}" if judge else "")
 

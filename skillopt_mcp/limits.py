@@ -26,6 +26,9 @@ MAX_CONCURRENCY = 1_000
 PATH_CHARACTERS = 200
 """The longest path that an edit may name."""
 
+SESSION_CHARACTERS = 200
+"""The longest name of a host's session."""
+
 EDIT_BYTES = 64 * KIB
 """The largest content, and the largest anchor, of one edit, in UTF-8 bytes."""
 

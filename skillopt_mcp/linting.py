@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import stat
+import subprocess
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from skillopt_mcp.documents import frontmatter
-from skillopt_mcp.documents.lint import Severity, lint
+from skillopt_mcp.documents.lint import Problem, lint
 from skillopt_mcp.documents.text import quoted
-from skillopt_mcp.errors import BadSkill, NotFound, SkillOptError
+from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
 from skillopt_mcp.guard.phrases import dangers
-from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, SkillFiles, is_memory
+from skillopt_mcp.limits import FILE_BYTES, SKILL_BYTES, SKILL_FILES
+from skillopt_mcp.records.skills import MAIN_FILE, MEMORY_FILES, SkillFile, SkillFiles, is_memory
 from skillopt_mcp.skill_folders import default_roots, find_skill_folders, known, main_names, read_skill, skill_folder
-from skillopt_mcp.skills import differing_skills, hidden_files, is_ignored, nested_roots, skill_around
 from skillopt_mcp.workspace import Workspace
 
 _TWINS_SHOWN = 3
 _ROOTS_SHOWN = 5
-
-
-class Finding(BaseModel):
-    """One thing that is wrong with a skill, in a sentence."""
-
-    model_config = ConfigDict(frozen=True)
-    severity: Severity
-    text: str
 
 
 class Linted(BaseModel):
@@ -39,11 +36,11 @@ class Linted(BaseModel):
     skill: str
     skill_path: str
     name: str | None = None
-    findings: list[Finding]
+    findings: list[Problem]
 
 
 class LintedFolder(Linted):
-    """What is wrong with a path that no skill is at."""
+    """What is wrong with a path that holds no skill."""
 
 
 class LintedAll(BaseModel):
@@ -136,7 +133,7 @@ def near(folder: Path) -> str:
 
 
 def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder]:
-    """Yield a finding for a folder of skills of which some lie deeper than hosts look."""
+    """Yield a finding for a folder with skills that lie deeper than hosts look."""
     nested = {
         inside: left
         for inside, skills in nested_roots(root.folder).items()
@@ -147,7 +144,7 @@ def _overlooked(root: _Place, places: Collection[Path]) -> Iterator[LintedFolder
         lie, were = ("skills below lie", "were") if n > 1 else ("skill below lies", "was")
         text = f"{n:,} {lie} deeper than hosts look, which is right inside a folder, and {were} not looked at; "
         text += _to_check(root, nested)
-        finding = Finding(severity="advice", text=text)
+        finding = Problem(severity="advice", text=text)
         yield LintedFolder(skill=root.shown, skill_path=str(root.folder), findings=[finding])
 
 
@@ -194,12 +191,12 @@ def _is_closed(folder: Path) -> bool:
 def _linted(place: _Place) -> Linted:
     name = None
     if place.missing:
-        findings = [Finding(severity="error", text=place.missing)]
+        findings = [Problem(severity="error", text=place.missing)]
     else:
         try:
             name, findings = _read(place.folder)
         except BadSkill as error:
-            findings = [Finding(severity="error", text=f"could not be read: {error}")]
+            findings = [Problem(severity="error", text=f"could not be read: {error}")]
     kind = LintedFolder if _is_none(place.folder) else Linted
     return kind(skill=place.shown, skill_path=str(place.folder), name=name, findings=findings)
 
@@ -209,33 +206,33 @@ def _is_none(folder: Path) -> bool:
     return not os.path.lexists(folder) or (folder.is_dir() and not _is_closed(folder) and not main_names(folder))
 
 
-def _read(folder: Path) -> tuple[str | None, list[Finding]]:
+def _read(folder: Path) -> tuple[str | None, list[Problem]]:
     """Return the name in the front matter and the findings of a skill. Raises BadSkill."""
     written = main_names(folder)
     if written and MAIN_FILE not in written:
         text = f"the main file is called {quoted(written[0])}, and hosts look for {MAIN_FILE} alone: rename it"
-        return None, [Finding(severity="error", text=text)]
+        return None, [Problem(severity="error", text=text)]
     files = read_skill(folder)
     front = frontmatter.read(files.main) if files.main_path == MAIN_FILE else None
     problems = (*lint(files, folder.name), *dangers(files))
-    findings = [Finding(severity=found.severity, text=found.text) for found in problems]
+    findings = list(problems)
     if files.main_path == MAIN_FILE:
         findings += _hidden(folder)
     return front.name if front else None, findings
 
 
-def _hidden(folder: Path) -> Iterator[Finding]:
+def _hidden(folder: Path) -> Iterator[Problem]:
     """Yield what is dangerous in the dot files of a skill's folder: they are shared with the folder."""
     files, unread = hidden_files(folder)
     for file in files.files:
-        found = [Finding(severity=each.severity, text=each.text) for each in dangers(SkillFiles((file,)))]
+        found = list(dangers(SkillFiles((file,))))
         if found and not is_ignored(folder / file.path):
             yield from found
     if unread:
         text = (
             f"not all hidden files were looked at for secrets, {quoted(unread[0])} for one: too many, large or closed"
         )
-        yield Finding(severity="advice", text=text)
+        yield Problem(severity="advice", text=text)
 
 
 def _with_twins(linted: Sequence[Linted]) -> list[Linted]:
@@ -249,7 +246,7 @@ def _with_twins(linted: Sequence[Linted]) -> list[Linted]:
         others = [f"'{other}'" for other in by_name.get(each.name or "", []) if other != each.skill]
         if others:
             text = f"the name {quoted(each.name or '')} is also that of {', '.join(others[:_TWINS_SHOWN])}"
-            twins = Finding(severity="advice", text=f"{text}: a host that finds both takes one of them")
+            twins = Problem(severity="advice", text=f"{text}: a host that finds both takes one of them")
             each = each.model_copy(update={"findings": [*each.findings, twins]})
         linted_with.append(each)
     return linted_with
@@ -278,6 +275,225 @@ def lint_changed(workspace: Workspace, base: str) -> LintedChanged:
 
 
 def _not_there(checkout: Path) -> LintedFolder:
-    text = "it has changed, and was not looked at, for nothing of it is there: git submodule update --init"
-    finding = Finding(severity="advice", text=text)
+    text = "it has changed, but is empty here: git submodule update --init"
+    finding = Problem(severity="advice", text=text)
     return LintedFolder(skill=near(checkout), skill_path=str(checkout), findings=[finding])
+
+
+# Finding skills and hidden files on disk
+
+_HOSTS = (".claude", ".agents", ".codex")
+_OF_OTHERS = ("node_modules", "site-packages", "__pycache__")
+_DEEPEST = 6
+_MOST_FOLDERS = 5_000
+
+
+def nested_roots(folder: Path) -> dict[Path, list[Path]]:
+    """Return the folders below one that hold skills right inside, each with these skills; `folder` itself is none."""
+    roots: dict[Path, list[Path]] = {}
+    for skill in skills_below(folder):
+        if skill.parent != folder:
+            roots.setdefault(skill.parent, []).append(skill)
+    return roots
+
+
+def skills_below(folder: Path) -> Iterator[Path]:
+    """Yield the skills in a folder, at whatever depth; `folder` itself is none, and a skill holds no other.
+
+    Hidden folders but the hosts' own, links and what package managers unpack are passed over, and so is all that lies
+    very deep or behind thousands of folders.
+    """
+    waiting = deque([(folder, 0)])
+    for _ in range(_MOST_FOLDERS):
+        if not waiting:
+            break
+        inside, depth = waiting.popleft()
+        names, below = _listed(inside)
+        if depth and MAIN_FILE.lower() in names:
+            yield inside
+        elif depth < _DEEPEST:
+            waiting.extend((inside / name, depth + 1) for name in below)
+
+
+def _listed(folder: Path) -> tuple[set[str], list[str]]:
+    """Return the names in a folder in lower case, and of its folders those to look into; a closed one has none."""
+    try:
+        with os.scandir(folder) as entries:
+            listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return set(), []
+    folders = sorted(name for name, is_folder in listed if is_folder)
+    looked_into = [name for name in folders if name in _HOSTS or not (name.startswith(".") or name in _OF_OTHERS)]
+    return {name.lower() for name, is_folder in listed if not is_folder}, looked_into
+
+
+# A look takes no lock of the checkout's index, and starts no monitor. Filters that the user's own configuration defines
+# run all the same: git has to read files as it would commit them to compare them.
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+_SECONDS = 60.0
+_OF_ANOTHER = re.compile("dubious ownership in repository at '(.+)'")
+_NO_CHECKOUT = "not a git repository"
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """The folders of the skills, and the memory files, that differ from a base: those there, and those no more.
+
+    `unseen` are the checkouts inside this one (submodules) that differ and are empty here.
+    """
+
+    changed: list[Path]
+    deleted: list[Path]
+    unseen: list[Path]
+
+
+def differing_skills(project: Path, base: str) -> Differing:
+    """Return the skills that differ, as they are on disk, from where the branch of a checkout left `base`.
+
+    What is not added yet counts, what git ignores does not. Of a checkout inside this one (a submodule) that differs,
+    all skills count: git shows no more of it. Raises BadInput where git fails.
+    """
+    if not base.strip():
+        raise BadInput("no base is given to compare with (a variable that is not set?): name a branch or commit")
+    top = Path(_asked(project, base, "rev-parse", "--show-toplevel").removesuffix("\n"))
+    commit = _asked(project, base, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}").strip()
+    left = _asked(project, base, "merge-base", commit, "HEAD").strip()
+    names = _asked(top, base, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", left)
+    names += _asked(top, base, "ls-files", "--others", "--exclude-standard", "-z")
+    paths = [top / name for name in names.split("\0") if name]
+    around = [(path, skill_around(path, top)) for path in paths]
+    # What a link leads to differs by itself.
+    memory = {path for path, folder in around if folder is None and is_memory(str(path)) and not path.is_symlink()}
+    there = {path for path in memory if path.is_file()}
+    checkouts = [path for path, folder in around if folder is None and path.is_dir() and not path.is_symlink()]
+    inside = {found for checkout in checkouts for found in _inside_checkout(checkout)}
+    changed = sorted({folder for _, folder in around if folder} | there | inside)
+    gone = {path.parent for path, folder in around if folder is None and path.name == MAIN_FILE} | (memory - there)
+    return Differing(changed, sorted(gone), sorted(filter(_is_empty, checkouts)))
+
+
+def _inside_checkout(checkout: Path) -> list[Path]:
+    """Return the skills in a checkout, at whatever depth, and its memory files."""
+    return [*skills_below(checkout), *(path for name in MEMORY_FILES if (path := checkout / name).is_file())]
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return True
+
+
+def skill_around(path: Path, top: Path | None = None) -> Path | None:
+    """Return the folder of the skill that a path lies in, or is; None where there is none, in `top` if that is given.
+
+    A folder is one of a skill by its main file, whatever the case of that name is.
+    """
+    for folder in (path, *path.parents):
+        if main_names(folder):
+            return folder
+        if folder == top:
+            break
+    return None
+
+
+def is_ignored(path: Path) -> bool:
+    """Return whether git ignores a file or folder, so that it is not shared; False where git fails."""
+    try:
+        return _git(path.parent, "check-ignore", "--quiet", "--", path.name).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _asked(folder: Path, base: str, *arguments: str) -> str:
+    """Return what git says. Raises BadInput where it cannot, with its reason."""
+    try:
+        done = _git(folder, *arguments)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInput(f"git cannot be asked what has changed ({error}): name the skills") from error
+    if done.returncode:
+        said = os.fsdecode(done.stderr).strip().partition("\n")[0]
+        raise BadInput(
+            f"git cannot compare with {quoted(base)} ({quoted(said or 'no common ancestor', 200)}): "
+            f"{_cure(folder, said)}"
+        )
+    return os.fsdecode(done.stdout)
+
+
+def _cure(folder: Path, said: str) -> str:
+    """Return what to do where git gives this reason."""
+    if owned := _OF_ANOTHER.search(said):
+        return (
+            "the checkout is another user's. If you trust it: git config --global --add safe.directory "
+            f"{shlex.quote(owned[1])}"
+        )
+    if _NO_CHECKOUT in said:
+        return f"{quoted(str(folder), 500)} is no git checkout: go into one, or name the skills to check"
+    return (
+        "name a branch or commit that this checkout has, with its history (a CI job: actions/checkout with "
+        "fetch-depth: 0)"
+    )
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [*_GIT, "-C", str(folder), *arguments]
+    # Its reasons are looked at: they come in one language.
+    environ = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env=environ)
+
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_OF_GIT = ".git"
+
+
+def hidden_files(folder: Path) -> tuple[SkillFiles, list[str]]:
+    """Return the dot files in a folder and all below its dot folders, and the paths of those that were not read.
+
+    As much is read as a skill may be large; what lies behind that is not even listed, but for its first. Links, folders
+    that git ignores and what it keeps for itself are passed over.
+    """
+    read, unread, n_bytes = list[SkillFile](), list[str](), 0
+    for path in islice(_dot_files(folder), SKILL_FILES + 1):
+        inner = path.relative_to(folder).as_posix()
+        content = _content(path) if len(read) < SKILL_FILES else None
+        n_bytes += len(content or b"")
+        if content is None or n_bytes > SKILL_BYTES:
+            unread.append(inner)
+            if n_bytes > SKILL_BYTES:
+                break
+        else:
+            read.append(SkillFile(inner, content, False))
+    return SkillFiles(tuple(read)), unread
+
+
+def _dot_files(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        inside = Path(at).relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in inside.parts)
+        folders[:] = sorted(name for name in folders if not _is_unshared(Path(at, name), is_hidden=is_hidden))
+        paths = (Path(at, name) for name in sorted(names) if (is_hidden or name.startswith(".")) and name != _OF_GIT)
+        yield from (path for path in paths if _is_file(path))
+
+
+def _is_unshared(folder: Path, *, is_hidden: bool) -> bool:
+    if folder.name == _OF_GIT:
+        return True
+    # Below a dot folder that is shared, one question each would take long.
+    return not is_hidden and folder.name.startswith(".") and is_ignored(folder)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _content(path: Path) -> bytes | None:
+    """Return what a file holds, None where it is too large or cannot be read."""
+    try:
+        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= FILE_BYTES else None

@@ -1,4 +1,4 @@
-"""Live files: a skill's files replaced one by one, so that what somebody else put there meanwhile is never lost."""
+"""Live files: a skill's files replaced one by one, so that what others write meanwhile is never lost."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def check_replaceable(folder: Path, before: SkillFiles, after: SkillFiles) -> No
 
 
 def find_file(folder: Path, path: str) -> SkillFile | None:
-    """Return what is at the path of a skill's file, no link followed; None where no regular file is."""
+    """Return the file at a path of a skill, no link followed; None where there is no regular file."""
     with suppress(Refused), _opened(folder, path) as parent:
         found = _read(parent, Path(path).name)
         return SkillFile(path, *found) if found else None
@@ -192,7 +192,7 @@ def _rename_new(parent: int, temporary: str, place: Path) -> None:
     """Do in two steps what `move_new` does in one, where the system cannot."""
     with suppress(FileNotFoundError):
         os.stat(place.name, dir_fd=parent, follow_symlinks=False)
-        raise FileExistsError(0, "somebody made it meanwhile")
+        raise FileExistsError(0, "it was made meanwhile")
     os.rename(temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
@@ -282,7 +282,7 @@ def _inner(parent: int, name: str, flags: int, *, make: bool) -> int:
 
 
 def _stale(place: Path) -> Stale:
-    return Stale(f"'{place}' was changed by somebody else meanwhile: their version is kept")
+    return Stale(f"'{place}' was changed meanwhile: that version is kept")
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -50,7 +50,7 @@ from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.confirmation import (
     GATE,
     Test,
-    begun_anew,
+    count_restarts,
     described,
     held_out,
     id_of_test,
@@ -72,7 +72,7 @@ _POLL_S = 0.2
 def only_here(store: Store, test: Test, notify: Notify | None = None) -> Iterator[None]:
     """Draw a test's pairs in no two processes at once, whatever they do it for. Raises Busy when another one does.
 
-    Whoever says whom to `notify` waits for that one instead, and hears how far it has come.
+    With `notify` it waits for that one instead, and reports its progress.
     """
     lock = lock_run(store.locks_path, test.row.id)
     while lock is None:
@@ -159,14 +159,14 @@ def new_contest(
     return Contest(f"{kind}-{digest[:12]}", skill_id, tuple(arms), tuple(tasks))
 
 
-def carried_out(workspace: Workspace, contest: Contest, work: Callable[[Ask], Found]) -> Found:
+def run_contest(workspace: Workspace, contest: Contest, work: Callable[[Ask], Found]) -> Found:
     """Return what `work` finds with the contest's own asker.
 
-    Raises Busy when another process is at it. A KeyboardInterrupt has a note on what was under way.
+    Raises Busy when another process holds its lock. A KeyboardInterrupt has a note on what was under way.
     """
     lock = lock_run(workspace.store.locks_path, contest.name)
     if lock is None:
-        raise Busy(f"another process is at '{contest.name}': wait for it, or stop it")
+        raise Busy(f"'{contest.name}' is locked by another process; wait for it, or stop it")
     try:
         backends = workspace.backends_for(contest.tasks)
         budget = Budget(contest.name, workspace.caps)
@@ -201,14 +201,14 @@ _ORIGINS: dict[Evidence, str] = {
 }
 
 
-def told_redraws(store: Store, row: ConfirmationRow) -> str:
+def describe_redraws(store: Store, row: ConfirmationRow) -> str:
     """Return how often attempts of a test were begun again, where its verdict does not say so by itself."""
-    redraws = begun_anew(store, row)
+    redraws = count_restarts(store, row)
     return f"; {redraws}" if str(redraws) and not redraws.n_charged else ""
 
 
 def default_rule(workspace: Workspace) -> ConfirmRule:
-    """Return the rule of a promotion test where nobody asks for another one."""
+    """Return the rule of a promotion test by default."""
     return ConfirmRule(max_pairs=HOST_PAIRS) if is_host(workspace.backend("target").name) else ConfirmRule()
 
 
@@ -245,21 +245,21 @@ def most_pairs(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> in
 def check_claimed(test: Test, rule: ConfirmRule, candidate_id: str) -> None:
     """Raise Refused when the test of a candidate was begun for another claim than a rule makes."""
     if (rule.margin and test.rule.margin != rule.margin) or rule.claim not in ("these", test.rule.claim):
-        raise _begun_otherwise(test, candidate_id)
+        raise _other_claim(test, candidate_id)
 
 
-def check_said(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> None:
+def check_same_claim(workspace: Workspace, candidate_id: str, rule: ConfirmRule) -> None:
     """Raise Refused when the test of a candidate was begun for another claim than a rule makes that names one.
 
-    A rule of which nobody said what it claims goes on with what the test was begun for. Raises what `foreseen_test` and
+    A rule without a claim goes on with what the test was begun for. Raises what `foreseen_test` and
     `get_candidate` raise.
     """
     test = foreseen_test(workspace, workspace.store.candidates.get_candidate(known(candidate_id)), rule)
     if test.rule.claim != rule.claim:
-        raise _begun_otherwise(test, candidate_id)
+        raise _other_claim(test, candidate_id)
 
 
-def _begun_otherwise(test: Test, candidate_id: str) -> Refused:
+def _other_claim(test: Test, candidate_id: str) -> Refused:
     return Refused(
         f"the test of '{candidate_id}' was begun for another claim ({claimed(test.rule)}, "
         f"{described(test.row.claim, test.tasks)}): it is chosen before the evidence is seen, and stays"
@@ -344,7 +344,7 @@ def _test(workspace: Workspace, candidate: Candidate, rule: ConfirmRule, *, open
     return test
 
 
-def told_of_run(workspace: Workspace, candidate: Candidate) -> str:
+def describe_step_of_run(workspace: Workspace, candidate: Candidate) -> str:
     """Return that a candidate builds on earlier steps of its run, and what of that is tested; "" where it does not."""
     if candidate.origin != "step" or candidate.run_id is None:
         return ""
@@ -428,7 +428,7 @@ def calibrate(
     def work(ask: Ask) -> Calibration:
         return run_calibration(contest, n_pairs, store, ask, notify)
 
-    found = carried_out(workspace, contest, work)
+    found = run_contest(workspace, contest, work)
     asked = rule or ConfirmRule()
     evidence = evidence_of(workspace.backends_for(tasks))
     asked = replace(asked, alpha=upcoming_alpha(store, tracked.id, evidence, asked.alpha))
@@ -628,8 +628,8 @@ def check_testable(workspace: Workspace, candidate: Candidate) -> None:
     if edited_on_top(workspace.store.promotions.list_promotions(skill.id), candidate.version_id, skill.live_version):
         raise Refused(f"candidate '{candidate.id}' is not to be tested. {ON_TOP}")
     if skill.live_version != candidate.base_version:
-        if told := told_of_run(workspace, candidate):
-            raise Refused(told)
+        if made_by_run := describe_step_of_run(workspace, candidate):
+            raise Refused(made_by_run)
         versions = (candidate.base_version, skill.live_version)
         endings = describe_endings(*(workspace.store.skills.get_files(skill.id, each) for each in versions))
         raise Refused(

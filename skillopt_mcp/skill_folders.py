@@ -89,7 +89,7 @@ def read_skill(path: Path) -> SkillFiles:
             files.append(SkillFile(inner, content, executable))
     skill = SkillFiles(tuple(files))
     main = skill.get(MAIN_FILE)
-    if main is None:  # a folder of that name, or somebody has just removed it
+    if main is None:  # a folder of that name, or it has just been removed
         raise _no_skill(folder)
     _check_text(main, folder / MAIN_FILE)
     return skill
@@ -137,7 +137,7 @@ def project_roots(folder: Path) -> list[Path]:
 def project_folders(project: Path) -> list[Path]:
     """Return a folder, resolved, and those around it, up to that of the git checkout that it lies in.
 
-    Only a checkout of this user's own counts, as git has it: skills that somebody else put further up are not theirs.
+    Only a checkout of this user's own counts, as git has it: other users' skills further up are not theirs.
     Nor does one of the whole machine.
     """
     here = Path(os.path.realpath(project))
@@ -360,7 +360,7 @@ def folder_at(text: str) -> Path | None:
 
 
 def check_recorded(store: Store | None, folder: Path) -> None:
-    """Raise NotFound for a skill of which nothing is recorded."""
+    """Raise NotFound for a skill without any record."""
     path = str(folder)
     if not os.path.isfile(main_path(path)):
         return
@@ -442,7 +442,7 @@ def is_gone(place: str) -> bool:
 
 
 def is_nowhere(path: str) -> bool:
-    """Return whether nothing is at a path; what cannot be looked at may be there yet."""
+    """Return whether a path does not exist; what cannot be looked at may exist."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Tasks: what a skill is trained and tested on, from the rows that somebody gives to their removal."""
+"""Tasks: what a skill is trained and tested on, from rows to their removal."""
 
 from __future__ import annotations
 

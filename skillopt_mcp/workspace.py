@@ -27,6 +27,7 @@ from skillopt_mcp.documents.diffs import truncate_middle
 from skillopt_mcp.documents.text import quoted
 from skillopt_mcp.errors import BackendError, BadInput, BadSkill, StoreError
 from skillopt_mcp.evidence import judges_for
+from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.records.budgets import NO_CAPS, Caps
 from skillopt_mcp.records.calls import Call, Reply, Role
 from skillopt_mcp.records.results import Result
@@ -54,7 +55,6 @@ T = TypeVar("T")
 # Which session of a host a call comes from, and how Claude Code names its session to servers and commands.
 SESSION: ContextVar[str] = ContextVar("session", default="")
 _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
-MAX_SESSION_CHARACTERS = 200
 
 
 class Job(Generic[T]):
@@ -258,7 +258,7 @@ class Workspace:
     @property
     def session(self) -> str:
         """Return the id of the session: the host's, or this process's where it has none."""
-        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:MAX_SESSION_CHARACTERS] or self._own_session
+        return SESSION.get() or self._environ.get(_SESSION_VARIABLE, "")[:SESSION_CHARACTERS] or self._own_session
 
     @property
     def owner(self) -> Owner:

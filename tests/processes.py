@@ -196,7 +196,8 @@ class PipedScript(Script):
         for pipe in pipes:
             os.mkfifo(pipe)
         super().__init__(words, folder, environ, [*pipes, os.devnull])
-        self.stdin, self.stdout, self.stderr = open(pipes[0], "wb"), open(pipes[1], "rb"), None  # noqa: SIM115
+        self.stdin = os.fdopen(os.open(pipes[0], os.O_WRONLY), "wb")
+        self.stdout, self.stderr = os.fdopen(os.open(pipes[1], os.O_RDONLY), "rb"), None
         self._pipes.cleanup()
 
 

@@ -10,8 +10,17 @@ from typing import Literal, get_args
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.documents.markdown import Document, has_marker, parse
-from skillopt_mcp.documents.paths import collision, path_refusal, unportable
-from skillopt_mcp.documents.text import BOM, is_text, line_end, quoted, to_lf, unreadable
+from skillopt_mcp.documents.text import (
+    BOM,
+    collision,
+    is_text,
+    line_end,
+    path_refusal,
+    quoted,
+    to_lf,
+    unportable,
+    unreadable,
+)  # fmt: skip
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.limits import EDIT_BYTES, FILE_BYTES, KIB, MIB, PATCH_EDITS
 from skillopt_mcp.records.edits import Applied, Edit, EditReport, Op, Patch, UnmatchedReason

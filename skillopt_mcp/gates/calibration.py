@@ -1,4 +1,4 @@
-"""Calibration: what a promotion test can find on the tasks at hand, told before anything is spent on it."""
+"""Calibration: what a promotion test can find on the tasks at hand, before anything is spent on it."""
 
 from __future__ import annotations
 

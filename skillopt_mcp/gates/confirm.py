@@ -1,7 +1,7 @@
 """Betting: how evidence against "the mean is at most 0" grows, one bounded value at a time.
 
 Waudby-Smith and Ramdas (2024): a gambler who bets a fixed share on each value has a wealth that is a nonnegative
-supermartingale while that mean is at most 0, so by Ville's inequality it ever reaches 1/alpha with a chance of at most
+supermartingale while that mean is at most 0, so by Ville's inequality it reaches 1/alpha with a chance of at most
 alpha, however often one looks. A mixture of gamblers is one too, as long as their first stakes add up to 1.
 """
 
@@ -16,20 +16,13 @@ from skillopt_mcp.documents.text import counted
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.evidence import Claim, Confirmation, ConfirmVerdict, Pair
 
-Bets = tuple[tuple[float, float], ...]
-"""The gamblers of a mixture: (share that is bet, in (0, 1); first stake); the stakes add up to 1."""
-
-BETS: dict[int, Bets] = {
-    1: ((0.2, 0.25), (0.4, 0.25), (0.6, 0.2), (0.8, 0.15), (0.95, 0.15)),
-    # Three gamblers lose less to each other than five; these are the shortest tests for gains of 0.16 to 0.3.
-    2: ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35)),
-}
-"""Every mixture that a stored verdict may rest on, by the number that the verdict keeps; never changed later."""
+BETS = ((0.2, 0.2), (0.45, 0.45), (0.85, 0.35))
+"""The gamblers of the mixture: (share that is bet, in (0, 1); first stake); the stakes add up to 1. Three lose less to
+each other than five; these give the shortest tests for gains of 0.16 to 0.3."""
 
 GATE = "confirm"  # as the store names promotion tests
-CURRENT_BETS = 2
 MIXTURE_COST = 0.6
-"""What a mixture costs beside its best gambler, in log wealth; measured by benchmarks/gates.py."""
+"""What a mixture costs compared with its best gambler, in log wealth; measured by benchmarks/gates.py."""
 
 
 class Wealth:
@@ -37,9 +30,9 @@ class Wealth:
 
     __slots__ = ("_parts", "_shares")
 
-    def __init__(self, bets: int = CURRENT_BETS) -> None:
-        self._shares = [share for share, _ in BETS[bets]]
-        self._parts = [stake for _, stake in BETS[bets]]
+    def __init__(self) -> None:
+        self._shares = [share for share, _ in BETS]
+        self._parts = [stake for _, stake in BETS]
 
     def take(self, value: float) -> None:
         """Bet on one value; it must be at least -1 for the wealth to stay above 0."""
@@ -51,10 +44,10 @@ class Wealth:
         return sum(self._parts)
 
 
-def growth(mean: float, square: float, bets: int = CURRENT_BETS) -> float:
+def growth(mean: float, square: float) -> float:
     """Return the log wealth that the best bet gains per value, for values of -1, 0 and 1 with these two moments."""
     square = min(1.0, max(square, mean))
-    bet = min(mean / square, BETS[bets][-1][0])
+    bet = min(mean / square, BETS[-1][0])
     return (square + mean) / 2 * math.log(1 + bet) + (square - mean) / 2 * math.log(1 - bet)
 
 
@@ -70,8 +63,8 @@ class ConfirmRule:
     `alpha` bounds the chance that a candidate whose gain is at most `margin` is ever accepted, `beta` the chance that
     one which gains `min_effect` or more is ever rejected: 0.05 is below what a few hundred pairs can prove, so no
     provable gain is given up. A margin above 0 asks for a gain of that size, one below 0 excludes a larger loss.
-    `max_pairs` is where to pause undecided; going on later with a larger one is sound. `bets` names the mixture.
-    `claim` says of which tasks a verdict speaks: pairs must be drawn accordingly (see confirm).
+    `max_pairs` is where to pause undecided; going on later with a larger one is sound.
+    `claim` says which tasks a verdict is about: pairs must be drawn accordingly (see confirm).
     """
 
     alpha: float = 0.05
@@ -79,7 +72,6 @@ class ConfirmRule:
     min_effect: float = 0.05
     max_pairs: int = 200
     margin: float = 0.0
-    bets: int = CURRENT_BETS
     claim: Claim = "these"
 
     def __post_init__(self) -> None:
@@ -93,8 +85,6 @@ class ConfirmRule:
             raise BadInput(f'margin "{self.margin}" is not possible; use a number above -1, up to min_effect')
         if self.max_pairs < 1:
             raise BadInput(f'max_pairs "{self.max_pairs}" is not possible; use 1 or more')
-        if self.bets not in BETS:
-            raise BadInput(f'bets "{self.bets}" are unknown to this version; use one of {", ".join(map(str, BETS))}')
 
 
 def no_worse(delta: float, alpha: float = 0.05, max_pairs: int = 400) -> ConfirmRule:
@@ -122,7 +112,7 @@ class _Walk:
     square: float = 0.0
 
     def __post_init__(self) -> None:
-        self.gains, self.losses = Wealth(self.rule.bets), Wealth(self.rule.bets)
+        self.gains, self.losses = Wealth(), Wealth()
 
     def take(self, pair: Pair) -> None:
         """Bet on one pair. A missing one is the worst difference for an accept, so that losing replies never helps a
@@ -146,7 +136,7 @@ def confirm(pairs: Iterable[Pair], rule: ConfirmRule) -> Confirmation:
 
     With both arms rolled out afresh, the error rates of the rule hold exactly (see betting): "on these tasks" when
     tasks are drawn uniformly with replacement from the held-out ones; "on tasks like these" when each pair has a new
-    task, drawn from where tasks come from and not seen by whoever made the candidate: then the differences are
+    task, drawn from where tasks come from and not seen by the author of the candidate: then the differences are
     independent, and their mean is that of all such tasks. Raises BadInput when a score is outside [0, 1].
     """
     walk = _Walk(rule)
@@ -170,7 +160,7 @@ def pairs_needed(effect: float, sd: float, rule: ConfirmRule) -> int:
     if not 0 <= sd <= 1:
         raise BadInput(f'sd "{sd}" is not possible for differences of scores; use a number from 0 to 1')
     above = _above(effect, rule.margin)
-    return math.ceil((math.log(1 / rule.alpha) + MIXTURE_COST) / growth(above, sd * sd + above * above, rule.bets))
+    return math.ceil((math.log(1 / rule.alpha) + MIXTURE_COST) / growth(above, sd * sd + above * above))
 
 
 def claimed(rule: ConfirmRule) -> str:
@@ -182,7 +172,7 @@ def claimed(rule: ConfirmRule) -> str:
 
 def fewest_pairs(rule: ConfirmRule) -> int:
     """Return how many pairs an accept takes when the candidate wins every one: no test is shorter."""
-    wealth, n = Wealth(rule.bets), 0
+    wealth, n = Wealth(), 0
     while wealth.total < 1 / rule.alpha:
         wealth.take(_above(1.0, rule.margin))
         n += 1
@@ -220,7 +210,7 @@ def _n_expected(walk: _Walk) -> int | None:
     ):
         to_go = -math.log(rate) - math.log(max(wealth.total, 1e-300))
         if gain > 0:
-            estimates.append(to_go / max(growth(min(1.0, gain), variance + gain * gain, rule.bets), 1e-12))
+            estimates.append(to_go / max(growth(min(1.0, gain), variance + gain * gain), 1e-12))
     nearest = min(estimates, default=math.inf)
     return math.ceil(nearest) if nearest <= _MAX_ESTIMATE else None
 
@@ -281,7 +271,7 @@ def refund(alpha: float, wealth: float) -> float:
 
 
 def next_alpha(j: int, alpha: float, staked: float, refunded: float) -> float:
-    """Return the error rate of a skill's j-th test, of which the earlier ones staked and gave back so much of `alpha`.
+    """Return the error rate of a skill's j-th test, whose earlier ones staked and gave back so much of `alpha`.
 
     It takes the share of what is left that alpha_j is of what all tests from the j-th on would take: with nothing given
     back that is alpha_j, else more. Under changing alphas the largest one holds. Raises BadInput when j < 1.
@@ -305,8 +295,8 @@ SPARE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
-    """How often the attempts of one pair were begun anew: their process was ended, or their lease ran out."""
+class Restarts:
+    """How often the attempts of one pair were restarted: their process was ended, or their lease ran out."""
 
     base: int = 0
     candidate: int = 0
@@ -329,16 +319,16 @@ class Redraws:
     _first: int | None = field(default=None, init=False)
     _surplus: int = field(default=0, init=False)
 
-    def take(self, n: int, anew: Anew) -> bool:
+    def take(self, n: int, restarts: Restarts) -> bool:
         """Take in the n-th pair; return whether the candidate's attempt counts as missing for its redraws."""
-        if not (anew.base or anew.candidate):
+        if not (restarts.base or restarts.candidate):
             return False
-        self.base += anew.base
-        self.candidate += anew.candidate
+        self.base += restarts.base
+        self.candidate += restarts.candidate
         if self._first is None:
             self._first = n
         forgiven = 1 if n < self._first + PAIRS_AT_ONCE else 0
-        base, candidate = (max(0, times - forgiven) for times in (anew.base, anew.candidate))
+        base, candidate = (max(0, times - forgiven) for times in (restarts.base, restarts.candidate))
         self._surplus += candidate - base
         if not candidate or self._surplus <= SPARE:
             return False
@@ -350,18 +340,19 @@ class Redraws:
         """Return in words how many there were, and what that cost the candidate; empty where there were none."""
         if not (self.base or self.candidate):
             return ""
-        told = f"{counted(self.candidate, 'attempt')} of the candidate and {self.base} of the live version"
-        told = f"{told} were begun anew"
+        text = (
+            f"{counted(self.candidate, 'attempt')} of the candidate and {self.base} of the live version were restarted"
+        )
         if not self.n_charged:
-            return told
-        return f"{told}, more than an interruption explains: {counted(self.n_charged, 'pair')} of it counted as missing"
+            return text
+        return f"{text}, more than an interruption explains: {counted(self.n_charged, 'pair')} of it counted as missing"
 
 
-def redraws_of(taken: Mapping[int, Anew]) -> Redraws:
+def redraws_of(taken: Mapping[int, Restarts]) -> Redraws:
     """Return the redraws of pairs by their numbers."""
     redraws = Redraws()
-    for n, anew in sorted(taken.items()):
-        redraws.take(n, anew)
+    for n, restarts in sorted(taken.items()):
+        redraws.take(n, restarts)
     return redraws
 
 

@@ -28,7 +28,7 @@ MEASURED = "measured"
 PERSON = "person"
 """The gate that a person is who is asked about a change."""
 PersonVerdict = Literal["declined", "unheard"]
-"""They said no; or their host did, and nobody knows whether it had asked them."""
+"""They said no; or their host did, which may not have asked them."""
 
 
 class StrictInputs(BaseModel):
@@ -49,8 +49,7 @@ class StrictInputs(BaseModel):
 class ConfirmInputs(BaseModel):
     """The rule of a promotion verdict, and how many pairs of its `confirmation` it rests on.
 
-    `bets` names the mixture: verdicts from before it was kept rest on the first. `served` are the models that answered
-    in those pairs, None where nobody said.
+    `served` are the models that answered in those pairs, None where it is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -60,16 +59,13 @@ class ConfirmInputs(BaseModel):
     beta: float
     min_effect: float
     margin: float = 0.0
-    bets: int = 1
     claim: Claim = "these"
     served: Served | None = None
 
     @property
     def rule(self) -> ConfirmRule:
         """Return the rule that was asked for, up to the pairs that the verdict rests on. Raises BadInput."""
-        return ConfirmRule(
-            self.alpha, self.beta, self.min_effect, max(1, self.n_pairs), self.margin, self.bets, self.claim
-        )
+        return ConfirmRule(self.alpha, self.beta, self.min_effect, max(1, self.n_pairs), self.margin, self.claim)
 
 
 def inputs_of(confirmation: str, rule: ConfirmRule, found: Confirmation) -> str:
@@ -81,34 +77,32 @@ def inputs_of(confirmation: str, rule: ConfirmRule, found: Confirmation) -> str:
         beta=rule.beta,
         min_effect=rule.min_effect,
         margin=rule.margin,
-        bets=rule.bets,
         claim=rule.claim,
         served=found.served if found.served != Served() else None,
     )
-    # Where nobody said who answered they are what they were before anybody could: a verdict is stored once.
+    # Where it is not known who answered, nothing is added: a verdict is stored once.
     return inputs.model_dump_json(exclude_none=True)
 
 
 class AskedRule(BaseModel):
-    """What a promotion test asks of its pairs, from its opening on: its error rate and its claim are kept beside it."""
+    """What a promotion test asks of its pairs from its opening on; its error rate and claim are columns."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     beta: float
     min_effect: float
-    margin: float
-    bets: int
+    margin: float = 0.0
 
 
 def asked_of(rule: ConfirmRule) -> str:
     """Return what a rule asks of the pairs, as json to keep with the test."""
-    asked = AskedRule(beta=rule.beta, min_effect=rule.min_effect, margin=rule.margin, bets=rule.bets)
+    asked = AskedRule(beta=rule.beta, min_effect=rule.min_effect, margin=rule.margin)
     return asked.model_dump_json()
 
 
 def rule_asking(asked: str, rule: ConfirmRule) -> ConfirmRule:
     """Return a rule with what was asked of the pairs (json of `asked_of`) in its place. Raises BadInput."""
     kept = AskedRule.model_validate_json(asked)
-    return replace(rule, beta=kept.beta, min_effect=kept.min_effect, margin=kept.margin, bets=kept.bets)
+    return replace(rule, beta=kept.beta, min_effect=kept.min_effect, margin=kept.margin)
 
 
 def search_comparison(gate: SearchGate, inputs: StrictInputs) -> Comparison:

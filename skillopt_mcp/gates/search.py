@@ -11,7 +11,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.records.evidence import Mean, Metric, SearchVerdict
 
 EVEN = 0.5
-"""The weight of soft in the mixed metric where nobody asks for another."""
+"""The weight of soft in the mixed metric by default."""
 
 
 class Scored(Protocol):
@@ -98,7 +98,7 @@ def paired_se(
     """Return accept (or accept_best, above the best score too) when the mean paired difference is above one SE.
 
     A candidate that changes nothing passes in about 16 of 100. Both must have been rolled out afresh: a version that
-    was kept because its trials came out well is measured too high by them. Fewer than two common tasks tell nothing:
+    was kept because its trials came out well is measured too high by them. Fewer than two common tasks show nothing:
     reject.
     """
     found = compare(candidate, current, best, metric, mixed_weight)

@@ -11,7 +11,7 @@ from skillopt_mcp.records.calls import models_in
 from skillopt_mcp.records.evidence import Confirmation, Served, Trial
 
 Arm = Literal["base", "candidate"]
-PAIRS_TO_TELL = 8
+PAIRS_TO_DECIDE = 8
 """After how many pairs it is no chance any more that each version was answered by models of its own: where one of two
 models serves each answer by lot, that happens in 1 of 32,000 tests."""
 _MOST_NAMED = 3
@@ -25,7 +25,7 @@ class Serving:
     first: dict[Arm, dict[str, int]] = field(default_factory=lambda: {"base": {}, "candidate": {}})
 
     def take(self, n: int, arm: Arm, served: str) -> None:
-        """Take in the name that an answer of the n-th pair was served by, empty where nobody said."""
+        """Take in the name that an answer of the n-th pair was served by, empty where it is not known."""
         for model in models_in(served):
             self.first[arm][model] = min(n, self.first[arm].get(model, n))
 
@@ -48,23 +48,23 @@ def as_served(found: Confirmation, served: Served) -> Confirmation:
     Where none answered for both versions it is no verdict on the texts, and after a few pairs no more are drawn: the
     first pairs stay what they are.
     """
-    # Only an accept rests on answers of both: without one, a version of which nobody is named may have had none.
-    told = told_served(served) if found.verdict == "accept" or (served.base and served.candidate) else ""
+    # Only an accept rests on answers of both: without one, a version without a named model may have had none.
+    text = describe_served(served) if found.verdict == "accept" or (served.base and served.candidate) else ""
     if not served.are_disjoint:
-        return replace(found, served=served, reason=f"{found.reason}; {told}" if told else found.reason)
-    is_mixed = found.verdict != "undecided" or found.n_pairs >= PAIRS_TO_TELL
+        return replace(found, served=served, reason=f"{found.reason}; {text}" if text else found.reason)
+    is_mixed = found.verdict != "undecided" or found.n_pairs >= PAIRS_TO_DECIDE
     return replace(
         found,
         verdict="undecided",
-        reason=f"{told}, and decides nothing about them" if is_mixed else f"{found.reason}; {told}",
+        reason=f"{text}, and decides nothing about them" if is_mixed else f"{found.reason}; {text}",
         n_expected=None if is_mixed else found.n_expected,
         served=served,
         is_mixed=is_mixed,
     )
 
 
-def told_served(served: Served) -> str:
-    """Return in words that more than one model answered, empty where it was one for both versions, or nobody said."""
+def describe_served(served: Served) -> str:
+    """Return that more than one model answered; empty where one did for both versions, or it is not known."""
     if not served.differ:
         changed = f"both versions were answered by {listed(served.base)}: the model changed in the course of the test"
         return changed if len(served.base) > 1 else ""

@@ -11,7 +11,7 @@ import re2
 
 from skillopt_mcp.documents import frontmatter
 from skillopt_mcp.documents.text import BOM, is_text, quoted
-from skillopt_mcp.guard.findings import Found, comments, disguised, hidden, secrets
+from skillopt_mcp.guard.findings import Passage, comments, disguised, hidden, secrets
 from skillopt_mcp.guard.phrases import demands, lost
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.redaction.redacting import NOTHING_KNOWN, KnownSecrets
@@ -161,7 +161,7 @@ _ASIDES = tuple(re2.compile(f"(?m){aside}") for aside in ASIDES)
 _SHOWN = 60
 
 
-def commands(text: str) -> Iterator[Found]:
+def commands(text: str) -> Iterator[Passage]:
     """Yield idioms of shells, each with the rest of its line; a continued line is one."""
     # A blank for every character that goes keeps the places.
     joined, ends = text.replace("\\\n", "  "), set[int]()
@@ -172,7 +172,7 @@ def commands(text: str) -> Iterator[Found]:
                 ends.add(found.end())
                 written = joined[found.start() : found.end()].lstrip()
                 line = " ".join(written.split())
-                yield Found(found.end() - len(written), line, f"{kind}, {quoted(line, _SHOWN)}")
+                yield Passage(found.end() - len(written), line, f"{kind}, {quoted(line, _SHOWN)}")
 
 
 def _without_asides(text: str) -> str:
@@ -186,12 +186,12 @@ def _without_asides(text: str) -> str:
     return text
 
 
-def blocks(text: str) -> Iterator[Found]:
+def blocks(text: str) -> Iterator[Passage]:
     """Yield the blocks that Claude Code runs before the model reads the skill."""
     for pattern in (_INLINE_BLOCK, _FENCED_BLOCK):
         for found in pattern.finditer(text):
             block = found.group().strip()
-            yield Found(found.start(), block, f"a command block that the host runs, {quoted(block, _SHOWN)}")
+            yield Passage(found.start(), block, f"a command block that the host runs, {quoted(block, _SHOWN)}")
 
 
 _HOST = re2.compile(
@@ -228,42 +228,42 @@ _ENCODED_AT_LEAST = 200
 _FEWEST_KINDS = 10
 
 
-def hosts(text: str) -> Iterator[Found]:
+def hosts(text: str) -> Iterator[Passage]:
     """Yield every host, and every address of mail, that a text links to, once each: twice is no more than once."""
     seen = set[str]()
     for found in _HOST.finditer(text):
         host = next(group for group in found.groups() if group).casefold().rstrip(".:")
         if host not in seen:
             seen.add(host)
-            yield Found(found.end(), host, f"a link to the host {quoted(host)}")
+            yield Passage(found.end(), host, f"a link to the host {quoted(host)}")
     for found in _DATA_LINK.finditer(text):
-        yield Found(found.start(), found.group(), f"a link that holds its own content, {quoted(found.group())}")
+        yield Passage(found.start(), found.group(), f"a link that holds its own content, {quoted(found.group())}")
 
 
-def places(text: str) -> Iterator[Found]:
+def places(text: str) -> Iterator[Passage]:
     """Yield places of the machine outside of a project, and files that hold keys or settings of a host."""
     for found in _PLACE.finditer(text):
         written = found.group().lstrip(" \t\n`\"'(=:")
         name = written.rstrip(".,;")
-        yield Found(found.end() - len(written), name, f"a place outside of the project, {quoted(name)}")
+        yield Passage(found.end() - len(written), name, f"a place outside of the project, {quoted(name)}")
 
 
-def variables(text: str) -> Iterator[Found]:
+def variables(text: str) -> Iterator[Passage]:
     """Yield variables of the environment that hold secrets by their name, and commands that show the environment."""
     for found in _VARIABLE.finditer(text):
         name = found.group().strip()
-        yield Found(found.start(), name, f"a variable that holds a secret, {quoted(name)}")
+        yield Passage(found.start(), name, f"a variable that holds a secret, {quoted(name)}")
 
 
-def encoded(text: str) -> Iterator[Found]:
+def encoded(text: str) -> Iterator[Passage]:
     """Yield runs of characters that look like encoded data: long ones, and shorter ones that read as text decoded."""
     for found in _BASE64.finditer(text):
         run = "".join(found.group().split())
         if len(run) >= _ENCODED_AT_LEAST and len(set(run)) >= _FEWEST_KINDS:
-            yield Found(found.start(), run, f"{len(run)} characters that look like encoded data")
+            yield Passage(found.start(), run, f"{len(run)} characters that look like encoded data")
     for found in _SHORT_BASE64.finditer(text):
         if said := _said(found.group()):
-            yield Found(found.start(), found.group(), f"encoded text that says {quoted(said)}")
+            yield Passage(found.start(), found.group(), f"encoded text that says {quoted(said)}")
 
 
 def _said(run: str) -> str:
@@ -275,12 +275,12 @@ def _said(run: str) -> str:
     return plain.decode() if b" " in plain and plain.isascii() and plain.decode().isprintable() else ""
 
 
-_LOOKS: tuple[Callable[[str], Iterator[Found]], ...] = (
+_LOOKS: tuple[Callable[[str], Iterator[Passage]], ...] = (
     hidden, comments, disguised, blocks, hosts, places, variables, commands, encoded, demands,
 )  # fmt: skip
 _MOST = 50
 _RESTRAINT_SHOWN = 120
-_ByKey = dict[tuple[str, str], list[Found]]
+_ByKey = dict[tuple[str, str], list[Passage]]
 
 
 def findings(before: SkillFiles, after: SkillFiles, known: KnownSecrets = NOTHING_KNOWN) -> tuple[str, ...]:
@@ -377,7 +377,7 @@ def _secrets(text: str, known: KnownSecrets) -> _ByKey:
     return _by_key(secrets(text, known))
 
 
-def _by_key(found: Iterator[Found]) -> _ByKey:
+def _by_key(found: Iterator[Passage]) -> _ByKey:
     by_key: _ByKey = {}
     for each in found:
         by_key.setdefault((each.text, each.key), []).append(each)

@@ -1,4 +1,4 @@
-"""Found: one thing in a text that a person should see before a host runs on it."""
+"""Findings: what in the texts of a skill, or in the evidence of an edit, a person should see before a host runs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.redaction.redacting import KnownSecrets, find_secrets
 
 
-class Found(NamedTuple):
+class Passage(NamedTuple):
     """A place in a text, what identifies it in a comparison with the parent, and its description, after "adds "."""
 
     at: int
@@ -40,24 +40,24 @@ _SHORTEST_WORD = 4  # shorter ones are formulas and units
 _LOOK_ALIKE = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}
 
 
-def hidden(text: str) -> Iterator[Found]:
+def hidden(text: str) -> Iterator[Passage]:
     """Yield characters that a reader cannot see, each with its neighbours on the line: moved, it is a new one."""
     for at in islice(hidden_offsets(text), _MOST):
         left = text[max(at - 4, 0) : at].rpartition("\n")[2]
         key = text[at] + left + text[at : at + 5].partition("\n")[0]
-        yield Found(at, key, f"the hidden character U+{ord(text[at]):04X}")
+        yield Passage(at, key, f"the hidden character U+{ord(text[at]):04X}")
 
 
-def comments(text: str) -> Iterator[Found]:
+def comments(text: str) -> Iterator[Passage]:
     """Yield comments and folded or invisible parts, which a model reads and a person is not shown."""
     for pattern in (_COMMENT, _UNSEEN):
         for found in pattern.finditer(text):
             if not _MARKER.fullmatch(found.group()):
                 part = " ".join(found.group().split())
-                yield Found(found.start(), part, f"a part that a rendered page does not show, {quoted(part, 60)}")
+                yield Passage(found.start(), part, f"a part that a rendered page does not show, {quoted(part, 60)}")
 
 
-def disguised(text: str) -> Iterator[Found]:
+def disguised(text: str) -> Iterator[Passage]:
     """Yield words that mix alphabets whose letters look alike, as no language does."""
     if text.isascii():
         return
@@ -66,16 +66,16 @@ def disguised(text: str) -> Iterator[Found]:
         if word.isascii() or len(word) < _SHORTEST_WORD:
             continue
         if len({_alphabet(letter) for letter in word} & _LOOK_ALIKE) > 1:
-            yield Found(found.start(), word, f"a word that mixes alphabets, {quoted(word)}")
+            yield Passage(found.start(), word, f"a word that mixes alphabets, {quoted(word)}")
 
 
-def secrets(text: str, known: KnownSecrets) -> Iterator[Found]:
+def secrets(text: str, known: KnownSecrets) -> Iterator[Passage]:
     """Yield what looks like a secret, or is one that is known; only its beginning is shown."""
     for secret in find_secrets(text.encode("utf-8", "replace"), known):
         value = secret.value.decode("utf-8", "replace")
-        yield Found(max(text.find(value), 0), value, f"what looks like a secret{_beginning(value)}")
+        yield Passage(max(text.find(value), 0), value, f"what looks like a secret{_beginning(value)}")
     for found in _PRIVATE_KEY.finditer(text):
-        yield Found(found.start(), found.group(), f"what looks like a secret{_beginning(found.group())}")
+        yield Passage(found.start(), found.group(), f"what looks like a secret{_beginning(found.group())}")
 
 
 def _beginning(secret: str) -> str:

@@ -12,7 +12,7 @@ import re2
 
 from skillopt_mcp.documents.lint import Problem
 from skillopt_mcp.documents.text import hidden_offsets, is_text, quoted, to_lf, without_hidden
-from skillopt_mcp.guard.findings import Found
+from skillopt_mcp.guard.findings import Passage
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.redaction.redacting import find_secrets
 
@@ -186,7 +186,7 @@ _TAKING_OVER = _DEMANDS["an instruction that works against people"][: len(_TAKES
 _EMPHASIS = str.maketrans({"*": None, "`": None, "_": " ", "\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
 
 
-def demands(text: str) -> Iterator[Found]:
+def demands(text: str) -> Iterator[Passage]:
     """Yield demands as they read without emphasis, line breaks and disguise."""
     flowing, line_of = _flowing(text)
     for kind, patterns in _DEMANDS.items():
@@ -194,16 +194,16 @@ def demands(text: str) -> Iterator[Found]:
             for found in pattern.finditer(flowing):
                 if "forbidden" not in pattern.groupindex or found.group("forbidden") is None:
                     words = found.group().strip()
-                    yield Found(line_of(found.start()), words, f"{kind}, {quoted(words, _SHOWN)}")
+                    yield Passage(line_of(found.start()), words, f"{kind}, {quoted(words, _SHOWN)}")
 
 
-def taking_over(text: str) -> Iterator[Found]:
+def taking_over(text: str) -> Iterator[Passage]:
     """Yield what reads like an injected instruction: to drop what others have said, or to deceive people."""
     flowing, line_of = _flowing(text)
     for pattern in _TAKING_OVER:
         for found in pattern.finditer(flowing):
             words = found.group().strip()
-            yield Found(line_of(found.start()), words, quoted(words, _SHOWN))
+            yield Passage(line_of(found.start()), words, quoted(words, _SHOWN))
 
 
 def _flowing(text: str) -> tuple[str, Callable[[int], int]]:

@@ -179,7 +179,7 @@ def find_hooks(text: str) -> dict[str, str]:
 
 
 def _remove(edited: JsonText, event: str) -> None:
-    """Take our hooks out of an event: whole groups, and those that somebody put into a group of theirs."""
+    """Take our hooks out of an event: whole groups, and those in a group of a person's own."""
     path = ("hooks", event)
     edited.remove_elements(path, lambda group: bool(_lines(group)) and not _theirs(group))
     edited.replace_elements(path, lambda group: {**_object(group), "hooks": _theirs(group)} if _lines(group) else group)

@@ -530,7 +530,7 @@ Kind = Literal["server", "hooks", "rules"]
 _OPTIONS: dict[Kind, str] = {"hooks": "--hooks", "rules": "--skill"}
 
 
-class Part(BaseModel):
+class HostEntry(BaseModel):
     """The server, or the hooks, as a file of a host names them.
 
     `trouble` is why they cannot work; `other_store` is the store that they use, where that is not the one looked at.
@@ -554,7 +554,7 @@ class Connection(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     host: str
-    parts: list[Part]
+    parts: list[HostEntry]
     missing: list[Kind]
     unread: list[str]
     mend: list[str]
@@ -584,7 +584,7 @@ def connections(around: Surroundings, store: Path) -> list[Connection]:
 def _connection(host: str, around: Surroundings, store: Path) -> Connection | None:
     scopes = _scopes(host, around)
     kinds: list[Kind] = ["server", *(["hooks"] if scopes["user"].hooks else [])]  # type: ignore[list-item]
-    parts, unread, unknown = list[Part](), list[str](), set[Kind]()
+    parts, unread, unknown = list[HostEntry](), list[str](), set[Kind]()
     stores = list[tuple[Path, Mapping[str, str]]]()
     for scope, where in scopes.items():
         for kind in kinds:
@@ -599,7 +599,7 @@ def _connection(host: str, around: Surroundings, store: Path) -> Connection | No
                 continue
             used = store_path(_option(command, "--store"), environ)
             is_other = bool(command) and os.path.realpath(used) != os.path.realpath(store)
-            parts.append(Part(
+            parts.append(HostEntry(
                 kind=kind, scope=scope, path=str(path), command=command, trouble=trouble,
                 other_store=str(used) if is_other else None,
             ))  # fmt: skip
@@ -687,7 +687,7 @@ def _option(command: Sequence[str], option: str) -> str | None:
 
 
 def _commands(
-    host: str, parts: Sequence[Part], missing: Iterable[Kind], store: Path, around: Surroundings, *, has_work: bool
+    host: str, parts: Sequence[HostEntry], missing: Iterable[Kind], store: Path, around: Surroundings, *, has_work: bool
 ) -> Iterator[str]:
     """Yield the commands that install what is missing, next to what is there, and install again what is wrong."""
     named = [] if store == store_path(None, around.environ) else ["--store", str(store)]

@@ -1,4 +1,4 @@
-"""Judging: from a judge as callers write it to the scores of many attempts, those that ask somebody asked together."""
+"""Judging: from a judge as callers write it to the scores of many attempts, whose questions go out together."""
 
 from __future__ import annotations
 

@@ -429,7 +429,7 @@ class Meter:
         return over
 
     def was_over(self) -> bool:
-        """Return whether too much is taken, once nothing is at work in the folder: what is locked is opened to see."""
+        """Return whether too much is taken, after the last process has ended: what is locked is opened to see."""
         return self._is_over(_files(self._folder, unlock=True))
 
     def _is_over(self, files: Iterator[os.stat_result]) -> bool:
@@ -450,7 +450,7 @@ class Meter:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder in which nothing is at work any more, however deep it is and whatever its modes."""
+    """Remove a folder that no process uses any more, however deep it is and whatever its modes."""
     above: list[str] = []
     left = [_entered(folder)]
     while left:

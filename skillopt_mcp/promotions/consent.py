@@ -19,7 +19,7 @@ from skillopt_mcp.errors import BadInput
 from skillopt_mcp.evidence import is_judged_by_host
 from skillopt_mcp.gates.confirm import PAIRS_AT_ONCE
 from skillopt_mcp.gates.recompute import ConfirmInputs
-from skillopt_mcp.gates.serving import told_served
+from skillopt_mcp.gates.serving import describe_served
 from skillopt_mcp.guard.capabilities import findings
 from skillopt_mcp.judges.judging import leaves
 from skillopt_mcp.judges.kinds.reported import ByHost
@@ -42,7 +42,7 @@ from skillopt_mcp.skills import describe_endings
 from skillopt_mcp.store.decisions import ConfirmationRow, Refusal, Refusals
 from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.promotions import UnusedApproval
-from skillopt_mcp.training.confirmation import answers_alike, begun_anew, net_staked, retired_losses
+from skillopt_mcp.training.confirmation import answers_alike, count_restarts, net_staked, retired_losses
 from skillopt_mcp.workspace import Workspace, fitted, shortened
 
 Status = Literal["promoted", "rolled_back", "refused", "stale", "undecided", "held", "needs_approval"]
@@ -306,10 +306,10 @@ def _weak_evidence(workspace: Workspace, test: ConfirmationRow, *, simulated: bo
     if test.claim == "like_these" and store.decisions.find_joined_late(test.id):
         return "tasks joined its test after evidence was seen"
     if inputs and inputs.served and inputs.served.differ:
-        return f"in its test, {told_served(inputs.served)}"
+        return f"in its test, {describe_served(inputs.served)}"
     if n_lost := retired_losses(store, test):
         return f"{counted(n_lost, 'task')} that earlier candidates lost were retired before its test"
-    redraws = begun_anew(store, test)
+    redraws = count_restarts(store, test)
     if abs(redraws.candidate - redraws.base) > PAIRS_AT_ONCE:
         return f"in its test, {redraws}: more than one interruption explains"
     if inputs and not simulated and answers_alike(test, store.decisions.list_pairs(test.id)[: inputs.n_pairs]):

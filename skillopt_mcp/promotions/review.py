@@ -24,7 +24,7 @@ from skillopt_mcp.records.skills import short
 from skillopt_mcp.skill_folders import handle
 from skillopt_mcp.store.decisions import ConfirmationRow
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.training.confirmation import GATE, answers_alike, begun_anew, drawn_pairs
+from skillopt_mcp.training.confirmation import GATE, answers_alike, count_restarts, drawn_pairs
 from skillopt_mcp.workspace import Workspace
 
 
@@ -129,7 +129,7 @@ def _evidence(store: Store, decision: Decision, test: ConfirmationRow) -> str:
     if decision.verdict == "undecided" and len(pairs) > n and not is_host_run(test.backend):
         was, now = means_of(pairs) or (0.0, 0.0)
         text += f"; with the {counted(len(pairs) - n, 'pair')} that came since, {was:.2f} before and {now:.2f} with it"
-    redraws = str(begun_anew(store, test))
+    redraws = str(count_restarts(store, test))
     return f"{text}; {redraws}" if redraws else text
 
 

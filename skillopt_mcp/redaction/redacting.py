@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 
 from skillopt_mcp.records.calls import Message
 from skillopt_mcp.redaction import shapes as chance
-from skillopt_mcp.redaction.shapes import LATIN1, PRIVATE_KEY, SHAPE_SIGN, UTF8, Found, Pattern, find_shapes
+from skillopt_mcp.redaction.shapes import LATIN1, PRIVATE_KEY, SHAPE_SIGN, UTF8, Pattern, Span, find_shapes
 
 MAX_DEPTH = 4
 _BACKSLASH = r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F])"
@@ -157,7 +157,7 @@ _SESSION = re.compile(rb"(?i)sess|sid\Z|token|auth|jwt|csrf|xsrf|key|secret|reme
 _PORT = re.compile(rb"\d{1,5}\Z")
 
 
-def find_contexts(text: bytes) -> Iterator[Found]:
+def find_contexts(text: bytes) -> Iterator[Span]:
     """Yield the secrets that show by what stands before them."""
     runs = _Runs(text)
     done = line_end = 0
@@ -193,7 +193,7 @@ class _Runs:
         return self._end
 
 
-def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
+def _value_after(runs: _Runs, start: int, end: int) -> Span | None:
     """Return the secret that the name from `start` to `end`, its sign included, is given, if it is one."""
     text = runs.text
     before = _NAME_BEFORE.search(text, max(start - 40, 0), start)
@@ -215,7 +215,7 @@ def _value_after(runs: _Runs, start: int, end: int) -> Found | None:
     is_stated = closes and _is_stated(before_it, sign, between, value, quoted=quote is not None)
     if not (is_stated or _is_secret(name, value, quoted=quote is not None)):
         return None
-    return Found(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
+    return Span(value_start, value_end, "password" if _LOOSE.search(name) else "credential")
 
 
 def _end_of_value(runs: _Runs, start: int, quote: bytes | None) -> int:
@@ -275,25 +275,25 @@ def _is_user_and_password(value: bytes) -> bool:
     return bool(colon and user.isascii() and password.isascii() and chance.is_password(password))
 
 
-def _cookies(text: bytes, start: int, end: int) -> Iterator[Found]:
+def _cookies(text: bytes, start: int, end: int) -> Iterator[Span]:
     for pair in _PAIR.finditer(text, start, end):
         name, value = pair.groups()
         if chance.is_stand_in(value[:_LOOKED_AT]):
             continue
         if chance.is_random(value) or (_SESSION.search(name) and chance.is_random(value, 8)):
-            yield Found(pair.start(2), pair.end(2), "cookie")
+            yield Span(pair.start(2), pair.end(2), "cookie")
 
 
-def _user_info(text: bytes, start: int) -> Iterator[Found]:
+def _user_info(text: bytes, start: int) -> Iterator[Span]:
     match = _USER_INFO.match(text, start, start + _USER_INFO_BYTES)
     if match is None:
         return
     user, password, alone = match.groups()
     if alone is not None:
         if chance.is_random(alone):
-            yield Found(match.start(3), match.end(3), "url-password")
+            yield Span(match.start(3), match.end(3), "url-password")
     elif len(password) >= 4 and password != user and not (_PORT.match(password) or chance.is_stand_in(password)):
-        yield Found(match.start(2), match.end(2), "url-password")
+        yield Span(match.start(2), match.end(2), "url-password")
 
 
 MIN_BYTES = 8
@@ -318,14 +318,14 @@ class KnownSecrets:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def find(self, text: bytes) -> Iterator[Found]:
+    def find(self, text: bytes) -> Iterator[Span]:
         """Yield where a value stands, not as a part of a longer word."""
         if not self._kinds:
             return
         for match in self._pattern.finditer(text):
             start, end = match.start(), match.end()
             if not (_goes_on(text, start) or _goes_on(text, end)):
-                yield Found(start, end, self._kinds[text[start:end]])
+                yield Span(start, end, self._kinds[text[start:end]])
 
     @cached_property
     def _pattern(self) -> Pattern:
@@ -356,7 +356,7 @@ def known_secrets(environ: Mapping[str, str], files: Iterable[str] = ()) -> Know
     return KnownSecrets(kinds)
 
 
-def _found_in(text: bytes) -> Iterator[Found]:
+def _found_in(text: bytes) -> Iterator[Span]:
     yield from find_contexts(text)
     yield from find_shapes(text)
 
@@ -371,7 +371,7 @@ def _goes_on(text: bytes, at: int) -> bool:
     return bool(0 < at < len(text) and _WORD_BYTE.match(text, at - 1) and _WORD_BYTE.match(text, at))
 
 
-Look = Callable[[bytes], Iterable[Found]]
+Look = Callable[[bytes], Iterable[Span]]
 # Most texts hold none of it: they are read once, where each way to look would read them once more. It may take several
 # times as long on a long text without words, so only a shorter one is read for it.
 _SIGN_finding: Pattern = re2.compile(f"{SHAPE_SIGN}|{PRIVATE_KEY.decode()}|(?:{CONTEXT_SIGN})".encode(), LATIN1)

@@ -113,7 +113,7 @@ def _counts_up(value: bytes) -> bool:
     return (steps.count(0) + steps.count(1)) * 2 > len(begin)
 
 
-class Found(NamedTuple):
+class Span(NamedTuple):
     """A secret: where it starts and ends, in bytes, and its kind."""
 
     start: int
@@ -272,7 +272,7 @@ _KEY_RUN = re.compile(rb"[A-Za-z0-9+/]{24}")
 _PEM_BYTES = 16_384
 
 
-def find_shapes(text: bytes) -> Iterator[Found]:
+def find_shapes(text: bytes) -> Iterator[Span]:
     """Yield the secrets that show by their own shape."""
     if _SIGN.search(text):
         yield from _hinted(text)
@@ -282,7 +282,7 @@ def find_shapes(text: bytes) -> Iterator[Found]:
         yield from _private_keys(text)
 
 
-def _hinted(text: bytes) -> Iterator[Found]:
+def _hinted(text: bytes) -> Iterator[Span]:
     for match in _HINT.finditer(text):
         start, end = match.span()
         start += text[start] == _UNDERSCORE
@@ -290,14 +290,14 @@ def _hinted(text: bytes) -> Iterator[Found]:
         yield from _prefixed(text, start, prefix) if prefix else _whole(text, start, end)
 
 
-def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[Found]:
+def _prefixed(text: bytes, start: int, prefix: bytes) -> Iterator[Span]:
     # Looked at from each "eyJ" of it, one long run would be read again and again.
     if prefix == b"eyJ" and text[start - 1 : start] in (b"-", b"."):
         return
     for kind, pattern in _compiled(prefix):
         end = _end_of_rest(text, start + len(prefix), kind, pattern)
         if end:
-            yield Found(start, end, kind)
+            yield Span(start, end, kind)
             return
 
 
@@ -320,13 +320,13 @@ def _compiled(prefix: bytes) -> list[tuple[str, Pattern]]:
     return [(kind, re2.compile(rest)) for kind, rest in _RULES[prefix]]
 
 
-def _whole(text: bytes, start: int, end: int) -> Iterator[Found]:
+def _whole(text: bytes, start: int, end: int) -> Iterator[Span]:
     value = text[start:end]
     if is_drawn(value) and not text[end : end + 1].isalnum():
-        yield Found(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
+        yield Span(start, end, next(kind for kind, pattern in _WHOLE if re2.match(pattern, value)))
 
 
-def _long_run(text: bytes, start: int, end: int) -> Iterator[Found]:
+def _long_run(text: bytes, start: int, end: int) -> Iterator[Span]:
     """Yield a run of base64 characters that stands alone and is as long as some keys are."""
     kind = _KIND_OF_LENGTH.get(end - start)
     if kind is None or text[max(start - 8, 0) : start].endswith(_PUBLIC) or text[end : end + 1] in (b"/", b"="):
@@ -335,12 +335,12 @@ def _long_run(text: bytes, start: int, end: int) -> Iterator[Found]:
     if (kind == "azure-key") != value.endswith(b"==") or _DASH.search(value):
         return
     if is_mixed(value) and not base64.b64decode(value).isascii():
-        yield Found(start, end, kind)
+        yield Span(start, end, kind)
 
 
-def _private_keys(text: bytes) -> Iterator[Found]:
+def _private_keys(text: bytes) -> Iterator[Span]:
     for match in _PEM.finditer(text):
         limit = match.end() + _PEM_BYTES
         body = _PEM_BODY.match(text, match.end(), limit) or _PEM_CUT.match(text, match.end(), limit)
         if body and _KEY_RUN.search(text, match.end(), body.end()):
-            yield Found(match.start(), body.end(), "private-key")
+            yield Span(match.start(), body.end(), "private-key")

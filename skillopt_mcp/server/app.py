@@ -44,6 +44,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from skillopt_mcp import __version__
 from skillopt_mcp.errors import NotFound, SkillOptError, Stopped
+from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
@@ -245,10 +246,10 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
         answer = await approver.ask(tool.name, given, context) if approver and context else None
         if isinstance(answer, InputRequiredResult):
             return answer
-        # What tools need, and `initialize` does not.
+        variables = copy_context()
+        # Imports the store, as the call needs it: a server answers `initialize` without.
         from skillopt_mcp.workspace import SESSION  # noqa: PLC0415
 
-        variables = copy_context()
         variables.run(SESSION.set, _session_of(context.request_context.meta if context else None))
         watch = Watch(_reporter(context))
         try:
@@ -375,11 +376,9 @@ def _faults(name: str, error: ValidationError) -> str:
 
 def _session_of(meta: Mapping[str, object] | None) -> str:
     """Return the host's session that a call's `_meta` names; empty where it names none."""
-    from skillopt_mcp.workspace import MAX_SESSION_CHARACTERS  # noqa: PLC0415
-
     for name in ("sessionId", "threadId"):
         value = meta.get(name) if meta else None
-        if isinstance(value, str) and 0 < len(value) <= MAX_SESSION_CHARACTERS:
+        if isinstance(value, str) and 0 < len(value) <= SESSION_CHARACTERS:
             return value
     return ""
 

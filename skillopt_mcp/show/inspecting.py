@@ -18,7 +18,7 @@ from skillopt_mcp.evidence import is_host_run, shown_origin
 from skillopt_mcp.gates.confirm import claimed
 from skillopt_mcp.gates.recompute import ConfirmInputs
 from skillopt_mcp.host_work import describe_answers, describe_leases, describe_own_leases, host_tests
-from skillopt_mcp.promotion_tests import evidence_so_far, is_simulated, told_redraws
+from skillopt_mcp.promotion_tests import describe_redraws, evidence_so_far, is_simulated
 from skillopt_mcp.promotions.consent import UNPROVEN, Consent, describe_declined, unused_approvals
 from skillopt_mcp.promotions.promoting import next_step, restore_version
 from skillopt_mcp.records.candidates import Candidate, Decision, Promotion, rolled_back
@@ -453,7 +453,7 @@ def _test(workspace: Workspace, id: str) -> Thing:
     test, row = promotion_test(workspace, id), _test_row(workspace, id)
     missing = f", {test.pairs_missing} of them without a score" if test.pairs_missing else ""
     simulated = " (a SIMULATION: it says nothing about a real model)" if test.simulated else ""
-    verdict = f"{test.verdict}: {test.reason}{told_redraws(workspace.store, row)}" if test.verdict else "none yet"
+    verdict = f"{test.verdict}: {test.reason}{describe_redraws(workspace.store, row)}" if test.verdict else "none yet"
     answers = describe_answers(workspace.store, id)
     own_work = describe_own_leases(workspace, id)
     lines = [

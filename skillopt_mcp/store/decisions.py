@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from skillopt_mcp.errors import Busy
-from skillopt_mcp.gates.confirm import Anew
+from skillopt_mcp.gates.confirm import Restarts
 from skillopt_mcp.gates.recompute import PERSON, PersonInputs, PersonVerdict
 from skillopt_mcp.records.candidates import Approval, Decision, PromotionKind, candidate_id
 from skillopt_mcp.records.evidence import Claim, Pair, Trial
@@ -156,19 +156,19 @@ class Decisions:
         )
         return [Pair(cast(float | None, base), cast(float | None, candidate)) for base, candidate in rows]
 
-    def list_restarts(self, row: ConfirmationRow) -> dict[int, Anew]:
+    def list_restarts(self, row: ConfirmationRow) -> dict[int, Restarts]:
         """Return how often the attempts of a test's pairs were claimed again, by pair number, where they were."""
         rows = self._pool.rows(
             "select c.draw, t.version_id, c.n_claims - 1 from trial t join call c on c.id = t.call_id"
             " where t.scope = ? and c.n_claims > 1",
             [row.id],
         )
-        found: dict[int, Anew] = {}
+        found: dict[int, Restarts] = {}
         for draw, version, times in rows:
             # The name of the test, the number of the pair, and which try it was where an earlier one was lost.
             n = int(str(draw).removeprefix(f"{row.id}/").partition("/")[0])
             arm = "candidate" if version == row.version_id else "base"
-            found[n] = replace(found.get(n, Anew()), **{arm: cast(int, times)})
+            found[n] = replace(found.get(n, Restarts()), **{arm: cast(int, times)})
         return found
 
     def count_replies(self, test_id: str) -> dict[int, int]:

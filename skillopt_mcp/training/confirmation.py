@@ -17,9 +17,9 @@ from skillopt_mcp.gates import confirm as gates_confirm
 from skillopt_mcp.gates.confirm import (
     PAIRS_AT_ONCE,
     Alike,
-    Anew,
     ConfirmRule,
     Redraws,
+    Restarts,
     alike,
     claimed,
     confirm,
@@ -48,7 +48,7 @@ FEW_TASKS = 30
 
 
 def held_out(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Return the tasks of a promotion test: the test split, and val beside it while both together are below 30."""
+    """Return the tasks of a promotion test: the test split, and val with it while both together are below 30."""
     test = tuple(task for task in tasks if task.split == "test")
     val = tuple(task for task in tasks if task.split == "val")
     return test if test and len(test) + len(val) >= FEW_TASKS else val + test
@@ -80,7 +80,7 @@ def in_random_order(tasks: Sequence[Task], key: str) -> tuple[Task, ...]:
 def check_fresh(tasks: Sequence[Task], rule: ConfirmRule, n_worn: int = 0) -> None:
     """Raise Refused when a test that draws each of these fresh tasks once cannot accept anything.
 
-    Beside them `n_worn` test tasks would be fresh, if tasks that are out of use did not ask nearly the same.
+    Besides, `n_worn` test tasks would be fresh, if tasks that are out of use did not ask nearly the same.
     """
     fewest = fewest_pairs(rule)
     if len(tasks) < fewest:
@@ -113,19 +113,19 @@ def described(claim: Claim, tasks: Sequence[Task]) -> str:
     return f"on these {len(tasks)} held-out tasks{both}"
 
 
-def told_tasks(store: Store, row: ConfirmationRow) -> str:
-    """Return what to say of tasks that were retired, or came late: whoever chooses the tasks can choose the verdict."""
-    return f"{_told_late(store, row)}{_told_retired(store, row)}"
+def describe_changed_tasks(store: Store, row: ConfirmationRow) -> str:
+    """Describe tasks that were retired, or came late: who chooses the tasks can choose the verdict."""
+    return f"{_describe_late(store, row)}{_describe_retired(store, row)}"
 
 
-def _told_late(store: Store, row: ConfirmationRow) -> str:
+def _describe_late(store: Store, row: ConfirmationRow) -> str:
     if row.claim != "like_these":
         return ""
     late = store.decisions.find_joined_late(row.id)
     return f"; {late.n} of {len(row.tasks)} tasks joined after {late.n_pairs} pairs were seen" if late else ""
 
 
-def _told_retired(store: Store, row: ConfirmationRow) -> str:
+def _describe_retired(store: Store, row: ConfirmationRow) -> str:
     retired = store.retirements.list_retired(row.skill_id)
     before = [
         each
@@ -170,12 +170,12 @@ def drawn_pairs(row: ConfirmationRow, pairs: Sequence[Pair]) -> list[tuple[int, 
 
 
 def answers_alike(row: ConfirmationRow, pairs: Sequence[Pair]) -> Alike | None:
-    """Return how many answers a test speaks of, where its target gives the same one each time. None under `like_these`:
+    """Return how many answers a test rests on, where its target gives the same one each time. None under `like_these`:
     each of its tasks is drawn once."""
     return alike(drawn_pairs(row, pairs)) if row.claim == "these" and pairs else None
 
 
-def told_alike(row: ConfirmationRow, pairs: Sequence[Pair]) -> str:
+def describe_alike(row: ConfirmationRow, pairs: Sequence[Pair]) -> str:
     """Return what an accept on a target that answers alike each time is worth, empty for any other."""
     found = answers_alike(row, pairs)
     if found is None:
@@ -192,22 +192,22 @@ def shortening(base: SkillFiles, candidate: SkillFiles) -> float:
     return 1 - len(candidate.text) / max(1, len(base.text))
 
 
-def told_shorter(verdict: Confirmation, rule: ConfirmRule, base: SkillFiles, candidate: SkillFiles) -> Confirmation:
+def with_shortening(verdict: Confirmation, rule: ConfirmRule, base: SkillFiles, candidate: SkillFiles) -> Confirmation:
     """Return an accept of what is no worse with the words that say what it is accepted for."""
     claim = claimed(rule)
     shorter = f"{claim}, and {shortening(base, candidate) * 100:.0f} % shorter"
     return replace(verdict, reason=f"{shorter}{verdict.reason.removeprefix(claim)}")
 
 
-def begun_anew(store: Store, row: ConfirmationRow) -> Redraws:
-    """Return how often the attempts of a test's pairs were begun anew without an answer."""
+def count_restarts(store: Store, row: ConfirmationRow) -> Redraws:
+    """Return how often the attempts of a test's pairs were restarted without an answer."""
     return redraws_of(store.decisions.list_restarts(row))
 
 
-def anew_of(row: ConfirmationRow, trials: Sequence[Trial], times: dict[int, int]) -> Anew:
-    """Return how often the attempts of one pair were begun anew, by the `times` of their calls."""
+def restarts_of(row: ConfirmationRow, trials: Sequence[Trial], times: dict[int, int]) -> Restarts:
+    """Return how often the attempts of one pair were restarted, by the `times` of their calls."""
     by_version = {trial.version: times.get(trial.reply.id, 0) for trial in trials}
-    return Anew(by_version.get(row.base_version, 0), by_version.get(row.version_id, 0))
+    return Restarts(by_version.get(row.base_version, 0), by_version.get(row.version_id, 0))
 
 
 MOST = 16
@@ -219,7 +219,7 @@ class Pace:
     """How many pairs are asked ahead at `most`; where it is said that no verdict takes less than `sure`, often fewer.
 
     `besides` are asked for those that may never come back. It follows from how many pairs are done and not from their
-    scores: whoever makes the attempts sees what is asked.
+    scores: who makes the attempts sees what is asked.
     """
 
     most: int = PAIRS_AT_ONCE
@@ -314,18 +314,10 @@ def _unopened(
 def _on(store: Store, row: ConfirmationRow, arms: tuple[SkillFiles, SkillFiles], rule: ConfirmRule) -> Test:
     by_id = {task.id: task for task in store.tasks.list_tasks(row.skill_id)}
     frozen = tuple(by_id[task_id] for task_id in row.tasks)
-    asked = _asked(store, row, rule)
+    asked = rule_asking(row.rule, rule) if row.rule else rule
     most = min(rule.max_pairs, len(frozen)) if row.claim == "like_these" else rule.max_pairs
     rule = replace(asked, alpha=row.alpha, max_pairs=most, claim=row.claim)
-    return Test(row, *arms, frozen, rule, told_tasks(store, row))
-
-
-def _asked(store: Store, row: ConfirmationRow, rule: ConfirmRule) -> ConfirmRule:
-    """Return what a test asks: what was kept at its opening, else at its last pause; where neither was, by the rule."""
-    if row.rule is not None:
-        return rule_asking(row.rule, rule)
-    last = store.decisions.latest_in(row.id)
-    return ConfirmInputs.model_validate_json(last.inputs).rule if last else rule
+    return Test(row, *arms, frozen, rule, describe_changed_tasks(store, row))
 
 
 def _with_tasks(store: Store, new: ConfirmationRow, tasks: Sequence[Task], rule: ConfirmRule) -> ConfirmationRow:
@@ -357,11 +349,11 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
     """Return the verdict, drawing pairs until it is reached or the test pauses; the store keeps every pair.
 
     It pauses `max_pairs` after the last pause: a call after `undecided` draws as many more, one after a crash the rest.
-    Whoever knows after how many pairs its own turn began says so by `since`, and draws no more than its turn.
+    `since`: after how many pairs the caller's turn began; it draws no more than that turn.
     Pairs are asked a few ahead; those beyond the deciding one are not counted. While a deferred backend is to answer,
     those that are complete up to the first that is not are counted; raises Waiting when there is none.
     """
-    pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
+    pairs, redraws = store.decisions.list_pairs(test.row.id), count_restarts(store, test.row)
     serving = store.table(Servings).serving(test.row)
     verdict = _verdict(test, pairs, redraws, serving)
     limit = (paused_at(test.row, store) if since is None else since) + test.rule.max_pairs
@@ -383,7 +375,7 @@ def run_test(test: Test, store: Store, ask: Ask, notify: Notify = silent, since:
 
 def standing(test: Test, store: Store) -> Confirmation:
     """Return the verdict on the pairs stored so far, with nothing asked."""
-    pairs, redraws = store.decisions.list_pairs(test.row.id), begun_anew(store, test.row)
+    pairs, redraws = store.decisions.list_pairs(test.row.id), count_restarts(store, test.row)
     return _verdict(test, pairs, redraws, store.table(Servings).serving(test.row))
 
 
@@ -416,13 +408,13 @@ def paused_at(row: ConfirmationRow, store: Store) -> int:
 def _verdict(test: Test, pairs: Sequence[Pair], redraws: Redraws, serving: Serving) -> Confirmation:
     verdict = confirm(pairs, replace(test.rule, max_pairs=max(1, len(pairs))))
     if verdict.verdict == "accept" and test.rule.margin < 0:
-        verdict = told_shorter(verdict, test.rule, test.base, test.candidate)
+        verdict = with_shortening(verdict, test.rule, test.base, test.candidate)
     verdict = as_served(verdict, serving.before(verdict.n_pairs))
     is_worn = not verdict.is_over and test.row.claim == "like_these" and len(pairs) >= len(test.tasks)
     worn = f"; all {len(pairs)} fresh test tasks are drawn: add others, and the test goes on with them"
     said = [worn] if is_worn else []
-    said += [told_alike(test.row, pairs[: verdict.n_pairs])] if verdict.verdict == "accept" else []
-    # What one interruption explains is told beside a verdict, not in it: it is the same as without.
+    said += [describe_alike(test.row, pairs[: verdict.n_pairs])] if verdict.verdict == "accept" else []
+    # What one interruption explains is shown next to a verdict, not in it: it is the same as without.
     said += [f"; {redraws}"] if redraws.n_charged else []
     return replace(verdict, reason=f"{verdict.reason}{''.join(said)}{scored_by(test.tasks)}{test.origin}")
 
@@ -430,11 +422,11 @@ def _verdict(test: Test, pairs: Sequence[Pair], redraws: Redraws, serving: Servi
 def _charged(
     test: Test, store: Store, drawn: list[tuple[int, Pair]], trials: list[Trial], first: int, redraws: Redraws
 ) -> list[tuple[int, Pair]]:
-    """Return drawn pairs with those missing whose attempt at the candidate was begun anew too often (see Redraws)."""
+    """Return drawn pairs with those missing whose attempt at the candidate was restarted too often (see Redraws)."""
     times = store.calls.n_restarts([trial.reply.id for trial in trials])
     found = []
     for k, (task_id, pair) in enumerate(drawn):
-        is_charged = redraws.take(first + k, anew_of(test.row, trials[2 * k : 2 * k + 2], times))
+        is_charged = redraws.take(first + k, restarts_of(test.row, trials[2 * k : 2 * k + 2], times))
         found.append((task_id, Pair(pair.base, None) if is_charged else pair))
     return found
 

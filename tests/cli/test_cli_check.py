@@ -222,7 +222,7 @@ def test_a_base_that_git_does_not_know_is_refused_with_what_to_do(
     for base in ("nope", "--upload-pack=touch"):
         assert main(["check", f"--changed={base}"]) == 1
         reported = capsys.readouterr().err
-        assert f'what has changed since "{base}" (' in reported
+        assert f'git cannot compare with "{base}" (' in reported
         assert "with its history (a CI job: actions/checkout with fetch-depth: 0)" in reported
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--changed", "main"]) == 1

@@ -204,7 +204,6 @@ def test_smaller_gains_and_noisier_tasks_need_more_pairs() -> None:
         lambda: ConfirmRule(max_pairs=0),
         lambda: ConfirmRule(margin=0.1),
         lambda: ConfirmRule(margin=-1.0),
-        lambda: ConfirmRule(bets=0),
         lambda: no_worse(0.0),
         lambda: no_worse(1.0),
         lambda: pairs_needed(0.0, 0.5, ConfirmRule()),
@@ -281,7 +280,7 @@ def test_how_many_more_pairs_a_verdict_takes_follows_from_the_evidence_so_far() 
     assert fewest_more([Pair(1.0, 1.0)] * 4 + [Pair(1.0, 0.0)] * 3, rule) < 6
 
 
-@pytest.mark.parametrize("rule", [ConfirmRule(), ConfirmRule(alpha=0.001), no_worse(0.1), ConfirmRule(bets=1)])
+@pytest.mark.parametrize("rule", [ConfirmRule(), ConfirmRule(alpha=0.001), no_worse(0.1)])
 def test_no_test_is_shorter_than_the_fewest_pairs(rule: ConfirmRule) -> None:
     fewest = fewest_pairs(rule)
     assert confirm([BETTER] * fewest, rule).verdict == "accept"

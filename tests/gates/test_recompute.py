@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import get_args
 
@@ -44,7 +43,6 @@ def test_a_confirm_verdict_follows_from_its_pairs_and_ignores_those_beyond(gain:
     end = confirm(pairs, rule)
     inputs = ConfirmInputs(
         confirmation="t-1", n_pairs=end.n_pairs, alpha=rule.alpha, beta=rule.beta, min_effect=rule.min_effect,
-        bets=rule.bets,
     )  # fmt: skip
     assert confirm_verdict(pairs, inputs.model_dump_json()) == end.verdict
     earlier = inputs.model_copy(update={"n_pairs": end.n_pairs - 1})
@@ -63,14 +61,6 @@ def test_inputs_that_are_none_are_refused(inputs: str) -> None:
         search_verdict("strict", inputs)
     with pytest.raises(ValidationError):
         confirm_verdict([], inputs)
-
-
-def test_a_verdict_from_before_the_bets_were_kept_rests_on_the_first_ones() -> None:
-    pairs = [Pair(0.0, 1.0), Pair(0.0, 1.0), Pair(0.0, 0.0), Pair(1.0, 0.0)] * 60
-    then = confirm(pairs, ConfirmRule(bets=1, max_pairs=300))
-    kept = {"confirmation": "t-1", "n_pairs": then.n_pairs, "alpha": 0.05, "beta": 0.05, "min_effect": 0.05}
-    assert then.n_pairs != confirm(pairs, ConfirmRule(max_pairs=300)).n_pairs
-    assert confirm_verdict(pairs, json.dumps(kept)) == "accept"
 
 
 @given(SCORES, SCORES, st.none() | SCORES)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.gates.confirm import ConfirmRule, confirm
 from skillopt_mcp.gates.recompute import confirm_verdict, inputs_of
-from skillopt_mcp.gates.serving import PAIRS_TO_TELL, Serving, as_served, told_served
+from skillopt_mcp.gates.serving import PAIRS_TO_DECIDE, Serving, as_served, describe_served
 from skillopt_mcp.records.evidence import Pair, Served
 
 RULE = ConfirmRule(alpha=0.03)
@@ -28,10 +28,10 @@ def test_where_no_model_answered_for_both_versions_neither_verdict_is_one(pair: 
 
 
 def test_a_few_pairs_may_be_apart_by_chance_and_it_goes_on() -> None:
-    few = as_served(confirm([EVEN] * (PAIRS_TO_TELL - 1), RULE), APART)
+    few = as_served(confirm([EVEN] * (PAIRS_TO_DECIDE - 1), RULE), APART)
     assert (few.is_mixed, few.is_over) == (False, False)
     assert few.reason.endswith("; live answered by small, candidate by big: this compares models, not texts")
-    assert as_served(confirm([EVEN] * PAIRS_TO_TELL, RULE), APART).is_over
+    assert as_served(confirm([EVEN] * PAIRS_TO_DECIDE, RULE), APART).is_over
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_a_few_pairs_may_be_apart_by_chance_and_it_goes_on() -> None:
 def test_models_that_differ_or_change_are_told_and_an_accept_stands_where_one_answered_for_both(
     served: Served, told: str
 ) -> None:
-    assert told_served(served).startswith(told)
-    assert bool(told_served(served)) == bool(told)
+    assert describe_served(served).startswith(told)
+    assert bool(describe_served(served)) == bool(told)
     found = as_served(confirm([WON] * 40, RULE), served)
     assert found.verdict == ("undecided" if served.are_disjoint else "accept")
 

@@ -210,5 +210,5 @@ def test_a_test_in_which_attempts_of_one_version_were_ended_again_and_again_is_n
         except KeyboardInterrupt:
             continue
     assert result.verdict == "accept"
-    told = f"0 attempts of the candidate and {ended.total()} of the live version were begun anew"
+    told = f"0 attempts of the candidate and {ended.total()} of the live version were restarted"
     assert told in asked(permitted, candidate).reason

@@ -53,7 +53,7 @@ def test_a_person_who_takes_time_to_agree_leaves_no_mark_on_the_verdict(
     assert evaluate_candidate(host, done.candidate_id) == told
     verdict = to_its_pause(host, agent, submit_work(host, [], told.job_id))
     assert verdict.pairs_done == 80
-    assert "begun anew" not in verdict.reason
+    assert "restarted" not in verdict.reason
 
 
 def test_a_pause_that_an_agent_came_to_is_told_to_whoever_asks_for_more_work(place: Place, host: Workspace) -> None:

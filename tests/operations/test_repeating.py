@@ -84,7 +84,7 @@ def test_an_edit_is_made_again_wherever_its_lines_come_back_and_a_move_is_none(
     earlier: Edit, now: Edit, told: str
 ) -> None:
     found = first_repeat(change("c-2", now), [past_of(change("c-1", earlier))])
-    assert (found.told if found else "") == told
+    assert (found.what if found else "") == told
 
 
 def undone(place: Place, workspace: Workspace) -> str:

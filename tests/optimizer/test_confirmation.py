@@ -19,7 +19,7 @@ from training_world import SKILL, Bench, Killed, MemoryAsk, Mortal, new_tasks, r
 from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.gates.confirm import Anew, ConfirmRule, alpha_for, next_alpha, no_worse, refund
+from skillopt_mcp.gates.confirm import ConfirmRule, Restarts, alpha_for, next_alpha, no_worse, refund
 from skillopt_mcp.gates.recompute import confirm_verdict
 from skillopt_mcp.gates.serving import Serving
 from skillopt_mcp.judges.judging import parse_judge
@@ -30,7 +30,6 @@ from skillopt_mcp.records.evidence import Pair, Trial
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import NewTask, Split, Task
 from skillopt_mcp.store.decisions import ConfirmationRow
-from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.training import confirmation
 from skillopt_mcp.training.confirmation import held_out, open_test, run_test, standing, upcoming_alpha
 from skillopt_mcp.training.outage import LOST
@@ -75,7 +74,7 @@ class MemoryDecisions:
         self.pairs += [pair for _, pair in pairs]
         self.trials += trials
 
-    def list_restarts(self, row: ConfirmationRow) -> dict[int, Anew]:
+    def list_restarts(self, row: ConfirmationRow) -> dict[int, Restarts]:
         """Return that nothing was restarted."""
         return {}
 
@@ -436,20 +435,6 @@ def test_a_test_keeps_what_it_asks_from_its_opening_on_whatever_is_asked_later(b
     again = open_test(bench.store, arms(bench), bench.tasks, "a", no_worse(0.2, max_pairs=50))
     assert again.rule == replace(first.rule, max_pairs=50)
     assert (first.rule.margin, first.rule.min_effect, first.rule.beta) == (0.1, 0.2, 0.1)
-
-
-def test_a_test_from_before_its_rule_was_kept_keeps_that_of_its_last_pause(bench: Bench) -> None:
-    begun = ConfirmRule(alpha=1e-6, beta=1e-6, min_effect=0.2, max_pairs=2)
-    test = open_test(bench.store, arms(bench), bench.tasks, "a", begun)
-    pool = Pool(bench.store.path)
-    with pool.write() as connection:
-        connection.execute("update confirmation set rule = null")
-    pool.close()
-    other = replace(RULE, min_effect=0.3)
-    assert open_test(bench.store, arms(bench), bench.tasks, "a", other).rule.min_effect == 0.3
-    with bench.ask(Scripted(right), test.row.id) as ask:
-        run_test(test, bench.store, ask)
-    assert open_test(bench.store, arms(bench), bench.tasks, "a", other).rule.min_effect == 0.2
 
 
 def test_a_test_keeps_the_tasks_it_was_opened_with(bench: Bench) -> None:

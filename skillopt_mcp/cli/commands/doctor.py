@@ -7,7 +7,7 @@ from typing import Annotated
 
 from skillopt_mcp.cli.command import Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
-from skillopt_mcp.install.installing import Connection, Part
+from skillopt_mcp.install.installing import Connection, HostEntry
 from skillopt_mcp.maintenance.doctor import Diagnosis, diagnose
 
 
@@ -70,7 +70,7 @@ def _host(host: Connection) -> str:
     return f"Installed in {host.host}: {has}.{lacks}{unread}{mend}"
 
 
-def _part(part: Part) -> str:
+def _part(part: HostEntry) -> str:
     store = part.other_store and f"it uses another store, '{part.other_store}'"
     trouble = "; ".join(filter(None, (part.trouble, store)))
     return f"{part.kind} ({part.scope}{f': {trouble}' if trouble else ''})"

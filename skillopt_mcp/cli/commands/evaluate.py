@@ -21,7 +21,7 @@ from skillopt_mcp.estimates import estimate_test
 from skillopt_mcp.gates.confirm import ConfirmRule, no_worse
 from skillopt_mcp.host_work import host_tests
 from skillopt_mcp.memory_files import with_companion
-from skillopt_mcp.promotion_tests import check_said, check_testable, evaluate_candidate, most_pairs, twins_in_test
+from skillopt_mcp.promotion_tests import check_same_claim, check_testable, evaluate_candidate, most_pairs, twins_in_test
 from skillopt_mcp.records.results import Arm, Evaluated, Proposed
 from skillopt_mcp.runs import best_candidate
 from skillopt_mcp.workspace import Workspace
@@ -85,7 +85,7 @@ class Evaluate(Sending):
         require_backends(target=self.target)
         label = simulation(workspace)
         if self.claim:
-            check_said(workspace, self.candidate, rule)
+            check_same_claim(workspace, self.candidate, rule)
         warnings = (
             workspace.locked(workspace.store.skills.get_skill(candidate.skill_id)),
             host_tests(workspace, [candidate]).get(candidate.version_id),

@@ -63,7 +63,6 @@ class Choice(Judge):
         return Score(hard=False, soft=0.0, reason=f"names {given}; expected {quoted(self.expected, QUOTED)}")
 
     def check(self) -> None:
-        """Raise BadInput if two options are the same, or the expected one is not among them."""
         seen: set[str] = set()
         for option in self.options:
             if not option.strip() or len(option) > MAX_OPTION_CHARS or not is_encodable(option):
@@ -79,7 +78,6 @@ class Choice(Judge):
             raise BadInput(f"choice judge: expected {quoted(self.expected)} is not among the options {listed}")
 
     def references(self) -> list[str]:
-        """Return the expected option."""
         return [self.expected]
 
 

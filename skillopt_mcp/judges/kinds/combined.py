@@ -18,7 +18,6 @@ class All(Combined):
     judges: list[AnyJudge] = Field(min_length=1)
 
     def parts(self) -> Sequence[Judge]:
-        """Return its judges."""
         return self.judges
 
     def combine(self, outcomes: Sequence[Outcome]) -> Outcome:
@@ -31,15 +30,13 @@ class All(Combined):
         return _mean(decisive, [1.0] * len(decisive), None)
 
     def is_form_only(self) -> bool:
-        """Return whether each of its judges judges the form alone."""
         return all(part.is_form_only() for part in self.judges)
 
     def references(self) -> list[str]:
-        """Return the references of its judges, alone and together."""
         return _joined(self.judges)
 
 
-class Part(BaseModel):
+class WeightedJudge(BaseModel):
     """A judge and its weight among others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -51,11 +48,10 @@ class Part(BaseModel):
 class Weighted(Combined):
     """The weighted mean of `judges` ({judge, weight}) is at least `threshold`; soft is that mean."""
 
-    judges: list[Part] = Field(min_length=1, description="[{judge, weight}]")
+    judges: list[WeightedJudge] = Field(min_length=1, description="[{judge, weight}]")
     threshold: float = Field(default=0.8, gt=0, le=1)
 
     def parts(self) -> Sequence[Judge]:
-        """Return its judges."""
         return [part.judge for part in self.judges]
 
     def combine(self, outcomes: Sequence[Outcome]) -> Outcome:
@@ -63,13 +59,11 @@ class Weighted(Combined):
         return _mean(outcomes, [part.weight for part in self.judges], self.threshold)
 
     def is_form_only(self) -> bool:
-        """Return whether the judges of form alone can lift the mean over the threshold."""
         forms = sum(part.weight for part in self.judges if part.judge.is_form_only())
         others = sum(part.weight for part in self.judges if not part.judge.is_form_only())
         return forms >= self.threshold * (forms + others)
 
     def references(self) -> list[str]:
-        """Return the references of its judges, alone and together."""
         return _joined(self.parts())
 
 

@@ -38,7 +38,6 @@ class Command(Asking):
     name: str = Field(description="registered by the user")
 
     def score(self, attempt: Attempt) -> Outcome:
-        """Return no score: the program is to be run."""
         return Unscored(f"the command '{self.name}' has not been run")
 
     @classmethod
@@ -65,7 +64,6 @@ class Command(Asking):
         return Score(hard=False, soft=0.0, reason=reason + output)
 
     def check(self) -> None:
-        """Raise BadInput if the name cannot be a registered command's."""
         if not re.fullmatch(NAME, self.name):
             raise BadInput(f"command judge: name must be a to z, digits and hyphens, got {quoted(self.name, 40)}")
 

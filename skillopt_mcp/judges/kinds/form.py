@@ -25,7 +25,6 @@ class Length(Judge):
     unit: Literal["words", "characters", "lines"] = "words"
 
     def score(self, attempt: Attempt) -> Score:
-        """Return whether the trimmed answer is neither too short nor too long; soft falls with the distance."""
         text = attempt.answer.strip()
         n_lines = text.count("\n") + bool(text)
         n = {"words": len(text.split()), "lines": n_lines, "characters": len(text)}[self.unit]
@@ -39,14 +38,12 @@ class Length(Judge):
         return Score(hard=False, soft=soft, reason=f"{n} {self.unit}, expected {wanted}")
 
     def check(self) -> None:
-        """Raise BadInput if every answer or none would pass."""
         if self.min == 0 and self.max is None:
             raise BadInput('length judge: neither "min" nor "max" is given; give one of them')
         if self.max is not None and self.max < self.min:
             raise BadInput(f'length judge: "max" {self.max} is below "min" {self.min}')
 
     def is_form_only(self) -> bool:
-        """Return True."""
         return True
 
 
@@ -57,7 +54,6 @@ class Heading(Expecting):
     level: int | None = Field(default=None, ge=1, le=6)
 
     def score(self, attempt: Attempt) -> Score:
-        """Return whether the answer has the headings; soft is the share of them that it has."""
         found = {
             comparable(_title(line))
             for marks, line in _HEADING.findall(_without_code(looked_at(attempt.answer)))
@@ -70,18 +66,15 @@ class Heading(Expecting):
         return Score(hard=False, soft=1 - len(lacking) / len(self.texts), reason=reason)
 
     def check(self) -> None:
-        """Raise BadInput if there is nothing to look for, or what cannot be a heading."""
         super().check()
         for title in self.texts:
             if "\n" in title.strip() or title.lstrip().startswith("#"):
                 raise BadInput(f"heading judge: expected must be titles without # and breaks, got {quoted(title)}")
 
     def references(self) -> list[str]:
-        """Return the headings, a line each."""
         return ["\n".join(f"{'#' * (self.level or 2)} {title.strip()}" for title in self.texts)]
 
     def is_form_only(self) -> bool:
-        """Return True."""
         return True
 
 

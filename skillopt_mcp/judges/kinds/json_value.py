@@ -76,7 +76,6 @@ class Json(Judge):
         return Score(hard=False, soft=max(0.0, soft), reason="; ".join(reasons))
 
     def check(self) -> None:
-        """Raise BadInput if nothing is asked for, or by means that this judge does not have."""
         if self.json_schema is None and not self.fields:
             raise BadInput('json judge: neither "schema" nor "fields" is given; give one of them')
         check_values("json", [self.json_schema, self.fields])
@@ -84,7 +83,6 @@ class Json(Judge):
             _check_schema(self.json_schema)
 
     def references(self) -> list[str]:
-        """Return the smallest value that has the fields; under a schema more may be wanted."""
         return [] if self.json_schema else [json.dumps(_built([(steps_of(p), v) for p, v in self.fields.items()]))]
 
 

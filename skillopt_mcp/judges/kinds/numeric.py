@@ -55,7 +55,6 @@ class Numeric(Judge):
     relative: Margin = 0.0
 
     def score(self, attempt: Attempt) -> Score:
-        """Return whether the answer's last number is near enough to the expected one."""
         number = last_number(attempt.answer)
         if number is None:
             return Score(hard=False, soft=0.0, reason=f"no number found; expected {self.expected:.15g}")
@@ -65,5 +64,4 @@ class Numeric(Judge):
         return Score(hard=is_near, soft=float(is_near), reason=reason)
 
     def references(self) -> list[str]:
-        """Return the expected number."""
         return [repr(self.expected)]

@@ -1,4 +1,4 @@
-"""Overlap: judges that measure how near an answer comes to an expected one, by its words or by its letters."""
+"""Overlap: judges that measure how much an answer and the expected one have in common, in words or letters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class F1(Overlapping):
     exact: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        """Return the best token F1 over the expected texts, as SQuAD computes it (Rajpurkar et al., 2016)."""
         given = normalised(looked_at(attempt.answer)).split()
         score = self.best(attempt.answer, lambda text: token_f1(given, normalised(text).split()))
         if not self.exact:
@@ -58,12 +57,10 @@ class Anls(Overlapping):
     """The answer is spelled like one of `expected`: soft is ANLS (0 below 0.5), passed from `threshold` on."""
 
     def score(self, attempt: Attempt) -> Score:
-        """Return the best normalised Levenshtein similarity, 0 below TAU (Biten et al., 2019)."""
         given, whole = on_one_line(looked_at(attempt.answer)), is_whole(attempt.answer)
         return self.best(attempt.answer, lambda text: similarity(given, on_one_line(text)) if whole else 0.0)
 
     def check(self) -> None:
-        """Raise BadInput if there is nothing to compare with, or too much."""
         super().check()
         longest = max(map(len, self.texts))
         if longest > MAX_ANLS_CHARS:

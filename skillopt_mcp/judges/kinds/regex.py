@@ -34,7 +34,6 @@ class Regex(Judge):
     full: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        """Return whether the pattern is found; of a long answer the end is searched, and none so long matches fully."""
         pattern = compiled(self.pattern)
         text = looked_at(attempt.answer).encode("utf-8", "replace")
         matched = is_whole(attempt.answer) and pattern.fullmatch(text) if self.full else pattern.search(text)
@@ -44,7 +43,6 @@ class Regex(Judge):
         return Score(hard=False, soft=0.0, reason=reason)
 
     def check(self) -> None:
-        """Raise BadInput if the pattern is empty, too large, or not one that RE2 can run."""
         n = len(self.pattern)
         if not 1 <= n <= MAX_PATTERN_CHARS:
             raise BadInput(f"regex judge: pattern must have 1-{MAX_PATTERN_CHARS:,} characters, got {n:,}")

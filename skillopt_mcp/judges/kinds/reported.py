@@ -36,7 +36,6 @@ class ByEnvironment(Judge):
     name: str
 
     def score(self, attempt: Attempt) -> Outcome:
-        """Return the one score that the environment recorded; without it, or with two, the attempt has none."""
         found = _evaluations(attempt, self.name)
         if len(found) != 1:
             return Unscored(f"{len(found)} scores of the environment {quoted(self.name)} were recorded; 1 is needed")
@@ -48,7 +47,6 @@ class ByEnvironment(Judge):
         return Score(recorded.hard, recorded.soft, reason)
 
     def check(self) -> None:
-        """Raise BadInput if no environment can have the name."""
         if not is_name(self.name):
             raise BadInput(f"environment judge: name must be an environment's, got {quoted(self.name, 40)}")
 
@@ -65,7 +63,6 @@ class ByHost(Judge):
     threshold: float = Field(default=0.75, gt=0, le=1)
 
     def score(self, attempt: Attempt) -> Outcome:
-        """Return the one score that the host reported; without it, or with two, the attempt has none."""
         found = _evaluations(attempt, HOST)
         try:
             [soft] = [float(content) for content in found]
@@ -76,7 +73,6 @@ class ByHost(Judge):
         return Score(soft >= self.threshold, soft, f"scored by the host itself: {soft:g}")
 
     def check(self) -> None:
-        """Raise BadInput if the criteria are empty, or too long."""
         if not 1 <= len(self.criteria.strip()) <= MAX_CRITERIA_CHARS or not is_encodable(self.criteria):
             raise BadInput(f"host judge: criteria must have 1-{MAX_CRITERIA_CHARS:,} characters")
 

@@ -35,7 +35,6 @@ class Rubric(Asking):
     threshold: float = Field(default=0.75, gt=0, le=1)
 
     def score(self, attempt: Attempt) -> Outcome:
-        """Return no score: a model is to be asked."""
         return Unscored("a rubric needs a judge model")
 
     @classmethod
@@ -75,7 +74,6 @@ class Rubric(Asking):
         return Score(soft >= self.threshold, soft, reason)
 
     def check(self) -> None:
-        """Raise BadInput if there is nothing to judge by, or too much."""
         if not self.rubric.strip() or len(self.rubric) > MAX_RUBRIC_CHARS or not is_encodable(self.rubric):
             raise BadInput(
                 f"rubric judge: rubric must say in 1-{MAX_RUBRIC_CHARS:,} characters what a good answer does, "

@@ -50,7 +50,6 @@ class Table(Judge):
     tolerance: Margin = 1e-9
 
     def score(self, attempt: Attempt) -> Score:
-        """Return how many cells (rows, in any order) of the answer's last table are right; all must be to pass."""
         expected, unit = rows_of(self.expected), "rows" if self.any_order else "cells"
         given = parse_table(looked_at(attempt.answer)) if is_whole(attempt.answer) else []
         if not given:
@@ -70,7 +69,6 @@ class Table(Judge):
         return Score(hard=False, soft=n_right / n_all, reason="; ".join(reasons))
 
     def check(self) -> None:
-        """Raise BadInput if the expected table has no cells, or is too large."""
         rows = rows_of(self.expected)
         if not rows or not any(rows):
             raise BadInput('table judge: "expected" holds no table; give rows, or a table as Markdown, CSV or TSV')
@@ -81,7 +79,6 @@ class Table(Judge):
                 raise BadInput(f"table judge: cell {quoted(cell, 40)} is too long, or not UTF-8")
 
     def references(self) -> list[str]:
-        """Return the expected table as TSV."""
         return ["\n".join("\t".join(row) for row in rows_of(self.expected))]
 
 

@@ -21,7 +21,6 @@ class Expecting(Judge):
         return [self.expected] if isinstance(self.expected, str) else self.expected
 
     def check(self) -> None:
-        """Raise BadInput if there is nothing to compare with, or too much."""
         if not 1 <= len(self.texts) <= MAX_EXPECTED:
             raise BadInput(f"{self.kind} judge: expected must be 1-{MAX_EXPECTED} texts, got {len(self.texts)}")
         for text in self.texts:
@@ -32,7 +31,6 @@ class Expecting(Judge):
                 )
 
     def references(self) -> list[str]:
-        """Return the first of the expected texts."""
         return self.texts[:1]
 
 
@@ -43,7 +41,6 @@ class Exact(Expecting):
     case_sensitive: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        """Return whether the trimmed answer equals one of the expected texts."""
         given = comparable(looked_at(attempt.answer), case_sensitive=self.case_sensitive)
         for text in self.texts:
             if is_whole(attempt.answer) and given == comparable(text.strip(), case_sensitive=self.case_sensitive):
@@ -60,7 +57,6 @@ class Contains(Expecting):
     case_sensitive: bool = False
 
     def score(self, attempt: Attempt) -> Score:
-        """Return whether the answer contains the expected texts."""
         given = comparable(looked_at(attempt.answer), case_sensitive=self.case_sensitive)
         texts = self.texts
         lacking = [text for text in texts if comparable(text, case_sensitive=self.case_sensitive) not in given]
@@ -74,7 +70,6 @@ class Contains(Expecting):
         return Score(hard=False, soft=soft, reason=f"lacks {shown} ({n_found} of {len(texts)} found)")
 
     def references(self) -> list[str]:
-        """Return the expected texts on a line each."""
         text = "\n".join(self.texts[: 1 if self.any else None])
         # A blank at its end stands between words, in an answer.
         return [text if text == text.strip() else f"more{text}more"]

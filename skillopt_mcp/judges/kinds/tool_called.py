@@ -20,7 +20,7 @@ _TOLERANCE = 1e-9
 class ToolCalled(Judge):
     """The recorded messages hold `min` to `max` calls of the tool `name` with at least these `arguments`.
 
-    What the answer says of tools counts for nothing; an attempt of which nothing was recorded has no score.
+    Only recorded calls count, not what the answer says; an attempt without a record has no score.
     """
 
     needs_answer_only: ClassVar[bool] = False
@@ -30,7 +30,6 @@ class ToolCalled(Judge):
     max: int | None = Field(default=None, ge=0)
 
     def score(self, attempt: Attempt) -> Outcome:
-        """Return whether the tool was called often enough and not too often, as the backend recorded it."""
         if not attempt.messages:
             return Unscored("no message of the attempt was recorded, so its tool calls are not known")
         named = [message for message in attempt.messages if message.role == TOOL_CALL and message.name == self.name]
@@ -46,7 +45,6 @@ class ToolCalled(Judge):
         return Score(hard=True, soft=1.0, reason=reason)
 
     def check(self) -> None:
-        """Raise BadInput if the tool has no name, or every attempt or none would pass."""
         if not is_name(self.name):
             raise BadInput(f"tool_called judge: name must be a tool's, got {quoted(self.name, 40)}")
         if self.max is not None and self.max < self.min:
