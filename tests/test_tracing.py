@@ -1,4 +1,4 @@
-"""Tracing: spans of runs, steps and calls for whoever takes them, and no work at all for nobody."""
+"""Tracing: spans of runs, steps and calls where the process has set a provider."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,9 +97,3 @@ def test_a_failed_attempt_is_a_span_that_names_the_fault(workspace: Workspace, t
     workspace._backends["target"] = Scripted(answer)
     run(workspace)
     assert next(attributes.get("error.type") for name, attributes, _ in taking.spans if name == "chat") == "refusal"
-
-
-def test_nobody_takes_spans_unless_a_provider_is_set() -> None:
-    assert not tracing.is_on()
-    with tracing.span("run", run="r-1"):
-        assert trace.get_current_span() is trace.INVALID_SPAN

@@ -226,23 +226,13 @@ class ChatBody(Wire):
 
 
 _CUT: dict[str, Fault] = {
-    "length": "truncated",
-    "max_output_tokens": "truncated",
-    "max_tokens": "truncated",
-    "content_filter": "refusal",
+    "length": "truncated", "max_output_tokens": "truncated", "max_tokens": "truncated", "content_filter": "refusal",
     "insufficient_system_resource": "overloaded",
-}
+}  # fmt: skip
 _ERRORS: dict[str, Fault] = {
-    "rate_limit_exceeded": "rate_limit",
-    "429": "rate_limit",
-    "503": "overloaded",
-    "529": "overloaded",
-    "401": "auth",
-    "402": "auth",
-    "403": "auth",
-    "invalid_prompt": "refusal",
-    "None": "connection",
-}
+    "rate_limit_exceeded": "rate_limit", "429": "rate_limit", "503": "overloaded", "529": "overloaded", "401": "auth",
+    "402": "auth", "403": "auth", "invalid_prompt": "refusal", "None": "connection",
+}  # fmt: skip
 
 
 def _error_fault(code: str) -> Fault:

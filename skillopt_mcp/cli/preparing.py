@@ -15,8 +15,7 @@ from skillopt_mcp.environments.base import Environment, rolls_out
 from skillopt_mcp.environments.registry import environment_names, open_environment
 from skillopt_mcp.errors import BackendError, BadInput
 from skillopt_mcp.prompts.loading import Prompts, load_prompts
-from skillopt_mcp.settings.files import load_settings
-from skillopt_mcp.settings.settling import Settings
+from skillopt_mcp.settings.settling import Settings, load_settings
 from skillopt_mcp.show.export import check_folder
 from skillopt_mcp.show.notes import describe_note
 from skillopt_mcp.tasks import FromEnvironment

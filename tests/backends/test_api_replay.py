@@ -35,11 +35,6 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "POLICIES", quick)
 
 
-def test_the_script_makes_a_replay_in_which_something_is_decided(scripted: Replayed) -> None:
-    assert [step.verdict for step in scripted.steps] == ["accept_best", "reject"]
-    assert scripted.verdict == "accept"
-
-
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_replay_decides_as_the_scripted_one_does_and_keeps_no_key(
     spec: str, tmp_path: Path, scripted: Replayed, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]

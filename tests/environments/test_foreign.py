@@ -15,7 +15,6 @@ from skillopt_mcp.environments.base import Environment
 from skillopt_mcp.environments.registry import checked, foreign, open_environment, tasks_of
 from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.judges.judging import parse_judge
-from skillopt_mcp.judges.kinds.text import Exact
 from skillopt_mcp.records.tasks import NewTask
 
 TASK = NewTask("why?", parse_judge({"kind": "exact", "expected": "so"}), "q1", tags=("why",))
@@ -75,19 +74,14 @@ def test_tasks_of_an_environment_that_rolls_out_are_scored_by_itself() -> None:
     ("tasks", "message"),
     [
         (broken, "the environment 'mine' gave no train tasks: RuntimeError: no data (test_foreign.py, line "),
-        (leaving, "gave no train tasks: SystemExit: 3"),
         (halting, "gave no train tasks: KeyError: 'gone'"),
-        (lambda split: None, "gave None for the split 'train': its method 'tasks' is to return a list of"),
         (lambda split: [], "the environment 'mine' has no tasks"),
         (lambda split: [TASK] if split != "val" else [], "the environment 'mine' has no val tasks: a run learns from"),
         (lambda split: [TASK, {"prompt": "x"}], "the environment 'mine', train task 2: it is of type dict: give"),
         (lambda split: [replace(TASK, prompt=" ")], 'train task 1 "q1": its prompt is to be a text of 1 to'),
         (lambda split: [replace(TASK, judge={"kind": "exact"})], "its judge is of type dict: make it with"),
-        (lambda split: [replace(TASK, judge=Exact(expected=[]))], "exact judge:"),
-        (lambda split: [replace(TASK, name=7)], "its name is to be a text"),
         (lambda split: [replace(TASK, split="dev")], "its split is \"dev\": tasks('train') is to give the train tasks"),
         (lambda split: [replace(TASK, tags="why")], "its tags are to be a tuple of str"),
-        (lambda split: [replace(TASK, files=("a.txt",))], "its files are to be a tuple of TaskFile"),
     ],
 )
 def test_what_is_not_a_task_is_named(tasks: Callable[[str], object], message: str) -> None:
@@ -149,12 +143,9 @@ class Adapter:
     ("parts", "message"),
     [
         ({"__init__": broken}, "cannot be opened: RuntimeError: no data"),
-        ({"__init__": leaving}, "cannot be opened: SystemExit: 3"),
         ({"setup": broken}, "gave no train tasks: RuntimeError: no data"),
         ({"setup": None}, "adapters:Made\" is not an EnvAdapter of SkillOpt: it has no method 'setup'"),
-        ({"get_dataloader": broken}, "gave no train tasks: RuntimeError: no data"),
         ({"get_dataloader": lambda _: SimpleNamespace(get_split_items=lambda _: None)}, "gave NoneType, not a list"),
-        ({"get_task_types": lambda _: None}, "its method 'get_task_types' gave NoneType, not a list"),
         ({}, "gave no train tasks: AttributeError: 'Made' object has no attribute 'build_train_env'"),
     ],
 )
@@ -169,9 +160,3 @@ def test_an_adapter_that_fails_is_named(
         tasks_of(open_environment("skillopt:adapters:Made,n_train=1,n_val=1,n_test=1"))
     assert message in str(error.value)
     assert "adapters:Made" in str(error.value)
-
-
-@pytest.mark.parametrize("where", ["./adapters.py:Made", "some/adapters:Made", "adapters.py:Made", ".adapters:Made"])
-def test_a_path_is_no_module(where: str) -> None:
-    with pytest.raises(BadInput, match=r"is a path: write skillopt:MODULE:CLASS, as Python imports it.*PYTHONPATH"):
-        open_environment(f"skillopt:{where}")

@@ -35,18 +35,18 @@ def server(place: Place, clock: Clock, work: Path) -> Workspace:
 
 
 def begun(host: Workspace, candidate_id: str) -> Submitted:
-    """Return the first work on a candidate's test; what it takes is told before."""
-    told = evaluate_candidate(host, candidate_id)
-    assert (told.status, told.work) == ("work", [])
-    return submit_work(host, [], told.job_id)
+    """Return the first work on a candidate's test; the estimate comes first."""
+    standing = evaluate_candidate(host, candidate_id)
+    assert (standing.status, standing.work) == ("work", [])
+    return submit_work(host, [], standing.job_id)
 
 
 def begun_proposal(host: Workspace, skill: str, rollouts: int = 0) -> Proposed:
-    """Return a proposal with its first work; what it takes is told before."""
-    told = propose_from_evidence(host, skill, rollouts)
-    assert (told.status, told.work) == ("work", [])
-    first = submit_work(host, [], told.job_id)
-    return told.model_copy(update={"work": first.work, "next_step": first.next_step})
+    """Return a proposal with its first work; the estimate comes first."""
+    standing = propose_from_evidence(host, skill, rollouts)
+    assert (standing.status, standing.work) == ("work", [])
+    first = submit_work(host, [], standing.job_id)
+    return standing.model_copy(update={"work": first.work, "next_step": first.next_step})
 
 
 def driven(host: Workspace, agent: Agent, standing: Submitted) -> Submitted:

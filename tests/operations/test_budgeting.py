@@ -13,7 +13,7 @@ from skillopt_mcp.errors import BadInput, CapReached
 from skillopt_mcp.estimates import Forecast, estimate_rest, estimate_run, forecast
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.promotion_tests import evaluate_candidate
-from skillopt_mcp.records.budgets import NO_CAPS, Caps, Spent
+from skillopt_mcp.records.budgets import Caps, Spent
 from skillopt_mcp.records.evidence import Claim
 from skillopt_mcp.runs import list_runs, replay, start_run, unfinished_run
 from skillopt_mcp.training.config import Config
@@ -42,15 +42,6 @@ def test_a_run_stopped_at_its_caps_again_and_again_ends_as_if_it_had_none(place:
     assert workspace.store.budgets.get_spent(run.id).calls == result.n_calls + result.n_test_calls
 
 
-def test_the_promotion_test_of_a_run_spends_the_budget_of_the_run(place: Place, workspace: Workspace) -> None:
-    result = replay(workspace, run := start_run(workspace, "ledger-clerk", CONFIG))
-    assert result.n_pairs
-    spent = workspace.store.budgets.get_spent(run.id)
-    assert (spent.calls, spent.tokens) == (
-        result.n_calls + result.n_test_calls, result.tokens_in + result.tokens_out + result.test_tokens
-    )  # fmt: skip
-
-
 def test_a_run_keeps_the_caps_that_it_was_given_last(place: Place, workspace: Workspace) -> None:
     workspace.caps = Caps(calls=40)
     run = start_run(workspace, "ledger-clerk", CONFIG)
@@ -65,20 +56,6 @@ def test_a_run_keeps_the_caps_that_it_was_given_last(place: Place, workspace: Wo
     assert list_runs(workspace).next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume --max-calls 100"
     # The name of a run does not depend on its caps, nor does what it is gone on with by.
     assert go_on_or_start(workspace, "ledger-clerk", CONFIG).id == run.id
-
-
-def test_caps_that_cannot_hold_are_not_kept(place: Place, workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", CONFIG)
-    for caps, told in (
-        (Caps(calls=-1), "--max-calls must be a whole number above 0, got -1"),
-        (Caps(calls=100.5), "got 100.5"),  # type: ignore[arg-type]
-        (Caps(tokens=float("inf")), "got inf"),  # type: ignore[arg-type]
-        (Caps(tokens=10**30), f"got {10**30}"),
-    ):
-        workspace.caps = caps
-        with pytest.raises(BadInput, match=told):
-            replay(workspace, run)
-    assert workspace.store.runs.get_run(run.id).caps == NO_CAPS
 
 
 @pytest.mark.parametrize("claim", get_args(Claim))
@@ -161,7 +138,7 @@ def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Plac
 
 
 @pytest.mark.parametrize(
-    ("options", "caps", "told"),
+    ("options", "caps", "message"),
     [
         ("", Caps(usd=1.0), "write max_tokens=N in its spec"),
         ("", Caps(tokens=1000), "write max_tokens=N in its spec"),
@@ -173,43 +150,20 @@ def test_a_cap_that_cannot_hold_is_refused_before_anything_is_stored(place: Plac
         ("", Caps(tokens=True), "got True"),
     ],
 )
-def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, told: str) -> None:
+def test_a_cap_is_refused_where_it_means_nothing(options: str, caps: Caps, message: str) -> None:
     backend = open_openai(f"m,base_url=http://127.0.0.1:9{options}", {})
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=message):
         check_caps(caps, {"target": backend})
 
 
-@pytest.mark.parametrize(
-    ("options", "caps"),
-    [
-        ("", Caps(calls=1, minutes=1.0)),
-        (",max_tokens=100", Caps(tokens=1)),
-        (",max_tokens=100,price_in=1,price_out=2", Caps(usd=0.01)),
-    ],
-)
-def test_a_cap_that_can_hold_is_taken(options: str, caps: Caps) -> None:
-    check_caps(caps, {"target": open_openai(f"m,base_url=http://127.0.0.1:9{options}", {})})
-
-
-def test_what_a_run_may_take_is_told_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:
+def test_what_a_run_may_take_is_forecast_from_what_the_same_models_took(place: Place, workspace: Workspace) -> None:
     estimate = estimate_run(workspace, "ledger-clerk", CONFIG)
     assert forecast(workspace, estimate.calls) == Forecast(unknown=("target", "optimizer"))
     result = replay(workspace, start_run(workspace, "ledger-clerk", CONFIG))
-    told = forecast(workspace, estimate.calls, 8)
-    assert told.tokens is not None
-    assert told.minutes is not None
-    assert result.tokens_in + result.tokens_out < told.tokens < 20 * (result.tokens_in + result.tokens_out)
-    assert told.usd == 0.0
-    assert 0 < told.minutes < 1
+    found = forecast(workspace, estimate.calls, 8)
+    assert found.tokens is not None
+    assert found.minutes is not None
+    assert result.tokens_in + result.tokens_out < found.tokens < 20 * (result.tokens_in + result.tokens_out)
+    assert found.usd == 0.0
+    assert 0 < found.minutes < 1
     assert forecast(place.open(target="simulated:placebo"), estimate.calls) == Forecast(unknown=("target", "optimizer"))
-
-
-def test_what_a_rescue_asks_is_in_the_estimate(workspace: Workspace) -> None:
-    config = CONFIG.model_copy(update={"rescue": True, "max_edits": 4, "min_edits": 4})
-    estimate = estimate_run(workspace, "ledger-clerk", config)
-    run = start_run(workspace, "ledger-clerk", config)
-    replay(workspace, run)
-    drawn = workspace.store._pool.rows("select count(*) from call where scope = ? and role = 'target'", [run.id])
-    rescued = workspace.store._pool.rows("select count(*) from call where draw like '%/rescue/%'")
-    assert rescued[0][0], "nothing was rescued: choose another seed"
-    assert int(str(drawn[0][0])) <= estimate.target_calls - 2 * estimate.promotion_pairs

@@ -209,7 +209,7 @@ def test_taking_back_keeps_what_a_person_edited_since(
     assert (place.skill / "references" / "more.md").read_text() == "old words\n"
 
 
-def test_where_the_store_is_full_too_nobody_is_told_that_it_was_refused(
+def test_where_the_store_is_full_too_it_is_not_reported_as_refused(
     place: Place, workspace: Workspace, candidate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

@@ -7,23 +7,10 @@ from workshop import LESSONS, SEED, Place, use
 
 from benchmarks.host_agent import Agent
 from skillopt_mcp.backends.scripted import Scripted
-from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.trajectories import Recording, record_trajectory
 from skillopt_mcp.workspace import Workspace
-
-
-def test_a_host_without_a_backend_brings_a_candidate_to_its_verdict(place: Place, host: Workspace) -> None:
-    candidate_id = place.propose(host, LESSONS)
-    told = evaluate_candidate(host, candidate_id)
-    assert told.estimate.agent_runs() == (12, 80)
-    done = driven(host, Agent(SEED), begun(host, candidate_id))
-    assert done.evaluated
-    assert (done.status, done.evaluated.verdict, done.evaluated.evidence) == ("done", "accept", "host-run")
-    assert "host-run" in done.evaluated.reason
-    again = evaluate_candidate(host, candidate_id)
-    assert (again.verdict, again.pairs_done) == ("accept", done.evaluated.pairs_done)
 
 
 def test_reflection_by_the_host_makes_a_candidate(place: Place, host: Workspace) -> None:

@@ -9,8 +9,6 @@ from workshop import SIMULATION, Place
 
 from skillopt_mcp import Config, Progress, Stopped, Trained, evaluate, train
 from skillopt_mcp.api import Callback, StageName
-from skillopt_mcp.runs import list_runs
-from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.training import loop as training
 
 SURE = f"{SIMULATION},noise=0"
@@ -61,24 +59,3 @@ def test_a_search_ends_at_the_best_score_there_is_as_what_is_left_could_change_n
     assert len(whole.steps) > len(result.steps)
     assert (whole.candidate_id, whole.verdict, whole.best_skill) == (result.candidate_id, "accept", result.best_skill)
     assert whole.usage.n_sent > result.usage.n_sent
-
-
-def test_a_search_on_val_tasks_that_all_pass_asks_for_nothing_but_that(place: Place) -> None:
-    first = trained(place, "a.db", config=LONG, world=SURE)
-    place.main.write_text(first.best_skill)
-    again = trained(place, "a.db", world=SURE)
-    assert (again.steps, again.verdict, again.candidate_id) == ([], None, None)
-    assert again.reason == "the current version scores 1.00 on the val tasks, so the gate accepts no candidate"
-    assert again.usage.n_sent == again.n_tasks.val
-    assert (again.baseline, again.baseline_hard, again.baseline_soft) == (1.0, 1.0, 1.0)
-    workspace = place.open(store="a.db")
-    row = next(row for row in list_runs(workspace).runs if row.id == again.run_id)
-    assert row.best == 1.0
-    assert "the base version had hard 1.000, soft 1.000" in str(inspect(workspace, again.run_id).text)
-
-
-def test_a_gate_that_rolls_out_both_again_searches_on(place: Place) -> None:
-    config = LONG.model_copy(update={"gate": "paired_se"})
-    result = trained(place, "a.db", config=config, world=SURE)
-    n_rows = len(trained(place, "b.db", config=config).steps)
-    assert (len(result.steps), result.steps[-1].current) == (n_rows, 1.0)

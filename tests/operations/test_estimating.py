@@ -33,17 +33,17 @@ CLAIMS: tuple[Claim, ...] = get_args(Claim)
 
 
 class _Asked(NamedTuple):
-    told: Estimate
+    estimate: Estimate
     in_run: Counter[Role]
     in_test: Counter[Role]
 
 
 def _asked(workspace: Workspace, config: Config) -> _Asked:
-    """Return what was told of a run, and the calls by role that it and its promotion test then made."""
-    told = estimate_run(workspace, "ledger-clerk", config)
+    """Return the estimate of a run, and the calls by role that it and its promotion test then made."""
+    estimate = estimate_run(workspace, "ledger-clerk", config)
     run = start_run(workspace, "ledger-clerk", config)
     replay(workspace, run)
-    return _Asked(told, _made(workspace, run.id), _made(workspace, *listing_runs.tests_of(workspace, run)))
+    return _Asked(estimate, _made(workspace, run.id), _made(workspace, *listing_runs.tests_of(workspace, run)))
 
 
 def _made(workspace: Workspace, *scopes: str) -> Counter[Role]:
@@ -86,25 +86,25 @@ def _drawn(seed: int) -> Config:
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_no_gate_asks_more_than_was_told_of_it(workspace: Workspace, gate: SearchGate) -> None:
+def test_no_gate_asks_more_than_was_estimated(workspace: Workspace, gate: SearchGate) -> None:
     config = Config(epochs=2, batch=6, gate=gate, max_pairs=4)
-    told, in_run, in_test = _asked(workspace, config)
-    assert in_run["target"] <= told.train_rollouts + told.val_rollouts
-    assert in_run["optimizer"] <= told.optimizer_calls
-    assert in_test["target"] <= 2 * told.promotion_pairs
-    assert (told.val_rollouts > 12 * 30) == (gate != "strict")
+    estimate, in_run, in_test = _asked(workspace, config)
+    assert in_run["target"] <= estimate.train_rollouts + estimate.val_rollouts
+    assert in_run["optimizer"] <= estimate.optimizer_calls
+    assert in_test["target"] <= 2 * estimate.promotion_pairs
+    assert (estimate.val_rollouts > 12 * 30) == (gate != "strict")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_settings_ask_more_than_was_told_of_them(place: Place, seed: int) -> None:
+def test_no_settings_ask_more_than_was_estimated(place: Place, seed: int) -> None:
     target = f"simulated:{WORLDS[seed // len(GATES) % len(WORLDS)]},seed=3"
     workspace = place.open(target=target)
     place.add_tasks(workspace, 24)
     config = _drawn(seed)
-    told, in_run, in_test = _asked(workspace, config)
-    assert in_run["target"] <= told.train_rollouts + told.val_rollouts, config
-    assert in_run["optimizer"] <= told.optimizer_calls, config
-    assert in_test["target"] <= 2 * told.promotion_pairs, config
+    estimate, in_run, in_test = _asked(workspace, config)
+    assert in_run["target"] <= estimate.train_rollouts + estimate.val_rollouts, config
+    assert in_run["optimizer"] <= estimate.optimizer_calls, config
+    assert in_test["target"] <= 2 * estimate.promotion_pairs, config
 
 
 def _with_rubrics(place: Place, draw: random.Random) -> Workspace:
@@ -137,7 +137,7 @@ def test_no_calibration_asks_more_than_was_estimated(place: Place, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_turn_of_a_promotion_test_draws_more_pairs_than_was_told_of_it(place: Place, seed: int) -> None:
+def test_no_turn_of_a_promotion_test_draws_more_pairs_than_was_estimated(place: Place, seed: int) -> None:
     draw = random.Random(f"turns {seed}")
     workspace = place.open()
     place.add_tasks(workspace, 90)
@@ -146,7 +146,7 @@ def test_no_turn_of_a_promotion_test_draws_more_pairs_than_was_told_of_it(place:
     for _ in range(8):
         candidate = draw.choice(list(claims))
         rule = ConfirmRule(max_pairs=draw.randint(1, 20), claim=claims[candidate])
-        told = most_pairs(workspace, candidate, rule)
+        estimate = most_pairs(workspace, candidate, rule)
         try:
             found = evaluate_candidate(workspace, candidate, rule=rule)
         except Refused:
@@ -154,14 +154,12 @@ def test_no_turn_of_a_promotion_test_draws_more_pairs_than_was_told_of_it(place:
             continue
         drawn = found.pairs_done - n_pairs[candidate]
         n_pairs[candidate] = found.pairs_done
-        assert drawn <= told
-        assert found.verdict != "undecided" or drawn == told
+        assert drawn <= estimate
+        assert found.verdict != "undecided" or drawn == estimate
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_run_tells_no_pair_of_a_task_that_other_tests_have_drawn_and_draws_no_more_than_it_tells(
-    place: Place, seed: int
-) -> None:
+def test_a_run_estimates_no_pair_of_a_task_that_other_tests_have_drawn(place: Place, seed: int) -> None:
     draw = random.Random(f"fresh {seed}")
     workspace = place.open(target=f"simulated:{WORLDS[seed % 2]},seed={SEED}")
     place.add_tasks(workspace, draw.randint(75, 105))
@@ -172,8 +170,8 @@ def test_a_run_tells_no_pair_of_a_task_that_other_tests_have_drawn_and_draws_no_
     test_tasks = [task.id for task in chosen_tasks(workspace, skill, config) if task.split == "test"]
     worn = workspace.store.tasks.list_looks(skill.id).keys() & set(test_tasks)
 
-    told, _, in_test = _asked(workspace, config)
+    estimate, _, in_test = _asked(workspace, config)
 
     assert worn
-    assert told.promotion_pairs < len(test_tasks)
-    assert in_test["target"] <= 2 * told.promotion_pairs
+    assert estimate.promotion_pairs < len(test_tasks)
+    assert in_test["target"] <= 2 * estimate.promotion_pairs

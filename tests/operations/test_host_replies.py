@@ -15,7 +15,7 @@ from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.host_work import Room
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.proposals import propose_from_evidence
-from skillopt_mcp.records.results import Proposed, Receipt, Submitted
+from skillopt_mcp.records.results import Proposed, Receipt
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.workspace import Workspace
@@ -51,20 +51,6 @@ def test_an_unusable_answer_is_refused_while_its_agent_can_correct_it(
     assert handed_in(host, item.work_id)[0].status == "accepted"
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {"edits": [EDIT]},
-        {"reasoning": None, "edits": [{**EDIT, "target": None, "path": None, "evidence": None}]},
-        {"reasoning": "r", "edits": [{**EDIT, "sources": [1, 2]}]},
-        {"reasoning": "r", "edits": []},
-    ],
-)
-def test_a_null_or_missing_field_is_its_default(host: Workspace, proposal: Proposed, reply: object) -> None:
-    [item] = proposal.work
-    assert handed_in(host, {"work_id": item.work_id, "reply": reply})[0].status == "accepted"
-
-
 def test_the_example_of_the_instructions_is_taken(host: Workspace, proposal: Proposed) -> None:
     [item] = proposal.work
     [example] = EXAMPLE.findall(Path(item.folder, "INSTRUCTIONS.md").read_text())
@@ -95,17 +81,6 @@ def test_a_broken_reply_is_refused_and_can_be_corrected(
     unset = {"failed": None, "score": None}
     assert handed_in(host, {"work_id": first.work_id, "reply": "1.00", **unset})[0].status == "accepted"
     assert handed_in(host, {"work_id": first.work_id, "reply": "2.00"})[0].status == "duplicate"
-
-
-def test_work_is_known_by_its_folder_and_in_capitals(place: Place, host: Workspace) -> None:
-    first, second, *_ = begun(host, place.propose(host)).work
-    receipts = handed_in(
-        host, {"work_id": f"{first.folder}/", "reply": "1"}, {"work_id": f" {second.work_id.upper()}", "reply": "1"}
-    )
-    assert [(each.work_id, each.status) for each in receipts] == [
-        (first.work_id, "accepted"),
-        (second.work_id, "accepted"),
-    ]
 
 
 def test_unknown_ids_and_jobs_are_named(place: Place, host: Workspace) -> None:
@@ -186,13 +161,3 @@ def test_a_test_gives_its_estimate_before_any_work(
     assert evaluate_candidate(host, offer.candidate_id).estimate.attempts == (11, 79)
     other = evaluate_candidate(host, place.propose(host, PLACEBO))
     assert [note.ids for note in other.notes if note.code == "other_test_open"] == [[offer.job_id]]
-
-
-def test_refused_replies_come_with_the_next_work(place: Place, host: Workspace) -> None:
-    first, *_ = begun(host, place.propose(host)).work
-    partly: Submitted = submit_work(host, [{"work_id": first.work_id, "reply": "1"}, {"work_id": f"w-{0:032x}"}])
-    assert (partly.status, partly.next_step.arguments) == ("work", {"job_id": partly.job_id})
-    assert "1 of 2 replies" in partly.reason
-    all_refused = submit_work(host, [{"work_id": partly.work[0].work_id}])
-    assert (all_refused.status, all_refused.work) == ("running", [])
-    assert all_refused.next_step.arguments == {"replies": [{"work_id": partly.work[0].work_id}]}

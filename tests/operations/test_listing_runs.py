@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from hostwork import Clock, begun, driven
+from hostwork import Clock, driven
 from workshop import SEED, Place
 
 from benchmarks.host_agent import Agent
-from skillopt_mcp.host_work import Room
 from skillopt_mcp.records.results import Proposed
-from skillopt_mcp.runs import list_runs, replay, start_run
+from skillopt_mcp.runs import list_runs, start_run
 from skillopt_mcp.show.inspecting import inspect
-from skillopt_mcp.show.run_report import describe_run
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.workspace import Workspace
@@ -27,7 +25,7 @@ def test_what_a_host_drives_goes_on_by_its_work_and_not_by_replay(host: Workspac
     assert shown.next_step == listed.next_step
 
 
-def test_work_that_was_abandoned_is_told_as_overdue_until_it_comes_back(
+def test_work_that_was_abandoned_is_shown_as_overdue_until_it_comes_back(
     host: Workspace, clock: Clock, proposal: Proposed
 ) -> None:
     clock.now += 3600
@@ -66,44 +64,3 @@ def test_a_run_that_stopped_goes_on_by_replay(workspace: Workspace) -> None:
     run = start_run(workspace, "ledger-clerk", SMALL)
     assert list_runs(workspace).next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume"
     assert inspect(workspace, run.id).next_step.as_command() == "skillopt-mcp replay ledger-clerk --resume"
-
-
-def test_the_tables_of_a_run_fit_eighty_columns(workspace: Workspace) -> None:
-    run = start_run(workspace, "ledger-clerk", SMALL)
-    replay(workspace, run)
-    text = inspect(workspace, run.id).text
-    tables = text[text.index("\nstep epoch") : text.index("\nits promotion test")]
-    assert {"optimizer reflect", "target    rollout"} <= {line[:21].rstrip() for line in tables.splitlines()}
-    assert max(map(len, tables.splitlines())) <= 80
-
-
-def test_a_narrow_terminal_gets_the_tables_of_a_run_without_the_columns_that_can_be_spared(
-    workspace: Workspace,
-) -> None:
-    run = start_run(workspace, "ledger-clerk", SMALL)
-    replay(workspace, run)
-
-    def tables(width: int | None) -> list[str]:
-        text = describe_run(workspace, run.id, width)
-        return text[text.index("\nstep ") + 1 : text.index("\nits promotion test")].splitlines()
-
-    whole, at_60 = tables(None), tables(60)
-    assert tables(80) == whole
-    assert max(map(len, at_60)) <= 60
-    assert at_60[0].split() == ["step", "epoch", "edits", "train", "candidate", "current", "best", "verdict"]
-    assert "(too narrow for: budget)" in at_60
-    assert "(too narrow for: repeated, missing, failed)" in at_60
-    steps = [line.split() for line in whole if line.lstrip()[:1].isdigit()]
-    assert [line.split() for line in at_60 if line.lstrip()[:1].isdigit()] == [[*row[:2], *row[3:]] for row in steps]
-
-
-def test_work_on_a_promotion_test_is_told_with_the_test_and_its_candidate(place: Place, host: Workspace) -> None:
-    candidate = place.propose(host)
-    standing = begun(host, candidate)
-    told = f"{len(standing.work)} items of work are out until {OUT.partition(' until ')[2]}"
-    assert told in inspect(host, standing.job_id).text.splitlines()
-    assert (
-        f"promotion test {standing.job_id}: test 1 of the skill; {told}" in inspect(host, candidate).text.splitlines()
-    )
-    submit_work(host, [{"work_id": item.work_id, "failed": "no time"} for item in standing.work], room=Room(0))
-    assert "work" not in inspect(host, standing.job_id).text

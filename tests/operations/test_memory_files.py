@@ -27,7 +27,7 @@ PERSON = Consent.PERSON_SIMULATED
 
 @pytest.fixture
 def memory(place: Place) -> Path:
-    """Return a memory file in a project with other files beside it."""
+    """Return a memory file in a project with other files next to it."""
     project = place.folder / "project"
     project.mkdir()
     (project / "CLAUDE.md").write_bytes(make_skill(SEED).main)
@@ -52,11 +52,6 @@ def test_a_memory_file_is_one_document_under_its_own_name(memory: Path, workspac
     assert (tracked.name, tracked.path) == ("project:CLAUDE.md", str(memory))
     assert workspace.skill("project:CLAUDE.md") == tracked
     assert skill_name(memory) == tracked.name
-
-
-def test_a_bare_name_is_the_file_in_this_folder(memory: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(memory.parent)
-    assert place.open().skill("CLAUDE.md").path == str(memory)
 
 
 def test_training_a_memory_file_gains_and_the_promotion_writes_that_file_alone(
@@ -91,7 +86,7 @@ def test_without_a_person_who_allows_it_a_memory_file_is_not_written(memory: Pat
     assert LESSONS in memory.read_text()
 
 
-def test_allowing_a_memory_file_allows_nothing_beside_it(memory: Path, workspace: Workspace) -> None:
+def test_allowing_a_memory_file_allows_nothing_next_to_it(memory: Path, workspace: Workspace) -> None:
     add_root(workspace, str(memory))
     other = memory.with_name("AGENTS.md")
     other.write_text("# Agents\n")

@@ -1,4 +1,4 @@
-"""Merging: a skill in which git left a conflict is worked on by nobody until a person has settled it."""
+"""Merging: nothing works on a skill with an unsettled git conflict."""
 
 from __future__ import annotations
 

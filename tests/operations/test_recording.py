@@ -8,8 +8,7 @@ import pytest
 from workshop import Place
 
 from skillopt_mcp import limits
-from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.errors import BadInput, BadSkill, NotFound, SkillOptError
+from skillopt_mcp.errors import BadInput, NotFound
 from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.records.results import Proposed
 from skillopt_mcp.show.inspecting import inspect
@@ -40,28 +39,6 @@ def test_an_attempt_is_stored_with_the_version_that_was_live(place: Place) -> No
         assert made.version == workspace.live(workspace.skill("ledger-clerk")).digest[:12]
 
 
-def test_a_skill_is_named_by_its_name_its_folder_its_file_or_a_link_to_it(place: Place) -> None:
-    (place.folder / "link").symlink_to(place.skill)
-    with place.open() as workspace:
-        names = ["ledger-clerk", str(place.skill), f"{place.skill}/", str(place.main), str(place.folder / "link")]
-        for name in [*names, f"{place.root}/../skills/ledger-clerk/SKILL.md"]:
-            record_trajectory(workspace, name, DONE)
-        (skill,) = workspace.store.skills.list_skills()
-        assert (skill.name, skill.path) == ("ledger-clerk", str(place.skill))
-        assert workspace.store.trajectories.count_trajectories(skill.id) == (6, 6)
-
-
-def test_home_and_the_project_are_where_names_are_looked_for(place: Place, home: Path) -> None:
-    for root in (home / ".claude" / "skills", place.folder / ".agents" / "skills"):
-        folder = root / root.parent.name.removeprefix(".")
-        folder.mkdir(parents=True)
-        (folder / "SKILL.md").write_text("x")
-    with place.open() as workspace:
-        assert record_trajectory(workspace, "claude", DONE).skill == "claude"
-        assert record_trajectory(workspace, "agents", DONE).skill == "agents"
-        assert record_trajectory(workspace, "~/.claude/skills/claude", DONE).n_new == 2
-
-
 def test_one_session_and_index_is_one_trajectory_and_the_first_record_stays(place: Place) -> None:
     first = Recording(task="a", session_id="s", index=0)
     with place.open() as workspace:
@@ -87,14 +64,6 @@ def test_the_next_step_is_a_score_and_once_there_are_three_a_proposal(place: Pla
         assert scored[0].next_step.why == "1 of 4 new attempts have a score"
 
 
-def test_n_new_counts_since_the_last_proposal(place: Place) -> None:
-    with place.open() as workspace:
-        counts = [record_trajectory(workspace, str(place.skill), DONE).n_new for _ in range(3)]
-        assert counts == [1, 2, 3]
-        propose_edits(workspace, "ledger-clerk", [{"op": "append", "content": "More."}])
-        assert record_trajectory(workspace, str(place.skill), DONE).n_new == 1
-
-
 def test_an_edit_of_the_skill_between_two_recordings_makes_two_versions(place: Place) -> None:
     with place.open() as workspace:
         versions = set()
@@ -117,13 +86,6 @@ def test_an_edit_that_keeps_size_and_time_is_seen_too(place: Place, monkeypatch:
         assert record_trajectory(workspace, str(place.skill), DONE).version != first
 
 
-def test_a_stored_tasks_id_stands_for_its_prompt(place: Place, workspace: Workspace) -> None:
-    skill = workspace.skill("ledger-clerk")
-    task = next(task for task in workspace.store.tasks.list_tasks(skill.id) if task.split == "train")
-    record_trajectory(workspace, "ledger-clerk", Recording(task=task.name, hard=True))
-    assert f"task: {task.prompt}" in inspect(workspace, "trajectory:1").text
-
-
 def test_lone_surrogates_become_replacement_characters(place: Place) -> None:
     cut = "emoji cut in half \ud83d"
     recording = Recording(
@@ -135,14 +97,6 @@ def test_lone_surrogates_become_replacement_characters(place: Place) -> None:
         assert "task: emoji cut in half \ufffd" in text
         assert "[emoji cut in half \ufffd]" in text
         assert record_trajectory(workspace, str(place.skill), recording).duplicate is True
-
-
-def test_scores_complete_each_other(place: Place, workspace: Workspace) -> None:
-    for hard, soft, shown in ((True, None, "hard 1, soft 1.0"), (None, 0.4, "hard 0, soft 0.4"), (None, 1.0, "hard 1")):
-        made = record_trajectory(workspace, "ledger-clerk", Recording("t", hard=hard, soft=soft))
-        assert f"({shown}" in inspect(workspace, made.trajectory_id).text
-    made = record_trajectory(workspace, "ledger-clerk", Recording("t"))
-    assert "(unscored)" in inspect(workspace, made.trajectory_id).text
 
 
 @pytest.mark.parametrize(
@@ -176,46 +130,6 @@ def test_a_bad_recording_is_refused_in_one_short_line_and_nothing_is_stored(
             record_trajectory(workspace, str(place.skill), recording)
         assert message in str(error.value)
         assert len(str(error.value)) < 300
-        assert workspace.store.skills.list_skills() == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "nobody", "no/such/folder", "~nobody-here/skill", "a\0b", "a\0/b", "\ud800", "x/\ud800", "x" * 5000, "..", ".",
-     "/", "\x1b[2J/x", "a/" * 3000, "SKILL.md"],
-    ids=lambda name: repr(name[:20]),
-)  # fmt: skip
-def test_an_unknown_skill_is_refused_in_one_short_line(
-    place: Place, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(place.folder)
-    with place.open() as workspace:
-        with pytest.raises(SkillOptError) as error:
-            record_trajectory(workspace, name, DONE)
-        assert len(str(error.value)) < 500
-        assert "\n" not in str(error.value)
-        assert "\x1b" not in str(error.value)
-        assert workspace.store.skills.list_skills() == []
-
-
-def test_a_folder_that_is_no_readable_skill_is_refused_and_not_tracked(place: Place) -> None:
-    cases = {
-        "empty": None,
-        "binary": b"\x00\x01",
-        "latin": "caf\xe9".encode("latin-1"),
-        "huge": b"x" * (limits.FILE_BYTES + 1),
-    }
-    with place.open() as workspace:
-        for name, content in cases.items():
-            (place.root / name).mkdir()
-            if content is not None:
-                (place.root / name / "SKILL.md").write_bytes(content)
-            with pytest.raises(BadSkill, match=name):
-                record_trajectory(workspace, str(place.root / name), DONE)
-        place.main.unlink()
-        place.main.symlink_to(place.root / "latin" / "SKILL.md")
-        with pytest.raises(BadSkill, match="is a link"):
-            record_trajectory(workspace, str(place.skill), DONE)
         assert workspace.store.skills.list_skills() == []
 
 

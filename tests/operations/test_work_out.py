@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hostwork import Clock, begun, begun_proposal, driven, server
 from workshop import SEED, Place
@@ -14,8 +12,6 @@ from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.workspace import Workspace
-
-APPENDED = {"op": "append", "content": "- Add VAT."}
 
 
 def other_server(place: Place, clock: Clock) -> Workspace:
@@ -44,8 +40,8 @@ def test_asking_again_for_a_proposal_hands_out_the_same_work_and_begins_no_other
     assert (again.job_id, again.work) == (first.job_id, first.work)
     assert again.rollouts == 8
     for rollouts in (0, 8):
-        told = propose_from_evidence(host, str(place.skill), rollouts=rollouts)
-        assert told.work == again.work
+        standing = propose_from_evidence(host, str(place.skill), rollouts=rollouts)
+        assert standing.work == again.work
 
 
 def test_what_a_server_that_has_ended_handed_out_is_handed_out_again_at_once(
@@ -61,7 +57,7 @@ def test_what_a_server_that_has_ended_handed_out_is_handed_out_again_at_once(
     assert done.evaluated.verdict == "accept"
 
 
-def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_nobody_else_answered(
+def test_an_answer_to_what_a_server_that_has_ended_handed_out_counts_while_no_other_answered(
     place: Place, host: Workspace, clock: Clock
 ) -> None:
     standing = begun(host, place.propose(host))
@@ -101,9 +97,3 @@ def test_a_session_whose_server_was_started_again_has_its_work_still(
         item.work_id for item in submit_work(restarted, [], first.job_id).work
     }
     assert len(restarted.store.leases.unanswered_of(first.job_id)) == 8
-
-
-def test_work_folders_stay_where_the_same_work_is_handed_out_again(place: Place, host: Workspace) -> None:
-    candidate_id = place.propose(host)
-    begun(host, candidate_id)
-    assert all(Path(item.folder, "WORK.md").exists() for item in evaluate_candidate(host, candidate_id).work)

@@ -26,7 +26,7 @@ PLACEBO = "- Pay attention to the wording of the request."
 
 @dataclass
 class Place:
-    """A skill of the simulated world in a registered skill root, and a store beside it."""
+    """A skill of the simulated world in a registered skill root, and a store next to it."""
 
     folder: Path
     stack: ExitStack = field(default_factory=ExitStack)

@@ -32,7 +32,6 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.documents.edits import notes_in, region_text
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.runs import StepRecord
-from skillopt_mcp.records.skills import SkillFiles
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
 from skillopt_mcp.training.plan import State
@@ -129,12 +128,12 @@ def test_a_run_with_all_features_killed_between_two_calls_goes_on_from_there(
 
 
 def test_a_step_sees_the_steps_of_its_epoch_and_the_edits_rejected_in_any() -> None:
-    _, store, ask = run({"reflect": adding("a rule that helps nobody")}, batch=2, step_buffer=True, minibatch=4)
+    _, store, ask = run({"reflect": adding("a rule that helps none")}, batch=2, step_buffer=True, minibatch=4)
     reflections = shown(ask, "reflect")
     assert len(reflections) == len(store.records) == 6
     assert "## Earlier steps" not in reflections[0]
     assert "- step 1: reject; train 0.000 over 2 attempts" in reflections[1]
-    assert "  - seen: they lack a rule that helps nobody" in reflections[1]
+    assert "  - seen: they lack a rule that helps none" in reflections[1]
     assert "Steps of this epoch" not in reflections[2]
     for n, evidence in enumerate(reflections):
         assert evidence.count('"verdict": "reject"') == n
@@ -147,11 +146,6 @@ def test_what_is_remembered_is_data_that_cannot_close_its_fence() -> None:
                     batch=2)  # fmt: skip
     evidence = shown(ask, "reflect")[-1]
     assert "````history\n" in evidence
-
-
-def test_without_a_step_buffer_nothing_is_told_of_earlier_steps() -> None:
-    _, _, ask = run({"reflect": adding("x")}, batch=2)
-    assert not any("## Earlier steps" in evidence for evidence in shown(ask, "reflect"))
 
 
 # The end of an epoch.
@@ -185,14 +179,6 @@ def test_guidance_that_brings_no_gain_is_rejected_by_the_gate() -> None:
     state, store, _ = run({"slow_update": GUIDANCE}, slow_update=True, epochs=2)
     assert store.records[-1].verdict == "reject"
     assert state.current == SKILL
-
-
-@pytest.mark.parametrize("guidance", ["", "kept", "<!-- SLOW_UPDATE_END -->", "\ud800", "a\0b"])
-def test_guidance_that_cannot_stand_there_changes_nothing_and_is_not_evaluated(guidance: str) -> None:
-    state, store, ask = run({"slow_update": {"guidance": guidance}}, slow_update=True, epochs=2)
-    assert store.records[-1].verdict == "no_change"
-    assert sum(call.draw == f"{RUN}/val" for call in ask.sent) == 4
-    assert region_text(state.current, "SLOW_UPDATE") == "kept"
 
 
 def test_a_slow_update_compares_the_last_versions_of_two_epochs_on_the_same_train_tasks() -> None:
@@ -236,21 +222,6 @@ def test_notes_hold_from_the_next_epoch_on_until_others_replace_them() -> None:
         "",
         "- third",
     ]
-
-
-def test_an_unusable_note_is_told_and_the_run_goes_on() -> None:
-    _, store, _ = run({"meta_skill": {"notes": 3}}, meta_skill=True)
-    [first, _] = [record for record in store.records if record.kind == "meta"]
-    assert first.unusable[0].startswith("meta skill: notes: ")
-    assert (first.verdict, first.current_version) == ("no_change", SKILL.digest)
-
-
-def test_the_pairs_of_a_slow_update_serve_the_note_unpaid() -> None:
-    _, _, without = run({"slow_update": GUIDANCE}, slow_update=True)
-    _, _, both = run({"slow_update": GUIDANCE}, slow_update=True, meta_skill=True)
-    targets = [sum(call.role == "target" for call in ask.sent) for ask in (without, both)]
-    assert targets[0] == targets[1]
-    assert "persistent_fail 4" in shown(both, "meta_skill")[0]
 
 
 # How a step is made.
@@ -316,17 +287,6 @@ def test_a_lapse_becomes_a_note_that_goes_through_the_gate() -> None:
     assert (store.records[0].verdict, notes_in(state.current)) == ("reject", ())
 
 
-def test_means_by_type_are_over_the_tasks_first_tags() -> None:
-    tasks = stored([each.__class__(each.prompt, each.judge, each.name, each.split, (f"kind {n % 2}",) if n % 4 else ())
-                    for n, each in enumerate(new_tasks(12))])  # fmt: skip
-    ask, store = MemoryAsk(lambda call: json.dumps(adding("x")) if call.role == "optimizer" else "no"), MemoryStore()
-    train(plan_of(SKILL, tasks, config(epochs=1, batch=8)), store, ask)
-    [record] = store.records
-    for split, means in (("train", record.train_by_type), ("val", record.val_by_type)):
-        tags = Counter(task.tags[0] for task in tasks if task.split == split and task.tags)
-        assert {tag: mean.n for tag, mean in means.items()} == tags
-
-
 # On the simulation.
 
 
@@ -337,39 +297,6 @@ def test_every_update_mode_learns_in_the_simulated_world(mode: str, simulation: 
     records = bench.store.runs.list_steps(RUN)
     assert state.best_score > records[0].current or records[0].verdict == "accept_best"
     assert not any(note for record in records for note in record.unusable)
-
-
-def test_the_store_tells_of_tried_and_rejected_edits_and_notes_as_the_loop_left_them(
-    simulation: tuple[Bench, Backend],
-) -> None:
-    bench, backend = simulation
-    finished(bench, backend, Config(batch=3, epochs=3, slow_samples=4))
-    runs = bench.store.runs
-    records = {record.n: record for record in runs.list_steps(RUN)}
-    rejected = runs.list_rejected(RUN, 1000)
-    assert rejected
-    assert [tried.n for tried in rejected] == sorted((tried.n for tried in rejected), reverse=True)
-    assert runs.list_rejected(RUN, 1) == rejected[:1]
-    for tried in (*rejected, *runs.list_tried(RUN, 2)):
-        record = records[tried.n]
-        assert (tried.epoch, tried.verdict, tried.current, tried.candidate) == (
-            record.epoch, record.verdict, record.current, record.candidate,
-        )  # fmt: skip
-    assert {tried.n for tried in runs.list_tried(RUN, 2)} <= {n for n, record in records.items() if record.epoch == 2}
-    assert runs.latest_note(RUN, 2) is None
-    assert runs.latest_note(RUN, 3) == bench.rows("select text from meta_note where epoch = 2")[0][0]
-    assert runs.note_of_skill(bench.skill.id) == bench.rows("select text from meta_note order by id desc")[0][0]
-    assert [record.n for record in runs.list_steps(RUN, 2)] == [n for n, each in records.items() if each.epoch == 2]
-
-
-def test_a_skill_without_front_matter_and_regions_gets_its_guidance_at_the_end() -> None:
-    base = SkillFiles((SKILL.files[0].__class__("SKILL.md", b"# Clerk\n\n- Read.\n"),))
-    ask = MemoryAsk(lambda call: "no" if call.role == "target" else json.dumps(GUIDANCE | {"edits": []}))
-    store = MemoryStore(base)
-    train(plan_of(base, TASKS, config(slow_update=True, epochs=2)), store, ask)
-    made = store.runs.outcomes[-1].candidate
-    assert made is not None
-    assert made.files.main == base.main + b"\n<!-- SLOW_UPDATE_START -->\n- Look twice.\n<!-- SLOW_UPDATE_END -->\n"
 
 
 def two_edits(call: Call) -> str:

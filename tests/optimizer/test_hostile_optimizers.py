@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_world import (
     PLAIN,
-    RUN,
     SKILL,
-    Bench,
     MemoryAsk,
     MemoryStore,
     new_tasks,
@@ -22,7 +20,7 @@ from training_world import (
 )
 
 from skillopt_mcp.backends.base import BackendFault
-from skillopt_mcp.backends.scripted import Answer, Scripted
+from skillopt_mcp.backends.scripted import Answer
 from skillopt_mcp.documents.frontmatter import block_end
 from skillopt_mcp.records.calls import Call, Message, Reply
 from skillopt_mcp.records.edits import Op
@@ -104,27 +102,6 @@ def gullible(call: Call, reply: Answer) -> Answer:
         return reply
     files = rollout_of(call).files
     return right(call) if files != SKILL and rollout_of(call).task.split == "val" else "no"
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_reply_stops_a_run_or_breaks_the_skill(name: str, bench: Bench) -> None:
-    with bench.ask(Scripted(lambda call: gullible(call, HOSTILE[name]))) as ask:
-        state = train(bench.plan(CONFIG), bench.store, ask)
-    records = bench.store.runs.list_steps(RUN)
-    assert len(records) == 2
-    assert whole(state.current)
-    for version in {record.candidate_version for record in records} - {None}:
-        assert whole(bench.store.skills.get_files(bench.skill.id, str(version)))
-    assert state.best == bench.store.skills.get_files(bench.skill.id, records[-1].best_version)
-
-
-def test_a_silent_night_explains_itself(bench: Bench) -> None:
-    with bench.ask(Scripted(lambda call: gullible(call, "Good night, moon."))) as ask:
-        train(bench.plan(CONFIG), bench.store, ask)
-    [first, second] = bench.store.runs.list_steps(RUN)
-    assert (first.verdict, second.verdict) == ("no_change", "no_change")
-    assert len(first.unusable) == 4
-    assert all(note.endswith("Good night, moon.") for note in first.unusable)
 
 
 JSON = st.recursive(

@@ -33,18 +33,6 @@ def test_steps_use_the_schedules_budgets_over_the_whole_run() -> None:
     assert budgets[0] > budgets[5] > budgets[-1] == 1
 
 
-@given(st.integers(0, 13))
-def test_what_is_left_after_some_steps_is_the_end_of_all_steps(after: int) -> None:
-    plan = plan_of(SKILL, TASKS, Config(batch=3, epochs=3, **PLAIN))
-    assert list(steps(plan, after=after)) == list(steps(plan, after=0))[after:]
-
-
-def test_no_two_steps_share_a_draw_and_epochs_have_orders_of_their_own() -> None:
-    found = list(steps(plan_of(SKILL, TASKS, Config(batch=11, epochs=4, **PLAIN)), after=0))
-    assert len({step.draw for step in found}) == 4
-    assert len({tuple(task.id for task in step.tasks) for step in found}) == 4
-
-
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_run_without_train_or_val_tasks_is_refused_by_name(split: str) -> None:
     plan = plan_of(SKILL, [task for task in TASKS if task.split != split], Config())
@@ -85,8 +73,3 @@ def test_what_ends_an_epoch_is_counted_among_the_rows_but_not_in_the_schedule(
         (step.draw, step.budget, step.batches) for step in bare
     ]
     assert list(steps(plan, after=4)) == found[4:]
-
-
-def test_an_autonomous_schedule_lets_analysts_propose_the_most() -> None:
-    plan = plan_of(SKILL, TASKS, Config(batch=4, epochs=2, schedule="autonomous", max_edits=7, **PLAIN))
-    assert {step.budget for step in steps(plan, after=0)} == {7}

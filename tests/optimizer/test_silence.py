@@ -1,4 +1,4 @@
-"""Silence: a step of which nothing came is not stored, and is asked anew when the run goes on."""
+"""Silence: a step of which nothing came is not stored, and is asked again when the run resumes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_candidate_that_keeps_the_model_from_answering_is_rejected_and_holds_n
         assert state.best == SKILL
 
 
-def test_a_candidate_whose_evaluation_was_lost_on_the_way_is_asked_for_anew(tmp_path: Path) -> None:
+def test_a_candidate_whose_evaluation_was_lost_on_the_way_is_asked_for_again(tmp_path: Path) -> None:
     edit = {"reasoning": "r", "edits": [{"op": "append", "content": "- Count twice."}]}
 
     def answering_with(taught: Answer) -> Scripted:

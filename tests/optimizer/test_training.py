@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from training_world import (
     RUN,
     SKILL,
     Bench,
-    Killed,
     MemoryAsk,
     MemoryStore,
     Mortal,
@@ -34,7 +32,6 @@ from skillopt_mcp.backends.base import Backend
 from skillopt_mcp.gates.recompute import search_verdict
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.evidence import Trajectory
-from skillopt_mcp.records.runs import StepRecord
 from skillopt_mcp.store.trajectories import NewTrajectory
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.loop import train
@@ -123,16 +120,6 @@ def test_a_version_is_evaluated_once_in_a_run() -> None:
     assert sum(call.draw == f"{RUN}/val" for call in ask.sent) == 2 * 4
 
 
-def test_the_trials_of_a_step_are_kept_and_those_of_the_base_version_with_the_first() -> None:
-    _, store, _ = trained(learner)
-    for outcome in store.runs.outcomes:
-        record = outcome.record
-        on_val = Counter(trial.version for trial in outcome.trials if trial.draw == f"{RUN}/val")
-        first = {record.parent_version: 4} if record.n == 1 else {}
-        assert on_val == {record.candidate_version: 4, **first}
-        assert len(outcome.trials) == sum(on_val.values()) + record.train.n
-
-
 def test_the_guard_stops_no_step_and_compares_with_the_live_version() -> None:
     def answer(call: Call) -> str:
         if call.role == "optimizer":
@@ -184,27 +171,6 @@ def test_the_optimizer_is_shown_what_train_tasks_expect_and_never_what_others_do
         assert (f'"right {task.id - 1}"' in shown) == (task.split == "train")
 
 
-def test_every_edit_keeps_the_trials_of_its_own_step() -> None:
-    _, store, _ = trained(learner)
-    for outcome in store.runs.outcomes:
-        of_this_step = {f"trial:{trial.reply.id}" for trial in outcome.trials if trial.draw != f"{RUN}/val"}
-        assert outcome.candidate is not None
-        for edit, _ in outcome.candidate.edits:
-            assert set(edit.sources) == of_this_step
-
-
-def test_missing_rollouts_are_no_failures_and_are_counted() -> None:
-    def answer(call: Call) -> str | Reply:
-        if call.role == "optimizer":
-            assert len(question_of(call).refs) == 2
-            return "no edits"
-        task = rollout_of(call).task
-        return Reply("", fault="server") if task.split == "train" and task.id % 2 else "no"
-
-    _, store, _ = trained(answer, CONFIG.model_copy(update={"batch": 4, "minibatch": 4}))
-    assert [(record.n_missing, record.train.n) for record in store.records] == [(2, 2)] * 3
-
-
 def test_val_trials_that_are_missing_are_compared_on_the_common_tasks_and_the_reason_says_so() -> None:
     def answer(call: Call) -> str | Reply:
         if call.role == "optimizer":
@@ -229,22 +195,6 @@ def test_every_decision_recomputes_from_its_inputs() -> None:
     assert [search_verdict("strict", each.inputs) for each in decisions] == [each.verdict for each in store.records]
 
 
-def test_reflection_is_told_this_steps_budget() -> None:
-    config = Config(batch=1, epochs=4, max_edits=8, min_edits=0, schedule="linear", **PLAIN)
-    _, store, ask = trained(lambda call: "no" if call.role == "target" else adding("x"), config)
-    told = {
-        (
-            int(re.findall(r"s(\d+)/", call.draw)[0]),
-            int(re.findall(r"at most (\d+) edits", question_of(call).instructions)[0]),
-        )
-        for call in ask.sent
-        if call.stage == "reflect"
-    }
-    assert told == {(record.n, record.budget) for record in store.records if record.budget}
-    assert store.records[-1].budget == 0
-    assert store.records[-1].verdict == "no_change"
-
-
 def finish(bench: Bench, backend: Backend) -> State:
     """Return the end of a run that nothing interrupts any more."""
     return finished(bench, backend, CONFIG)
@@ -261,20 +211,6 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[objec
     assert len(records) == 9
     assert {"accept_best", "reject"} <= {record.verdict for record in records}
     return outcome, mortal.n_sent
-
-
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.06, 0.11, 0.17, 0.24, 0.33, 0.45, 0.58, 0.71, 0.86, 0.97, 0.995])
-def test_a_run_killed_in_the_middle_of_a_step_ends_as_if_it_had_not_been(
-    share: float, uninterrupted: tuple[tuple[object, ...], int], simulation: tuple[Bench, Backend]
-) -> None:
-    whole, n_calls = uninterrupted
-    bench, backend = simulation
-    dying = Mortal(backend, int(share * n_calls))
-    with bench.ask(dying) as ask, pytest.raises(Killed):
-        train(bench.plan(CONFIG), bench.store, ask)
-    living = Mortal(backend)
-    assert outcome_of(bench, finish(bench, living)) == whole
-    assert dying.n_sent + living.n_sent <= n_calls + 4
 
 
 def test_a_run_killed_at_every_stage_of_every_step_pays_nothing_twice(
@@ -302,28 +238,12 @@ def test_a_run_whose_best_version_is_not_the_current_one_goes_on_from_both(
     assert outcome_of(bench, state) == whole
 
 
-def test_a_finished_run_asks_nothing_more(simulation: tuple[Bench, Backend]) -> None:
-    bench, backend = simulation
-    first = finish(bench, backend)
-    again = Mortal(backend, 0)
-    assert finish(bench, again) == first
-
-
 def test_progress_tells_the_stages_in_order_with_scores() -> None:
-    told: list[Progress] = []
-    train(plan_of(SKILL, TASKS, CONFIG), MemoryStore(), MemoryAsk(learner), told.append)
+    reports: list[Progress] = []
+    train(plan_of(SKILL, TASKS, CONFIG), MemoryStore(), MemoryAsk(learner), reports.append)
     stages = ["rollout", "reflect", "aggregate", "select", "evaluate", "step"]
-    assert [progress.stage for progress in told] == ["baseline", *stages * 6]
-    assert (told[6].n_done, told[6].n_total, told[6].note, told[6].candidate) == (1, 6, "accept_best", 0.25)
-
-
-def test_records_say_what_was_proposed_and_what_applied() -> None:
-    reply = json.dumps({"edits": [{"op": "append", "content": "good"}, {"op": "delete", "target": "absent"}]})
-    _, store, _ = trained(
-        lambda call: "no" if call.role == "target" else reply, CONFIG.model_copy(update={"epochs": 1})
-    )
-    record: StepRecord = store.records[0]
-    assert (record.n_proposed, record.n_applied, len(record.unmatched)) == (2, 1, 1)
+    assert [progress.stage for progress in reports] == ["baseline", *stages * 6]
+    assert (reports[6].n_done, reports[6].n_total, reports[6].note, reports[6].candidate) == (1, 6, "accept_best", 0.25)
 
 
 def test_a_recorded_attempt_at_a_held_out_task_never_enters_a_run(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import pytest
 from skillopt_mcp.backends.openai import open_openai
 from skillopt_mcp.backends.registry import open_backend
 from skillopt_mcp.errors import BadInput, Unset
-from skillopt_mcp.settings.files import load_settings
+from skillopt_mcp.settings.settling import load_settings
 
 PUBLISHED = Path(__file__).parent / "skillopt_configs"
 FILES = sorted(PUBLISHED.rglob("*.yaml"))

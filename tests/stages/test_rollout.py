@@ -67,12 +67,6 @@ def test_judges_see_the_answer_and_nothing_else_of_the_reply() -> None:
     assert rollout(MemoryAsk(lambda call: meant), attempts(task(1)))[0].hard is True
 
 
-def test_a_trial_is_named_after_the_version_the_draw_and_the_reply() -> None:
-    [trial] = rollout(MemoryAsk(lambda call: "1"), attempts(task(1)))
-    assert (trial.version, trial.draw, trial.reply.id) == (SKILL.digest, "r/1", 1)
-    assert trajectories([trial])[0].id == "trial:1"
-
-
 @pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.kind)
 @given(answer=st.text(max_size=30) | st.sampled_from(["", "ox", "ox emu", "42", "zyzzy", "86420135"]))
 def test_what_reflection_reads_of_a_failure_quotes_the_expected_answer(judge: Judge, answer: str) -> None:

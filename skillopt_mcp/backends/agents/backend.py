@@ -99,21 +99,15 @@ _SAID_CHARACTERS = 250
 
 
 class Host(Protocol):
-    """What differs between command lines: `skills_path` is where in a project this one looks for skills."""
+    """A command line: `skills_path` is where in a project it looks for skills.
 
-    @property
-    def program(self) -> Program: ...
+    `most_used` is the most that it may use for a call, None without a limit: only money has one.
+    """
 
-    @property
-    def skills_path(self) -> str: ...
-
-    @property
-    def timeout(self) -> float: ...
-
-    @property
-    def most_used(self) -> Usage | None:
-        """Return the most that it may use for a call, None without a limit: only money has one."""
-        ...
+    program: Program
+    skills_path: str
+    timeout: float
+    most_used: Usage | None
 
     def line(self, call: Call, place: Place) -> Line:
         """Return the command line for a call. Raises BackendFault when the user has no account that can be reached."""
