@@ -12,7 +12,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import pydantic_core
 from mcp.server import MCPServer
@@ -48,10 +48,6 @@ from skillopt_mcp.limits import SESSION_CHARACTERS
 from skillopt_mcp.server.resources import listed_prompts, listed_resources, listed_templates, rendered
 from skillopt_mcp.training.progress import Notify, Progress, silent
 
-if TYPE_CHECKING:
-    from skillopt_mcp.server.approval import DialogApprover
-    from skillopt_mcp.server.services import StoreResources
-
 # Written by the build (`hatch_build.py`), so that tools are listed before their modules and the store are imported.
 _LISTED_PATH = Path(__file__).with_name("tools.json")
 
@@ -78,13 +74,36 @@ Request = Context[dict[str, Any], Any]
 T = TypeVar("T")
 
 
+class Approver(Protocol):
+    """Asks a person before a tool runs that needs them (`server.approval.DialogApprover`)."""
+
+    async def ask(self, tool: str, given: Mapping[str, Any], context: Request) -> InputRequiredResult | Any | None:
+        """Return what the host has to ask first, or the person's answer; None when no person was asked."""
+
+    async def close(self, answer: Any) -> None:
+        """Drop an approval that the tool has not used."""
+
+    def with_answer(self, result: BaseModel, answer: Any) -> BaseModel:
+        """Return the tool's result, with the person's answer where it matters."""
+
+
+class Resources(Protocol):
+    """What hosts may read (`server.services.StoreResources`)."""
+
+    def read(self, uri: str) -> tuple[str, str]:
+        """Return the text at an address, and its MIME type. Raises NotFound."""
+
+    def complete(self, argument: str, beginning: str, others: Mapping[str, str]) -> list[str]:
+        """Return possible values of an argument."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What a server needs to answer calls."""
 
     tools: Sequence[Tool]
-    resources: StoreResources | None = None
-    approver: DialogApprover | None = None
+    resources: Resources | None = None
+    approver: Approver | None = None
 
 
 class Watch:
@@ -276,7 +295,7 @@ class SkillOptServer(MCPServer[dict[str, Any]]):
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _resources(self) -> StoreResources:
+    def _resources(self) -> Resources:
         found = self.services().resources
         if found is None:
             raise NotFound("this server has no resources")
