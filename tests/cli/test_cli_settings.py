@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from console import BACKENDS, TARGET, parsed
 
-from skillopt_mcp.cli.preparing import Sources, prepare
+from skillopt_mcp.cli.preparing import prepare
 from skillopt_mcp.errors import BackendError
 
 FILE = """
@@ -44,9 +44,9 @@ def test_a_backend_that_cannot_be_asked_is_shown_with_the_key_that_chose_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "mine.yaml").write_text("model: {backend: openai, target: gpt-none, optimizer: gpt-none}\n")
     with pytest.raises(BackendError, match=r"\"model\.backend\" chose 'codex:gpt-none' as target: the program 'codex'"):
-        prepare(Sources(str(tmp_path / "mine.yaml"), (), {}), "ledger-clerk")
+        prepare(str(tmp_path / "mine.yaml"), (), {}, "ledger-clerk")
     named = {"target": TARGET, "optimizer": TARGET}
-    assert prepare(Sources(str(tmp_path / "mine.yaml"), (), named), "ledger-clerk").target == TARGET
+    assert prepare(str(tmp_path / "mine.yaml"), (), named, "ledger-clerk").target == TARGET
 
 
 def test_a_run_is_written_as_files(cli, make_place, tmp_path: Path) -> None:

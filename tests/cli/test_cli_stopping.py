@@ -1,4 +1,4 @@
-"""Stopping: a run or command that cannot go on says why, keeps what was answered, and names the command that continues."""
+"""Stopping: a run that cannot go on says why, keeps what was answered, and names the command that continues."""
 
 from __future__ import annotations
 

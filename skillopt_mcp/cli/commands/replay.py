@@ -25,7 +25,7 @@ from skillopt_mcp.answering import (
 )
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, flag_of, prepare
+from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -139,7 +139,7 @@ class Replay(Sending):
         return {**self.given, **{name: value for name, value in around.items() if value is not None}}
 
     def _prepare(self, terminal: Terminal) -> Prepared:
-        ready = prepare(Sources(self.config, self.set, self._settings), self.skill)
+        ready = prepare(self.config, self.set, self._settings, self.skill)
         for note in ready.notes:
             terminal.note(f"note: {note}")
         return ready
