@@ -36,6 +36,11 @@ IMPORTED = [
     *map(module_path, modules()),
     "skillopt_mcp.server.wire",
     "skillopt_mcp.server.services",
+    "skillopt_mcp.backends.openai",
+    "openai.resources.chat",
+    "anyio._backends._asyncio",
+    "httpcore2",
+    "truststore",
     "tests.frozen",
 ]
 _CAPABILITIES = 0x20080522
