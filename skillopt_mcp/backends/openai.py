@@ -95,7 +95,7 @@ def simpler_dialect(dialect: Dialect, rejected: Rejection, *, may_chat: bool, ha
     return None
 
 
-class _Part(Wire):
+class _TextPart(Wire):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -103,8 +103,8 @@ class _Part(Wire):
 
 class _Item(Wire):
     type: str
-    content: list[_Part] | None = None
-    summary: list[_Part] | None = None
+    content: list[_TextPart] | None = None
+    summary: list[_TextPart] | None = None
 
 
 class _Details(Wire):
@@ -166,7 +166,7 @@ class ResponsesBody(Wire):
 
 
 class _ChatMessage(Wire):
-    content: str | list[_Part] | None = None
+    content: str | list[_TextPart] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None

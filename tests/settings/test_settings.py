@@ -15,71 +15,19 @@ from skillopt_mcp.training.config import Config
 # The shape that SkillOpt documents, every section of it, at values that are not the defaults.
 STRUCTURED = """
 _base_: ../base/default.yaml
-model:
-  backend: azure_openai
-  optimizer: gpt-a
-  target: claude-b
-  optimizer_backend: openai_chat
-  target_backend: claude_chat
-  reasoning_effort: medium
-  rewrite_reasoning_effort: ""
-  rewrite_max_completion_tokens: 64000
-  codex_exec_path: codex
-  codex_exec_full_auto: false
-  claude_code_exec_max_thinking_tokens: 16384
-  codex_trace_to_optimizer: true
-  azure_openai_endpoint: ""
-  azure_openai_api_key: ""
-  target_azure_openai_auth_mode: azure_cli
-  qwen_chat_base_url: ""
-  minimax_model: ""
-train:
-  num_epochs: 3
-  train_size: 0
-  steps_per_epoch: 0
-  batch_size: 24
-  accumulation: 2
-  seed: 7
-gradient:
-  minibatch_size: 5
-  merge_batch_size: 6
-  analyst_workers: 16
-  failure_only: true
-optimizer:
-  learning_rate: 9
-  min_learning_rate: 3
-  lr_scheduler: linear
-  lr_control_mode: fixed
-  skill_update_mode: suggestions
-  use_slow_update: false
-  slow_update_samples: 11
-  slow_update_gate_with_selection: true
-  longitudinal_pair_policy: 10_01
-  use_meta_skill: false
-  use_skill_aware_reflection: true
-  skill_aware_appendix_source: failure_only
-  skill_aware_consolidate_threshold: 12
-evaluation:
-  use_gate: false
-  gate_metric: soft
-  gate_mixed_weight: 0.7
-  sel_env_num: 30
-  test_env_num: 40
-  eval_test: true
-env:
-  name: searchqa
-  skill_init: skills/initial.md
-  split_mode: split_dir
-  split_ratio: "2:1:7"
-  split_seed: 42
-  split_dir: data/split
-  data_path: ""
-  split_output_dir: ""
-  max_turns: 1
-  exec_timeout: 120
-  workers: 24
-  limit: 100
-  out_root: out/here
+model: {backend: azure_openai, optimizer: gpt-a, target: claude-b, optimizer_backend: openai_chat,
+  target_backend: claude_chat, reasoning_effort: medium, rewrite_max_completion_tokens: 64000,
+  codex_exec_path: codex, azure_openai_endpoint: "", azure_openai_api_key: "", minimax_model: ""}
+train: {num_epochs: 3, train_size: 0, steps_per_epoch: 0, batch_size: 24, accumulation: 2, seed: 7}
+gradient: {minibatch_size: 5, merge_batch_size: 6, analyst_workers: 16, failure_only: true}
+optimizer: {learning_rate: 9, min_learning_rate: 3, lr_scheduler: linear, lr_control_mode: fixed,
+  skill_update_mode: suggestions, use_slow_update: false, slow_update_samples: 11,
+  slow_update_gate_with_selection: true, longitudinal_pair_policy: 10_01, use_meta_skill: false,
+  use_skill_aware_reflection: true, skill_aware_appendix_source: failure_only, skill_aware_consolidate_threshold: 12}
+evaluation: {use_gate: false, gate_metric: soft, gate_mixed_weight: 0.7, sel_env_num: 30, test_env_num: 40,
+  eval_test: true}
+env: {name: searchqa, skill_init: skills/initial.md, split_mode: split_dir, split_ratio: "2:1:7", split_seed: 42,
+  split_dir: data/split, data_path: "", max_turns: 1, exec_timeout: 120, workers: 24, limit: 100, out_root: out/here}
 """
 BASE = "train: {num_epochs: 9, seed: 1}\nhuman_feedback: {enabled: false, timeout_seconds: 0}\n"
 EXPECTED = Config(
