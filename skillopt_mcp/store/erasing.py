@@ -238,7 +238,7 @@ _NAMED = {
     "step": "run_id",
     "task": "(select name from skill where id = skill_id) || ' ' || name",
     "trajectory": "'trajectory:' || id",
-    "trial": "scope",
+    "trial": "(select scope from call where id = call_id)",
     "version_file": "substr(version_id, 1, 12)",
 }
 _UNPACKED = "select sha256, content from blob where encoding = 'zlib' and sha256 > ? order by sha256 limit ?"

@@ -146,9 +146,9 @@ and exists (select 1 from batch_call b where b.call_id = c.id) = ?4 and c.scope 
 
 # The draws of a test begin with its name and the number of the pair.
 _OF_TEST = (
-    "select t.version_id, s.name, count(*), min(cast(substr(c.draw, length(?1) + 2) as integer)) from trial t"
-    " join call c on c.id = t.call_id join reply r on r.call_id = c.id join served s on s.id = r.served"
-    " where t.scope = ?1 group by t.version_id, s.name order by 4, 2"
+    "select t.version_id, s.name, count(*), min(cast(substr(c.draw, length(?1) + 2) as integer)) from call c"
+    " join trial t on t.call_id = c.id join reply r on r.call_id = c.id join served s on s.id = r.served"
+    " where c.scope = ?1 group by t.version_id, s.name order by 4, 2"
 )
 _OF_SCOPE = (
     "select c.role, s.name, count(*) from call c join reply r on r.call_id = c.id join served s on s.id = r.served"

@@ -183,7 +183,7 @@ class Runs:
         with self._pool.write() as connection:
             if outcome.candidate:
                 insert_candidate(connection, outcome.candidate)
-            insert_trials(connection, run_id, outcome.trials)
+            insert_trials(connection, outcome.trials)
             if outcome.decision:
                 insert_decision(connection, outcome.decision)
             connection.execute(

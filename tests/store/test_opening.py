@@ -101,33 +101,6 @@ def test_a_database_of_another_program_is_refused_with_every_byte_as_it_was(path
     assert fingerprint(path) == before
 
 
-def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.parent.mkdir()
-    path.touch()
-    with Store(path) as store:
-        assert store.skills.list_skills() == []
-
-
-@pytest.mark.parametrize("content", [b"no database, but as long as one\n" * 100, b"SQLite format 3\0"])
-def test_a_file_that_is_no_database_is_refused_with_every_byte_as_it_was(path: Path, content: bytes) -> None:
-    path.parent.mkdir()
-    path.write_bytes(content)
-    with pytest.raises(UnsafeStore, match=f"'{path}' is damaged or no store: nothing was changed"):
-        Store(path)
-    assert path.read_bytes() == content
-
-
-def test_a_folder_is_refused_as_a_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=f"'{tmp_path}' is a folder: name a file with --store"):
-        Store(tmp_path)
-
-
-@pytest.mark.parametrize("place", ["/dev/full", "/proc/skillopt.db", "/proc/self/x/s.db", "/dev/null/skillopt.db"])
-def test_a_place_that_holds_no_files_is_refused_by_name(place: str) -> None:
-    with pytest.raises(StoreError, match=f"'{place}'"):
-        Store(Path(place))
-
-
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux capabilities")
 @pytest.mark.parametrize(("folder_mode", "file_mode"), [(0o500, None), (0o500, 0o600), (0o500, 0o400), (0o000, 0o600)])
 def test_a_folder_that_cannot_be_written_gives_one_error(
