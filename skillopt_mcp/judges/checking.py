@@ -150,7 +150,7 @@ _ROUNDING = 1e-9
 _MIN_WORDS = 5
 # So many of its rarest words find a text's twin: of two long texts that are twins, one can hardly lack all of them.
 _MAX_LOOKED_UP = 8
-_MAX_FILE_CHARACTERS = 20_000
+_MAX_CHARACTERS = 20_000
 _WORD = re.compile(r"\w+")
 Words = Sequence[frozenset[str]]
 _Key = tuple[frozenset[str], Hashable]
@@ -285,8 +285,8 @@ def _has_text(task: Task) -> bool:
 
 def _whole(task: Task) -> str:
     """Return all that a task shows, its files as far as they are looked at."""
-    files = "\n".join(f"{file.path}\n{file.content[:_MAX_FILE_CHARACTERS]}" for file in task.files)[
-        :_MAX_FILE_CHARACTERS
+    files = "\n".join(f"{file.path}\n{file.content[:_MAX_CHARACTERS]}" for file in task.files)[
+        :_MAX_CHARACTERS
     ]
     return f"{task.prompt.removesuffix(QUESTION_ENDING)}\n{files}" if files else task.prompt
 
