@@ -285,9 +285,7 @@ def _has_text(task: Task) -> bool:
 
 def _whole(task: Task) -> str:
     """Return all that a task shows, its files as far as they are looked at."""
-    files = "\n".join(f"{file.path}\n{file.content[:_MAX_CHARACTERS]}" for file in task.files)[
-        :_MAX_CHARACTERS
-    ]
+    files = "\n".join(f"{file.path}\n{file.content[:_MAX_CHARACTERS]}" for file in task.files)[:_MAX_CHARACTERS]
     return f"{task.prompt.removesuffix(QUESTION_ENDING)}\n{files}" if files else task.prompt
 
 
