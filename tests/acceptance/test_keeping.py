@@ -116,9 +116,9 @@ def test_a_secret_is_in_no_file_and_no_output(desk: Desk, door: str, tmp_path: P
         target = f"scripted:{tmp_path / 'replies.json'}"
         runs = [desk.run("evaluate", desk.ids["untested"], target=target, yes=True, json=True)]
     elif door == "task":
-        row, judge = tasks_of(1, seed=9)[0], {"kind": "exact", "expected": secrets}
+        fields = [{"prompt": secrets}, {"judge": {"kind": "exact", "expected": secrets}}, {"files": {"a.txt": secrets}}]
+        rows = [{**row, "id": f"s{n}", **fields[n]} for n, row in enumerate(tasks_of(3, seed=9))]
         with desk.serve() as server:
-            rows = [{**row, "prompt": secrets}, {**row, "judge": judge}, {**row, "files": {"a.txt": secrets}}]
             added = server.tool("add_tasks", skill="desk", tasks=rows)
         assert (added["added"], len(added["rejected"])) == (0, 3)
         runs = [desk.run("tasks list", desk.skill_path, json=True)]
