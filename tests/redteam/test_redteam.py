@@ -17,7 +17,7 @@ from skillopt_mcp.records.edits import Edit, Patch
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 # The benchmark plants every lesson in every place; here some of them have a turn in one.
-EVERY = 3 if os.environ.get("THOROUGH") else 12
+EVERY = 3 if os.environ.get("THOROUGH") else 30
 BASE = SkillFiles((SkillFile(MAIN_FILE, SKILL.format(name="clerk").encode()),))
 
 
