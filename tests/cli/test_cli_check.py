@@ -262,4 +262,4 @@ def test_the_skills_of_a_submodule_that_changed_are_checked(
     git(repository, "submodule", "deinit", "-q", "-f", "vendor")
     code, lines = checked(capsys, "--changed", "main")
     assert (code, lines[-1]) == (0, "0 skills: 0 errors, 1 advice.")
-    assert lines[0].startswith("./vendor: advice: it has changed, and was not looked at, for nothing of it is there")
+    assert lines[0].startswith("./vendor: advice: it has changed, but is empty here")

@@ -40,7 +40,7 @@ def test_sixteen_processes_open_one_new_store_at_once(tmp_path: Path, spawn: Spa
     children = [spawn(open_each, paths) for _ in range(16)]
     for _ in range(ROUNDS):
         start(children)
-        assert [child.hear() for child in children] == [[]] * 16
+        assert [child.receive() for child in children] == [[]] * 16
     for child in children:
         child.rest()
     alone = Pool(tmp_path / "alone.db")
