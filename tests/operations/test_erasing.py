@@ -182,9 +182,9 @@ def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_told(
     assert found_in(place)
     done = erased(workspace, "ledger-clerk", containing=CANARY)
     assert (done.n, done.answers) == (1, 1)
-    left = {each.what: each.where for each in done.elsewhere}
-    assert left["reasons of candidates"] == [made.candidate_id]
-    assert left["candidates with edits that came from these attempts"] == [made.candidate_id]
+    left = {each.kind: each.where for each in done.elsewhere}
+    assert left["candidate"] == [made.candidate_id]
+    assert left["made_from"] == [made.candidate_id]
     assert workspace.store.ledger.list_rows(made.job_id) == spent
     again = learning()
     use(workspace, again, "optimizer")
@@ -223,11 +223,10 @@ def test_the_copies_beside_the_store_and_the_hosts_transcripts_are_named(
     transcript = home / ".claude" / "projects" / "p" / "0a7e.jsonl"
     transcript.parent.mkdir(parents=True)
     transcript.write_bytes(b"{}\n")
-    left = {each.what: each for each in erased(workspace, "trajectory:1").elsewhere}
-    copies = left["older copies of this store"]
+    left = {each.kind: each for each in erased(workspace, "trajectory:1").elsewhere}
+    copies = left["copies"]
     assert copies.where == [str(path) for path in beside]
-    assert copies.step.endswith(f"rm {beside[0]} {beside[1]}")
-    assert left["transcripts of the hosts"].where == [str(transcript)]
+    assert left["transcripts"].where == [str(transcript)]
 
 
 def test_a_replay_that_was_stopped_goes_on_without_what_was_erased(place: Place, workspace: Workspace) -> None:
