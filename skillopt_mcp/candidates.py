@@ -145,7 +145,7 @@ def proposed(skill_name: str, base: SkillFiles, applied: Applied, made: Candidat
     """Return what became of edits; without a candidate nothing would change."""
     found = made.findings if made else ()
     broken = introduced(base, applied.files, skill_name)
-    n_bytes = max(EDITS_BYTES // len(applied.reports) - ROW_BYTES, 0)  # so that all edits fit into one answer
+    n_bytes = max(EDITS_BYTES // max(1, len(applied.reports)) - ROW_BYTES, 0)  # so that all edits fit into one answer
     edits = [
         EditOutcome(
             index=report.index,

@@ -19,8 +19,7 @@ from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.skill_folders import main_path
 from skillopt_mcp.skills import first_to_track
 from skillopt_mcp.trajectories import Recording, attach_reaction, attach_transcript, record_trajectory, recorded_itself
-from skillopt_mcp.transcripts.attempts import Attempt, Use, attempts
-from skillopt_mcp.transcripts.dialects import is_host_line
+from skillopt_mcp.transcripts import Attempt, Use, attempts, is_host_line
 from skillopt_mcp.workspace import Workspace, shortened
 
 _ENDINGS = (".jsonl", ".jsonl.zst")

@@ -23,7 +23,7 @@ from skillopt_mcp.redaction.redacting import Redactor
 from skillopt_mcp.skill_folders import handle
 from skillopt_mcp.store.erasing import Choice, Erasing, spellings
 from skillopt_mcp.store.trajectories import MOST_COUNTED, NewTrajectory
-from skillopt_mcp.transcripts.dialects import SelfRecorded
+from skillopt_mcp.transcripts import SelfRecorded
 from skillopt_mcp.workspace import Workspace
 
 LARGEST_INDEX = 1 << 53

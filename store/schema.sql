@@ -282,18 +282,15 @@ create index lease_by_scope on lease(scope);
 -- One row per judged rollout: which version attempted which task, on which draw, with what score.
 create table trial (
     id integer primary key,
-    scope text not null,            -- the run or promotion test it serves
     version_id text not null,
     task_id integer not null references task(id),
-    call_id integer not null references call(id), -- its draw is the trial's
+    call_id integer not null references call(id), -- its scope and draw are the trial's
     hard integer check (hard in (0, 1)),
     soft real check (soft between 0 and 1),
     reason text not null,
     check ((hard is null) = (soft is null)),
     unique (call_id, task_id)
 ) strict;
-
-create index trial_by_scope on trial(scope);
 
 -- Runs and candidates
 
@@ -444,7 +441,7 @@ create table approval (
     kind text not null check (kind in ('promote', 'rollback')),
     from_version text not null,     -- what was live
     to_version text not null,
-    findings text not null,         -- sha256 over what the guard found
+    findings text not null,         -- the sha256 of each finding of the guard
     evidence text not null,         -- the promotion test whose verdict was shown; empty for a rollback
     login text not null,            -- the name that the person was logged in by; empty where it is not known
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),

@@ -17,11 +17,12 @@ from skillopt_mcp.settings.reading import structured
 from skillopt_mcp.settings.skillopt_names import FIELDS
 from skillopt_mcp.training.config import Config, allowed
 from skillopt_mcp.workspace import Workspace
+from tests.test_architecture import LEVEL_OF, LEVELS, MODULES, inside, room_of
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-PAGES = (README, *sorted(DOCS.glob("*.md")))
+PAGES = (README, ROOT / "ARCHITECTURE.md", *sorted(DOCS.glob("*.md")))
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 
 
@@ -36,7 +37,7 @@ def claude_desktop() -> str:
 
 
 def listed_tools() -> list[dict[str, Any]]:
-    """Return what hosts are told of the tools."""
+    """Return the tools as hosts see them."""
     found: list[dict[str, Any]] = json.loads(listing(tools_over(Workspace(Path()))))["tools"]
     return found
 
@@ -92,6 +93,17 @@ def schema() -> str:
     return "\n\n".join(parts)
 
 
+def nouns() -> str:
+    """Return which of the nouns each of them imports."""
+    first, last = LEVEL_OF["workspace"] + 1, LEVEL_OF["demo"]
+    named = [noun for level in LEVELS[first : last + 1] for noun in sorted(level)]
+    rows = ["| noun | imports |", "|---|---|"]
+    for noun in named:
+        used = {room_of(other) for path, tree in MODULES.items() if room_of(path) == noun for other in inside(tree)}
+        rows.append(f"| `{noun}` | {', '.join(f'`{each}`' for each in named if each in used - {noun}) or '-'} |")
+    return "\n".join(rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "claude_desktop": claude_desktop,
     "tools": tools,
@@ -100,6 +112,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "commands": command_table,
     "schema": schema,
+    "nouns": nouns,
 }
 
 if __name__ == "__main__":

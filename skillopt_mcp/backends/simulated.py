@@ -30,27 +30,9 @@ from skillopt_mcp.backends.world import (
 )
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.errors import BackendError
+from skillopt_mcp.records import replies
 from skillopt_mcp.records.calls import Call, Message, Question, Reply, Rollout, Usage
 from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.replies import (
-    AwarePatchReply,
-    AwareRewriteReply,
-    AwareSuggestReply,
-    BudgetReply,
-    ClassReply,
-    EditReply,
-    MergeReply,
-    MergeRewritesReply,
-    MergeSuggestionsReply,
-    MetaSkillReply,
-    PatchReply,
-    ProposalReply,
-    RankReply,
-    RewriteReply,
-    SlowUpdateReply,
-    SuggestionReply,
-    SuggestReply,
-)
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 
 Row = dict[str, object]
@@ -144,28 +126,30 @@ def _fenced(text: str, label: str) -> tuple[str, int]:
     return content[1:], len(before) - 1 + len(opening) + len(content) - 1 + len(ending)
 
 
-_MOST_NOTES = 10
-_AWARE: dict[str, type[AwarePatchReply | AwareSuggestReply | AwareRewriteReply]] = {
-    "patch": AwarePatchReply, "suggest": AwareSuggestReply, "rewrite": AwareRewriteReply,
+_MAX_NOTES = 10
+_AWARE: dict[str, type[replies.AwarePatchReply | replies.AwareSuggestReply | replies.AwareRewriteReply]] = {
+    "patch": replies.AwarePatchReply, "suggest": replies.AwareSuggestReply, "rewrite": replies.AwareRewriteReply,
 }  # fmt: skip
 
 
-def formed(skill: str, patch: PatchReply, schema: str) -> ProposalReply:
+def formed(skill: str, patch: replies.PatchReply, schema: str) -> replies.ProposalReply:
     """Return a patch in the form that was asked for: as it is, as suggestions, or as the whole new text."""
     if schema == "suggest":
-        return SuggestReply(reasoning=patch.reasoning, suggestions=[_suggestion(edit) for edit in patch.edits])
+        return replies.SuggestReply(reasoning=patch.reasoning, suggestions=[_suggestion(edit) for edit in patch.edits])
     if schema == "rewrite":
-        return RewriteReply(reasoning=patch.reasoning, skill=_changed(skill, patch.edits) if patch.edits else "")
+        return replies.RewriteReply(
+            reasoning=patch.reasoning, skill=_changed(skill, patch.edits) if patch.edits else ""
+        )
     return patch
 
 
-def with_notes(evidence: str, patch: PatchReply, schema: str) -> ProposalReply:
+def with_notes(evidence: str, patch: replies.PatchReply, schema: str) -> replies.ProposalReply:
     """Return a patch in its form with a class per failure: a lapse where the skill teaches all that was needed."""
     skill, _, body = parts(evidence)
     taught, attempts = taught_by(skill), attempts_in(body)
     lapsed = [failed and bool(topics) and topics <= taught for failed, topics in attempts]
     classified = [
-        ClassReply(trajectory=n, kind="lapse" if lapse else "defect")
+        replies.ClassReply(trajectory=n, kind="lapse" if lapse else "defect")
         for n, ((failed, _), lapse) in enumerate(zip(attempts, lapsed, strict=True), start=1)
         if failed
     ]
@@ -175,56 +159,56 @@ def with_notes(evidence: str, patch: PatchReply, schema: str) -> ProposalReply:
     return _AWARE[schema].model_validate(values | {"classified": classified, "notes": notes})
 
 
-def worked_in(row: Row) -> EditReply:
+def worked_in(row: Row) -> replies.EditReply:
     """Return the edit that does what a suggestion says."""
     instruction = str(row["instruction"])
     if instruction.startswith(DROPPED):
-        return EditReply(op="delete", target=f"- {instruction.removeprefix(DROPPED)}\n")
-    return EditReply(op="append", content=f"- {instruction}")
+        return replies.EditReply(op="delete", target=f"- {instruction.removeprefix(DROPPED)}\n")
+    return replies.EditReply(op="append", content=f"- {instruction}")
 
 
-def merged_suggestions(body: str) -> MergeSuggestionsReply:
+def merged_suggestions(body: str) -> replies.MergeSuggestionsReply:
     """Return the suggestions without doubles, those from failures first."""
     merged: dict[str, list[int]] = {}
     for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
         merged.setdefault(str(row["instruction"]), []).append(number_of(row))
-    return MergeSuggestionsReply(
+    return replies.MergeSuggestionsReply(
         reasoning="(simulated) Equal suggestions were put together.",
-        suggestions=[SuggestionReply(instruction=instruction) for instruction in merged],
+        suggestions=[replies.SuggestionReply(instruction=instruction) for instruction in merged],
         merged_from=[sorted(numbers) for numbers in merged.values()],
     )
 
 
-def merged_rewrites(skill: str, body: str) -> MergeRewritesReply:
+def merged_rewrites(skill: str, body: str) -> replies.MergeRewritesReply:
     """Return the skill with every line that a text added, and without those that one took away."""
     old, texts = skill.splitlines(), texts_of(body)
     added = dict.fromkeys(line for text in texts.values() for line in text.splitlines() if line and line not in old)
     gone = [
         line for line in dict.fromkeys(old) if line and any(line not in text.splitlines() for text in texts.values())
     ]
-    edits = [EditReply(op="delete", target=f"{line}\n") for line in gone]
-    edits += [EditReply(op="append", content=line) for line in added]
-    return MergeRewritesReply(
+    edits = [replies.EditReply(op="delete", target=f"{line}\n") for line in gone]
+    edits += [replies.EditReply(op="append", content=line) for line in added]
+    return replies.MergeRewritesReply(
         reasoning="(simulated) All lessons were put together.", skill=_changed(skill, edits), merged_from=sorted(texts)
     )
 
 
-def meta_notes(evidence: str) -> MetaSkillReply:
+def meta_notes(evidence: str) -> replies.MetaSkillReply:
     """Return notes that name what was rejected, this epoch's before those so far."""
     _, history, _ = parts(evidence)
     so_far = [line for line in history.splitlines() if line.startswith("- Rejected: ")]
     lines = [f"- Rejected: {' '.join(text.removeprefix('- ').split())}" for text in rejected_in(history)]
-    notes = list(dict.fromkeys([*lines, *so_far]))[:_MOST_NOTES]
-    return MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
+    notes = list(dict.fromkeys([*lines, *so_far]))[:_MAX_NOTES]
+    return replies.MetaSkillReply(reasoning="(simulated) What was tried in vain.", notes="\n".join(notes))
 
 
-def _suggestion(edit: EditReply) -> SuggestionReply:
+def _suggestion(edit: replies.EditReply) -> replies.SuggestionReply:
     if edit.op == "delete":
-        return SuggestionReply(instruction=DROPPED + (edit.target or "").strip().removeprefix("- "))
-    return SuggestionReply(instruction=(edit.content or "").strip().removeprefix("- "))
+        return replies.SuggestionReply(instruction=DROPPED + (edit.target or "").strip().removeprefix("- "))
+    return replies.SuggestionReply(instruction=(edit.content or "").strip().removeprefix("- "))
 
 
-def _changed(skill: str, edits: list[EditReply]) -> str:
+def _changed(skill: str, edits: list[replies.EditReply]) -> str:
     """Return the skill's text after the edits, as far as they apply."""
     files = SkillFiles((SkillFile(MAIN_FILE, skill.encode("utf-8", "replace")),))
     patch = Patch(tuple(Edit(edit.op, edit.target, edit.content) for edit in edits))
@@ -243,7 +227,7 @@ _RANKING_NOISE = 0.5
 class _Stock:
     """What is left to propose, best remedy first; `anchors` are lines of the skill that stand in it once."""
 
-    remedies: list[str | EditReply]
+    remedies: list[str | replies.EditReply]
     spoilers: list[str]
     placebos: list[str]
     anchors: list[str]
@@ -273,7 +257,9 @@ class Proposer:
                 )
             case "rewrite":
                 edits = [worked_in(row) for row in rows_of(body)]
-                return formed(skill, PatchReply(reasoning="(simulated) All were worked in.", edits=edits), "rewrite")
+                return formed(
+                    skill, replies.PatchReply(reasoning="(simulated) All were worked in.", edits=edits), "rewrite"
+                )
             case "merge":
                 return _merge(body)
             case "merge_suggestions":
@@ -284,14 +270,14 @@ class Proposer:
                 return _rank(body, random)
             case "budget":
                 n = sum(worth(row) >= 1 for row in rows_of(body))
-                return BudgetReply(reasoning="(simulated) As many as teach something.", n=max(1, n))
+                return replies.BudgetReply(reasoning="(simulated) As many as teach something.", n=max(1, n))
             case "slow_update":
                 return self._guidance(question, random)
             case "meta_skill":
                 return meta_notes(evidence)
         raise BackendError(f"the simulation has no answer of schema '{question.schema}'; use another backend")
 
-    def _patch(self, question: Question, random: Random) -> PatchReply:
+    def _patch(self, question: Question, random: Random) -> replies.PatchReply:
         skill, history, body = parts(question.evidence)
         attempts = attempts_in(body)
         any_failed = any(failed for failed, _ in attempts)
@@ -304,18 +290,18 @@ class Proposer:
         picked = [edit for _ in range(n_edits) if (edit := self._pick(stock, random))]
         edits = [edit.model_copy(update={"evidence": evidence}) for edit in picked]
         needed = ", ".join(needs) or "nothing in particular"
-        return PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
+        return replies.PatchReply(reasoning=f"(simulated) The attempts needed: {needed}.", edits=edits)
 
-    def _guidance(self, question: Question, random: Random) -> SlowUpdateReply:
+    def _guidance(self, question: Question, random: Random) -> replies.SlowUpdateReply:
         skill, history, body = parts(question.evidence)
         needs = Counter(name for failed, topics in attempts_in(body) if failed for name in sorted(topics))
         stock = _stock(skill, needs, history, random)
         stock.anchors.clear()
         picked = [edit.content for _ in range(_N_GUIDED) if (edit := self._pick(stock, random)) and edit.content]
         lines = list(dict.fromkeys([*guidance_in(body), *picked]))
-        return SlowUpdateReply(reasoning="(simulated) What both versions lack.", guidance="\n".join(lines))
+        return replies.SlowUpdateReply(reasoning="(simulated) What both versions lack.", guidance="\n".join(lines))
 
-    def _pick(self, stock: _Stock, random: Random) -> EditReply | None:
+    def _pick(self, stock: _Stock, random: Random) -> replies.EditReply | None:
         chance = random.random()
         if chance < self._helpful:
             remedy = stock.remedies.pop(0) if stock.remedies else None
@@ -327,11 +313,11 @@ class Proposer:
 def _stock(skill: str, needs: Counter[str], history: str, random: Random) -> _Stock:
     """Return what may be proposed: of what was rejected before, only a remedy is tried again, and last."""
     wanted = [_BY_NAME[name] for name, _ in needs.most_common()]
-    remedies: list[str | EditReply] = []
+    remedies: list[str | replies.EditReply] = []
     for topic in wanted:
         if topic.harmful in skill:
             bullet = f"\n- {topic.harmful}"
-            remedies.append(EditReply(op="delete", target=bullet if bullet in skill else topic.harmful))
+            remedies.append(replies.EditReply(op="delete", target=bullet if bullet in skill else topic.harmful))
         if topic.lesson not in skill:
             remedies.append(topic.lesson)
     remedies.sort(key=lambda remedy: isinstance(remedy, str) and remedy in history)
@@ -355,42 +341,42 @@ def _lines(skill: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     )
 
 
-def _placed(line: str, stock: _Stock, random: Random) -> EditReply:
+def _placed(line: str, stock: _Stock, random: Random) -> replies.EditReply:
     if not stock.anchors or random.random() < _SHARE_APPENDED:
-        return EditReply(op="append", content=f"- {line}")
-    return EditReply(op="insert_after", target=stock.anchors.pop(), content=f"- {line}\n")
+        return replies.EditReply(op="append", content=f"- {line}")
+    return replies.EditReply(op="insert_after", target=stock.anchors.pop(), content=f"- {line}\n")
 
 
-def _merge(body: str) -> MergeReply:
-    merged: dict[tuple[str, str], tuple[EditReply, list[int]]] = {}
+def _merge(body: str) -> replies.MergeReply:
+    merged: dict[tuple[str, str], tuple[replies.EditReply, list[int]]] = {}
     anchors: set[str | None] = set()
     for row in sorted(rows_of(body), key=lambda row: row.get("from") != "failures"):
-        edit, number = EditReply.model_validate(row), number_of(row)
+        edit, number = replies.EditReply.model_validate(row), number_of(row)
         lesson = ("", edit.content.strip()) if edit.content else (edit.op, edit.target or "")
         if lesson in merged:
             merged[lesson][1].append(number)
             continue
         if edit.op == "insert_after" and edit.content and edit.target in anchors:
-            edit = EditReply(op="append", content=edit.content.rstrip("\n"), path=edit.path)
+            edit = replies.EditReply(op="append", content=edit.content.rstrip("\n"), path=edit.path)
         anchors.add(edit.target)
         merged[lesson] = (edit, [number])
-    return MergeReply(
+    return replies.MergeReply(
         reasoning="(simulated) Equal lessons were put together.",
         edits=[edit for edit, _ in merged.values()],
         merged_from=[sorted(numbers) for _, numbers in merged.values()],
     )
 
 
-def _rank(body: str, random: Random) -> RankReply:
+def _rank(body: str, random: Random) -> replies.RankReply:
     worths = {number_of(row): worth(row) + random.gauss(0, _RANKING_NOISE) for row in rows_of(body)}
     ranking = sorted(worths, key=lambda number: -worths[number])
-    return RankReply(reasoning="(simulated) The most useful first.", ranking=ranking)
+    return replies.RankReply(reasoning="(simulated) The most useful first.", ranking=ranking)
 
 
 _MAX_REMEMBERED = 100_000
 _FILLER_SHIFTS = 1 << 16
 _FRAME = len('[["user",""],["assistant",""]]')
-_MOST_SAID = 16_384
+_MAX_ANSWER = 16_384
 # Small words among them, as in any language: without, a text is a run of long words as no transcript ever has it.
 _WORDS = (
     "ledger", "entry", "account", "balance", "posted", "carried", "line", "column", "amount", "price", "supplier",
@@ -453,8 +439,8 @@ class Simulated:
         request = call.request
         if isinstance(request, Rollout):
             n_in = self._facts_of(request.files).n_tokens + len(request.task.prompt) // 4
-            return Usage(n_in, (self._options.trajectory_bytes + _MOST_SAID) // 4, 0.0)
-        return Usage((len(request.instructions) + len(request.evidence)) // 4, _MOST_SAID, 0.0)
+            return Usage(n_in, (self._options.trajectory_bytes + _MAX_ANSWER) // 4, 0.0)
+        return Usage((len(request.instructions) + len(request.evidence)) // 4, _MAX_ANSWER, 0.0)
 
     def _attempt(self, request: Rollout, draw: str) -> Reply:
         prompt = request.task.prompt

@@ -24,7 +24,7 @@ from skillopt_mcp.records.replies import ProposalReply
 from skillopt_mcp.records.skills import SkillFiles
 
 TRAJECTORY_LIMIT = 12_000
-MOST_NAME = 80
+MAX_NAME = 80
 _CUT_END = "cut here ...]\n"
 _GOES_ON = ", goes on]\n"
 _BACKTICKS = re.compile(r"`{3,}")
@@ -84,14 +84,16 @@ def render_contrasts(pairs: Sequence[tuple[Trajectory, Trajectory]], limit: int 
 
 def render_edits(edits: Sequence[Edit]) -> str:
     """Return the edits as a fenced JSON list, numbered from 1: the numbers that merge and rank answer with."""
-    rows = [json.dumps(_edit(number, edit), ensure_ascii=False) for number, edit in enumerate(edits, start=1)]
-    return fence("[\n" + ",\n".join(rows) + "\n]", "json")
+    return _json_rows([_edit(number, edit) for number, edit in enumerate(edits, 1)])
 
 
 def render_suggestions(suggestions: Sequence[Edit]) -> str:
     """Return suggestions as a fenced JSON list, numbered from 1."""
-    rows = [json.dumps(_suggestion(number, each), ensure_ascii=False) for number, each in enumerate(suggestions, 1)]
-    return fence("[\n" + ",\n".join(rows) + "\n]", "json")
+    return _json_rows([_suggestion(number, each) for number, each in enumerate(suggestions, 1)])
+
+
+def _json_rows(rows: Sequence[dict[str, object]]) -> str:
+    return fence("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]", "json")
 
 
 def render_rewrites(rewrites: Sequence[Edit]) -> str:
@@ -125,7 +127,7 @@ def _transcript(messages: Sequence[Message], limit: int) -> str:
     """Return messages, each below the line that says whose it is; no message can write such a line.
 
     That no tool was called is left out: where a task asks for one, the judge says so.
-    Where the middle is cut, the line is said again of the message that goes on behind the cut.
+    Where the middle is cut, the line is repeated for the message that continues behind the cut.
     """
     messages = [message for message in messages if message != NO_TOOL_CALL]
     headers = [_header(message) for message in messages]
@@ -154,7 +156,7 @@ def _header(message: Message) -> str:
 
 
 def _one_line(name: str) -> str:
-    return " ".join(without_hidden(name).replace("]", ")").split())[:MOST_NAME]
+    return " ".join(without_hidden(name).replace("]", ")").split())[:MAX_NAME]
 
 
 def _edit(number: int, edit: Edit) -> dict[str, object]:
@@ -243,7 +245,7 @@ class Form:
     """How changes are asked for and shown in one update mode. Names are those of prompts and of reply schemas.
 
     `analyst` has the prompts for failures, successes and contrasts, `merge` those for failures, successes and the final
-    merge; `whole`: each proposal is a whole text, of which one stays.
+    merge; `whole`: each proposal is a whole text, and one stays.
     """
 
     reply: str
@@ -278,31 +280,18 @@ _MODELS: dict[str, type[ProposalReply]] = {
 }  # fmt: skip
 FORMS: dict[UpdateMode, Form] = {
     "patch": Form(
-        reply="patch",
-        analyst=("analyst_failure", "analyst_success", "analyst_contrast"),
-        merge_reply="merge",
-        merge=("merge_failure", "merge_success", "merge_final"),
-        rank="rank",
-        render=render_edits,
+        "patch", ("analyst_failure", "analyst_success", "analyst_contrast"),
+        "merge", ("merge_failure", "merge_success", "merge_final"), "rank", render_edits,
     ),
     "rewrite_from_suggestions": Form(
-        reply="suggest",
-        analyst=("suggest_failure", "suggest_success", "suggest_contrast"),
-        merge_reply="merge_suggestions",
-        merge=("merge_suggestions",) * 3,
-        rank="rank_suggestions",
-        render=render_suggestions,
+        "suggest", ("suggest_failure", "suggest_success", "suggest_contrast"),
+        "merge_suggestions", ("merge_suggestions",) * 3, "rank_suggestions", render_suggestions,
     ),
     "full_rewrite_minibatch": Form(
-        reply="rewrite",
-        analyst=("rewrite_failure", "rewrite_success", "rewrite_contrast"),
-        merge_reply="merge_rewrites",
-        merge=("merge_rewrites",) * 3,
-        rank="rank",
-        render=render_rewrites,
-        whole=True,
+        "rewrite", ("rewrite_failure", "rewrite_success", "rewrite_contrast"),
+        "merge_rewrites", ("merge_rewrites",) * 3, "rank", render_rewrites, whole=True,
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,18 +103,9 @@ class Approval:
     login: str = ""
 
     @property
-    def findings_digest(self) -> str:
-        """Return the sha256 (hex) over what the guard found."""
-        return _sha256("\0".join(self.findings))
-
-    @property
     def finding_digests(self) -> frozenset[str]:
         """Return the sha256 (hex) of each thing that the guard found."""
-        return frozenset(map(_sha256, self.findings))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return frozenset(hashlib.sha256(each.encode("utf-8", "surrogatepass")).hexdigest() for each in self.findings)
 
 
 def candidate_id(skill_id: int, base_version: str, version_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Views: a text as it reads once its escapes (JSON, URL, HTML) are undone, and where each byte of it came from."""
+"""Redacting: finds secrets in a text, also under escapes (JSON, URL, HTML), and replaces them by placeholders."""
 
 from __future__ import annotations
 
@@ -16,8 +16,23 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from skillopt_mcp.records.calls import Message
-from skillopt_mcp.redaction import shapes as chance
-from skillopt_mcp.redaction.shapes import LATIN1, PRIVATE_KEY, SHAPE_SIGN, UTF8, Pattern, Span, find_shapes
+from skillopt_mcp.redaction.shapes import (
+    LATIN1,
+    PRIVATE_KEY,
+    SHAPE_SIGN,
+    UTF8,
+    Pattern,
+    Span,
+    find_shapes,
+    is_code,
+    is_expression,
+    is_kind_of_value,
+    is_memorable,
+    is_password,
+    is_random,
+    is_stand_in,
+    is_written_for_one,
+)  # fmt: skip
 
 MAX_DEPTH = 4
 _BACKSLASH = r"\\(?:[nrt\"'\\/bf]|u00[0-7][0-9a-fA-F]|x[2-7][0-9a-fA-F])"
@@ -238,7 +253,7 @@ def _index(text: bytes, sought: bytes, start: int, end: int) -> int:
 def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quoted: bool) -> bool:
     """Return whether what stands before a value leaves no doubt that it is a password, whatever it looks like."""
     statement = _STATEMENT.search(sign)
-    if statement is None or len(value) < 6 or chance.is_written_for_one(value) or chance.is_kind_of_value(value):
+    if statement is None or len(value) < 6 or is_written_for_one(value) or is_kind_of_value(value):
         return False
     if _ABOUT_ONE.search(sign) or value.startswith(b"/") or _plain(value) in _plain(sign):
         return False
@@ -249,7 +264,7 @@ def _is_stated(before: bytes, sign: bytes, between: bytes, value: bytes, *, quot
     # An option is also spoken of: what follows then is the next word.
     if sign[-1:] in b" \t" and not _NO_LETTER.search(value):
         return False
-    return quoted or not chance.is_expression(value)
+    return quoted or not is_expression(value)
 
 
 def _plain(text: bytes) -> bytes:
@@ -257,13 +272,13 @@ def _plain(text: bytes) -> bytes:
 
 
 def _is_secret(name: bytes, value: bytes, *, quoted: bool) -> bool:
-    if len(value) < 8 or not _NO_LETTER.search(value) or _NO_VALUE.search(name) or chance.is_stand_in(value):
+    if len(value) < 8 or not _NO_LETTER.search(value) or _NO_VALUE.search(name) or is_stand_in(value):
         return False
-    if not quoted and chance.is_code(value):
+    if not quoted and is_code(value):
         return False
-    if _LOOSE.search(name) and (chance.is_password(value) or (_PASSWORD.search(name) and chance.is_memorable(value))):
+    if _LOOSE.search(name) and (is_password(value) or (_PASSWORD.search(name) and is_memorable(value))):
         return True
-    return chance.is_random(value, 20 if _ANY_KEY.search(name) else 16) or _is_user_and_password(value)
+    return is_random(value, 20 if _ANY_KEY.search(name) else 16) or _is_user_and_password(value)
 
 
 def _is_user_and_password(value: bytes) -> bool:
@@ -272,15 +287,15 @@ def _is_user_and_password(value: bytes) -> bool:
         user, colon, password = base64.b64decode(value, validate=True).partition(b":")
     except ValueError:
         user, colon, password = value.partition(b":")
-    return bool(colon and user.isascii() and password.isascii() and chance.is_password(password))
+    return bool(colon and user.isascii() and password.isascii() and is_password(password))
 
 
 def _cookies(text: bytes, start: int, end: int) -> Iterator[Span]:
     for pair in _PAIR.finditer(text, start, end):
         name, value = pair.groups()
-        if chance.is_stand_in(value[:_LOOKED_AT]):
+        if is_stand_in(value[:_LOOKED_AT]):
             continue
-        if chance.is_random(value) or (_SESSION.search(name) and chance.is_random(value, 8)):
+        if is_random(value) or (_SESSION.search(name) and is_random(value, 8)):
             yield Span(pair.start(2), pair.end(2), "cookie")
 
 
@@ -290,14 +305,14 @@ def _user_info(text: bytes, start: int) -> Iterator[Span]:
         return
     user, password, alone = match.groups()
     if alone is not None:
-        if chance.is_random(alone):
+        if is_random(alone):
             yield Span(match.start(3), match.end(3), "url-password")
-    elif len(password) >= 4 and password != user and not (_PORT.match(password) or chance.is_stand_in(password)):
+    elif len(password) >= 4 and password != user and not (_PORT.match(password) or is_stand_in(password)):
         yield Span(match.start(2), match.end(2), "url-password")
 
 
 MIN_BYTES = 8
-_MOST = 1_000
+_MAX_KNOWN = 1_000
 _NAME_known = re.compile(
     r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|PAT|SECRETS?|PASS|PASSWD|PASSWORD|PASSPHRASE|PWD|PGPASS|CREDENTIALS?|MNEMONIC|DSN)"
     r"(?:\Z|_)|(?:PASSWORD|SECRET|TOKEN|APIKEY)\Z",
@@ -329,7 +344,7 @@ class KnownSecrets:
 
     @cached_property
     def _pattern(self) -> Pattern:
-        longest_first = sorted(self._kinds, key=len, reverse=True)[:_MOST]
+        longest_first = sorted(self._kinds, key=len, reverse=True)[:_MAX_KNOWN]
         pattern: Pattern = re2.compile(b"|".join(map(re2.escape, longest_first)))
         return pattern
 
@@ -363,7 +378,7 @@ def _found_in(text: bytes) -> Iterator[Span]:
 
 def _says_something(value: bytes, *, is_password: bool) -> bool:
     """Return whether a value is none of those that stand in such variables without being secret: a place, a choice."""
-    return not (_PLACE.search(value) or (not is_password and _WORDS.search(value)) or chance.is_stand_in(value))
+    return not (_PLACE.search(value) or (not is_password and _WORDS.search(value)) or is_stand_in(value))
 
 
 def _goes_on(text: bytes, at: int) -> bool:
@@ -429,7 +444,7 @@ def _apart(secrets: Iterable[Secret]) -> list[Secret]:
 def _is_statement(secret: Secret) -> bool:
     """Return whether a secret that showed by its context alone can be known again without it."""
     by_context = secret.kind in ("password", "credential", "cookie", "url-password")
-    return by_context and (chance.is_password(secret.value) or chance.is_random(secret.value, 8))
+    return by_context and (is_password(secret.value) or is_random(secret.value, 8))
 
 
 # Nothing that is looked for goes on over it, so texts that stand around it are read at once and apart.

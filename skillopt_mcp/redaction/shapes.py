@@ -1,4 +1,4 @@
-"""Chance: whether a value looks drawn at random, or like a word, a name or a stand-in that people write."""
+"""Shapes: whether a value is drawn at random or written by a person, and secrets that their shape shows."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def _tool(
     destructive: bool = False,
     idempotent: bool = False,
 ) -> Tool:
-    """Return the tool of a method, its schema compacted. Every hint is said: hosts take an unsaid one for the worst."""
+    """Return the tool of a method, its schema compacted. Every hint is set: hosts assume the worst of a missing one."""
     annotations = ToolAnnotations(
         read_only_hint=read_only, destructive_hint=destructive, idempotent_hint=idempotent, open_world_hint=False
     )
@@ -213,7 +213,7 @@ def _tool(
 
 
 def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an input schema without what costs tokens and tells nothing: titles, defaults, the null of optionals."""
+    """Return an input schema without what only costs tokens: titles, defaults, the null of optionals."""
     properties = {}
     for name, shape in schema["properties"].items():
         kept = {key: value for key, value in shape.items() if key not in ("title", "default", "anyOf")}

@@ -46,7 +46,8 @@ def parse_yaml(text: str, where: str) -> Tree:
     _check_size(text, where)
     try:
         # Events come one by one, so that a hostile text is given up where it turns bad.
-        return _Reader(yaml.parse(text, Loader=yaml.BaseLoader), where).document()
+        _check_events(yaml.parse(text, Loader=yaml.BaseLoader), where)
+        value: Value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark else ""
@@ -54,6 +55,9 @@ def parse_yaml(text: str, where: str) -> Tree:
     # PyYAML lets a bad escape such as "\Uffffffff" out as the error of chr().
     except (ValueError, OverflowError) as error:
         raise BadInput(f"{where} is not YAML: {error}") from None
+    if not isinstance(value, dict | None):
+        raise BadInput(f"{where} is not a mapping: write settings as key: value")
+    return value or {}
 
 
 def parse_toml(text: str, where: str) -> Tree:
@@ -67,67 +71,42 @@ def parse_toml(text: str, where: str) -> Tree:
     return tree
 
 
-class _Reader:
-    """The values of an event stream."""
-
-    def __init__(self, events: Iterator[yaml.Event], where: str) -> None:
-        self._events, self._where, self._n = events, where, 0
-
-    def document(self) -> Tree:
-        """Return the one mapping of the text; an empty text has none."""
-        next(self._events)
-        if isinstance(next(self._events), yaml.StreamEndEvent):
-            return {}
-        value = self._value(self._next(), 0)
-        next(self._events)
-        if not isinstance(next(self._events), yaml.StreamEndEvent):
-            raise BadInput(f"{self._where} holds more than one document: leave one")
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise BadInput(f"{self._where} is not a mapping: write settings as key: value")
-        return value
-
-    def _next(self) -> yaml.Event:
-        event = next(self._events)
-        self._n += 1
-        if self._n > MAX_VALUES:
-            raise BadInput(f"{self._where} has more than {MAX_VALUES:,} values: settings are few")
+def _check_events(events: Iterator[yaml.Event], where: str) -> None:
+    """Raise BadInput where a text is too large or too deep, or holds what settings never are."""
+    depth = n_documents = 0
+    for n, event in enumerate(events):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        n_documents += isinstance(event, yaml.DocumentStartEvent)
+        if n > MAX_VALUES:
+            raise BadInput(f"{where} has more than {MAX_VALUES:,} values: settings are few")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise BadInput(f"{self._where} line {_line(event)} has an anchor or alias: write the value out")
+            raise BadInput(f"{where} line {line} has an anchor or alias: write the value out")
         if getattr(event, "tag", None) is not None:
-            raise BadInput(f"{self._where} line {_line(event)} has a tag: write a plain value")
-        return event
+            raise BadInput(f"{where} line {line} has a tag: write a plain value")
+        if depth > MAX_DEPTH:
+            raise BadInput(f"{where} line {line} is nested too deep: settings have {MAX_DEPTH} levels")
+        if n_documents > 1:
+            raise BadInput(f"{where} holds more than one document: leave one")
 
-    def _value(self, event: yaml.Event, depth: int) -> Value:
-        if isinstance(event, yaml.ScalarEvent):
-            text = str(event.value)
-            return plain_value(text) if event.style in (None, "") else text
-        if depth >= MAX_DEPTH:
-            raise BadInput(f"{self._where} line {_line(event)} is nested too deep: settings have {MAX_DEPTH} levels")
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(depth + 1)
-        items: list[Value] = []
-        while not isinstance(item := self._next(), yaml.SequenceEndEvent):
-            items.append(self._value(item, depth + 1))
-        return items
 
-    def _mapping(self, depth: int) -> Tree:
+class _Loader(yaml.BaseLoader):
+    """Reads plain scalars as YAML 1.2 does, and no key twice."""
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> Scalar:  # type: ignore[override]
+        return plain_value(str(node.value)) if node.style is None else str(node.value)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Tree:  # type: ignore[override]
         found: Tree = {}
-        while not isinstance(key := self._next(), yaml.MappingEndEvent):
-            if not isinstance(key, yaml.ScalarEvent):
-                raise BadInput(f"{self._where} line {_line(key)} has a key that is not a text")
+        for key, value in node.value:
             name = str(key.value)
-            if name in found or name == "<<":
-                raise BadInput(
-                    f"{self._where} line {_line(key)} has the key {quoted(name)} twice, or merges: name it once"
+            if not isinstance(key, yaml.ScalarNode) or name in found or name == "<<":
+                what = (
+                    f"has the key {quoted(name)} twice, or merges" if key.id == "scalar" else "a key that is not a text"
                 )
-            found[name] = self._value(self._next(), depth)
+                raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+            found[name] = self.construct_object(value, deep=True)
         return found
-
-
-def _line(event: yaml.Event) -> int:
-    return event.start_mark.line + 1 if event.start_mark else 1
 
 
 def _check_size(text: str, where: str) -> None:
@@ -168,26 +147,26 @@ _VENDORS = "model.* of single vendors: keys and endpoints come from the environm
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Setting:
     """A value and the name by which it was given, for messages."""
 
     value: Value
-    said: str
+    key: str
 
 
 @dataclass(slots=True)
 class Layer:
     """The settings of one source, by the name they have here, and what is to be said of others."""
 
-    values: dict[str, Given] = field(default_factory=dict)
+    values: dict[str, Setting] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
-    def put(self, name: str, given: Given) -> None:
+    def put(self, name: str, given: Setting) -> None:
         """Keep a value. Raises BadInput when this source has given another one under another name."""
         before = self.values.setdefault(name, given)
         if before is not given and before.value != given.value:
-            both = f"and {quoted(given.said)} set the same" if before.said != given.said else "is set twice"
-            raise BadInput(f"{quoted(before.said)} {both}: give one of them")
+            both = f"and {quoted(given.key)} set the same" if before.key != given.key else "is set twice"
+            raise BadInput(f"{quoted(before.key)} {both}: give one of them")
 
     def note(self, text: str, said: str) -> None:
         """Keep a remark on a key."""
@@ -214,7 +193,7 @@ def read_pairs(texts: Sequence[str]) -> Layer:
     for text in texts:
         pair = read_pair(text)
         for name, given in pair.values.items():
-            if name in layer.values and layer.values[name].said == given.said:
+            if name in layer.values and layer.values[name].key == given.key:
                 del layer.values[name]
             layer.put(name, given)
         for note, said in pair.notes.items():
@@ -291,7 +270,7 @@ def _put(layer: Layer, section: str, key: str, value: Value) -> None:
         layer.note(UNUSED["data_root"], said)
         return
     flat = _flat(layer, section, key, said)
-    given = Given(_spelled(flat, value, said), said)
+    given = Setting(_spelled(flat, value, said), said)
     if flat in FIXED:
         fixed, why = FIXED[flat]
         if value == (not fixed) or isinstance(value, str):

@@ -104,16 +104,16 @@ def insert_candidate(connection: Connection, new: NewCandidate) -> bool:
     return True
 
 
-def insert_trials(connection: Connection, scope: str, trials: Sequence[Trial]) -> None:
+def insert_trials(connection: Connection, trials: Sequence[Trial]) -> None:
     """Store trials within the caller's transaction; a trial that is there stays as it is."""
     rows = [
-        (scope, trial.version, trial.task.id, trial.reply.id,
+        (trial.version, trial.task.id, trial.reply.id,
          None if trial.hard is None else int(trial.hard), trial.soft, trial.reason)
         for trial in trials
     ]  # fmt: skip
     connection.executemany(
-        "insert into trial(scope, version_id, task_id, call_id, hard, soft, reason)"
-        " values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
+        "insert into trial(version_id, task_id, call_id, hard, soft, reason)"
+        " values (?, ?, ?, ?, ?, ?) on conflict do nothing",
         rows,
     )
 

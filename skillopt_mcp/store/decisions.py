@@ -113,7 +113,7 @@ class Decisions:
 
     def count_tests(self, skill_id: int) -> int:
         """Return how many promotion tests of a skill and its kin were opened, of real models and of simulations."""
-        return cast(int, (self._pool.row(_N_TESTS, [skill_id]) or [0])[0])
+        return self._pool.number(_N_TESTS, [skill_id])
 
     def list_confirmations(self, skill_id: int, base_version: str, version_id: str) -> list[ConfirmationRow]:
         """Return the promotion tests of a candidate against a base, newest first."""
@@ -139,7 +139,7 @@ class Decisions:
     ) -> None:
         """Store pairs (task id, scores) numbered from `first`, with the trials they were made of."""
         with self._pool.write() as connection:
-            insert_trials(connection, confirmation_id, trials)
+            insert_trials(connection, trials)
             connection.executemany(
                 "insert into pair(confirmation_id, n, task_id, base, candidate) values (?, ?, ?, ?, ?)"
                 " on conflict do nothing",
@@ -159,8 +159,8 @@ class Decisions:
     def list_restarts(self, row: ConfirmationRow) -> dict[int, Restarts]:
         """Return how often the attempts of a test's pairs were claimed again, by pair number, where they were."""
         rows = self._pool.rows(
-            "select c.draw, t.version_id, c.n_claims - 1 from trial t join call c on c.id = t.call_id"
-            " where t.scope = ? and c.n_claims > 1",
+            "select c.draw, t.version_id, c.n_claims - 1 from call c join trial t on t.call_id = c.id"
+            " where c.scope = ? and c.n_claims > 1",
             [row.id],
         )
         found: dict[int, Restarts] = {}
@@ -192,9 +192,9 @@ class Decisions:
             insert_decision(connection, decision)
 
     def add_evidence(self, decision: Decision, trials: Sequence[Trial]) -> None:
-        """Store a verdict with the trials that it rests on, under its scope."""
+        """Store a verdict with the trials that it rests on."""
         with self._pool.write() as connection:
-            insert_trials(connection, decision.scope, trials)
+            insert_trials(connection, trials)
             insert_decision(connection, decision)
 
     def list_decisions(self, after: int = 0, limit: int = 500) -> list[tuple[int, Decision]]:
@@ -328,8 +328,7 @@ class Discarding:
 
     def begun_at(self, run_id: str) -> str:
         """Return when a run began (UTC); empty for none."""
-        row = self._pool.row("select created_at from run where id = ?", [run_id])
-        return str(row[0]) if row else ""
+        return self._pool.text("select created_at from run where id = ?", [run_id])
 
 
 _OF_SKILL = (

@@ -37,8 +37,8 @@ _PAIRS = (
 )
 # The draws of a test begin with its name and the number of the pair.
 _SCORED = (
-    "select t.scope, cast(substr(c.draw, length(t.scope) + 2) as integer), t.version_id, cast(t.hard as real)"
-    " from trial t join call c on c.id = t.call_id where t.scope in (select id from confirmation)"
+    "select c.scope, cast(substr(c.draw, length(c.scope) + 2) as integer), t.version_id, cast(t.hard as real)"
+    " from trial t join call c on c.id = t.call_id where c.scope in (select id from confirmation)"
 )
 _LEARNED = (
     "select distinct t.id from confirmation c, json_each(c.tasks) tested join task t on t.id = tested.value"

@@ -74,14 +74,13 @@ class Ledger:
 
     def count_untaken(self, scope: str, owner: str) -> int:
         """Return how many calls that `owner` is to answer were never leased; a replay leaves none to a host."""
-        row = self._pool.row(
+        return self._pool.number(
             "select count(*) from call c where c.scope = ?1 and c.owner = ?2"
             " and not exists (select 1 from reply r where r.call_id = c.id)"
             " and not exists (select 1 from lease l where l.call_id = c.id)"
             " and not exists (select 1 from run where id = ?1 and kind = 'replay')",
             [scope, owner],
         )
-        return cast(int, row[0]) if row else 0
 
     def usual(self, role: Role, backend: str, fingerprint: str, *, by_batch: bool = False) -> Usual | None:
         """Return what a call to a backend took on average in its last runs and tests; None when it had none.
@@ -146,9 +145,9 @@ and exists (select 1 from batch_call b where b.call_id = c.id) = ?4 and c.scope 
 
 # The draws of a test begin with its name and the number of the pair.
 _OF_TEST = (
-    "select t.version_id, s.name, count(*), min(cast(substr(c.draw, length(?1) + 2) as integer)) from trial t"
-    " join call c on c.id = t.call_id join reply r on r.call_id = c.id join served s on s.id = r.served"
-    " where t.scope = ?1 group by t.version_id, s.name order by 4, 2"
+    "select t.version_id, s.name, count(*), min(cast(substr(c.draw, length(?1) + 2) as integer)) from call c"
+    " join trial t on t.call_id = c.id join reply r on r.call_id = c.id join served s on s.id = r.served"
+    " where c.scope = ?1 group by t.version_id, s.name order by 4, 2"
 )
 _OF_SCOPE = (
     "select c.role, s.name, count(*) from call c join reply r on r.call_id = c.id join served s on s.id = r.served"

@@ -47,7 +47,7 @@ class Approvals:
             cursor = connection.execute(
                 "insert into approval(skill_id, kind, from_version, to_version, findings, evidence, login)"
                 " values (?, ?, ?, ?, ?, ?, ?)",
-                [*_change(new), _shown(new), new.evidence, new.login],
+                [*_change(new), " ".join(sorted(new.finding_digests)), new.evidence, new.login],
             )
             approval_id = int(cursor.lastrowid or 0)
             append(connection, "approval_given", approval_id)
@@ -62,7 +62,10 @@ class Approvals:
             f"select id, login, findings from approval where {_CHANGE} and evidence = ? and {_UNUSED} order by id",
             [*_change(wanted), wanted.evidence],
         )
-        return next(((cast(int, id), str(by)) for id, by, shown in rows if _covers(str(shown), wanted)), None)
+        return next(
+            ((cast(int, id), str(by)) for id, by, shown in rows if wanted.finding_digests <= set(str(shown).split())),
+            None,
+        )
 
     def list_unused(self, skill_id: int) -> list[UnusedApproval]:
         """Return the unused approvals of a skill, the oldest first."""
@@ -101,16 +104,6 @@ def _remove_unused(connection: Connection, skill_id: int, condition: str, values
     for [approval_id] in taken:
         append(connection, "approval_withdrawn", approval_id)
     return len(taken)
-
-
-def _shown(approval: Approval) -> str:
-    """Return the digest of all findings together, which is what older releases kept alone, and of each."""
-    return " ".join(dict.fromkeys([approval.findings_digest, *sorted(approval.finding_digests)]))
-
-
-def _covers(shown: str, wanted: Approval) -> bool:
-    digests = set(shown.split())
-    return wanted.findings_digest in digests or wanted.finding_digests <= digests
 
 
 def _change(approval: Approval) -> list[Value]:

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_calls import KEY, REFERENCE, SKILL, ask, environ, fault, opened, rollout
+from agent_calls import KEY, REFERENCE, SKILL, ask, fault, opened, rollout
 from fake_host import FakeHost, claude_lines, codex_lines
 
 from skillopt_mcp.backends.agents.places import private_place, sweep_places
-from skillopt_mcp.backends.codex import open_codex
 from skillopt_mcp.records.calls import Call, Question
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 from skillopt_mcp.records.tasks import TaskFile
@@ -63,13 +62,6 @@ def test_codex_gets_the_login_as_a_link_and_a_key_where_there_is_none(codex: Fak
     assert "CODEX_API_KEY" not in codex.seen["environ"]
     assert codex.seen["files"]["home/.codex/auth.json"] == [login.read_text(), False, True]
     assert login.exists()
-
-
-def test_codex_without_login_and_key_is_not_started(codex: FakeHost) -> None:
-    found = fault(open_codex(f"m,binary={codex.path}", environ(codex)))
-    assert found.fault == "auth"
-    assert "codex login" in str(found)
-    assert not (codex.path.parent / "seen.json").exists()
 
 
 def test_a_question_gets_no_tools_no_skill_and_an_empty_folder(claude: FakeHost) -> None:

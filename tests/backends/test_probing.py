@@ -5,7 +5,7 @@ import json
 import threading
 
 import pytest
-from api_calls import REFLECT, ROLLOUT, Opener, anthropic_at, chat_at, openai_at
+from api_calls import REFLECT, ROLLOUT, openai_at
 from loopback import Act, Loopback, Request, Sent, loopback
 
 from skillopt_mcp.backends.api import clients
@@ -50,25 +50,6 @@ def test_all_that_a_server_does_not_understand_is_found_out_by_one_call_each() -
         calls = [ROLLOUT, REFLECT] * (N // 2)
         assert texts(at_once(openai_at(server.url, "max_tokens=9"), *calls)) == [EDITS] * N
         assert len(server.requests) == N + 3
-
-
-@pytest.mark.parametrize("opener", [openai_at, chat_at, anthropic_at])
-def test_once_a_server_has_answered_all_calls_go_out_together(opener: Opener) -> None:
-    together = threading.Barrier(N)
-
-    def act(n: int, request: Request) -> Act:
-        return EDITS
-
-    with loopback(act) as server:
-        backend, answer = opener(server.url), Loopback.answer
-        assert texts(at_once(backend, REFLECT)) == [EDITS]
-
-        def joined(request: Request) -> Sent | str:
-            together.wait(10)
-            return answer(server, request)
-
-        server.answer = joined  # type: ignore[method-assign]
-        assert texts(at_once(backend, *[REFLECT] * N)) == [EDITS] * N
 
 
 def test_a_first_call_that_fails_holds_no_other_up() -> None:

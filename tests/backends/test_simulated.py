@@ -1,4 +1,4 @@
-"""The simulated backend: honest about its world, deterministic, blind to judges."""
+"""The simulated world: its rules, and a backend that is deterministic and blind to judges."""
 
 import asyncio
 from dataclasses import replace
@@ -14,10 +14,13 @@ from skillopt_mcp.backends.world import (
     make_skill,
     make_tasks,
     right_answer,
+    taught_by,
+    topics_of,
     true_score,
 )
 from skillopt_mcp.errors import BackendError
-from skillopt_mcp.judges.kinds.text import Contains
+from skillopt_mcp.judges.kinds.numeric import Numeric
+from skillopt_mcp.judges.kinds.text import Contains, Exact
 from skillopt_mcp.prompts.loading import fill, load_prompts
 from skillopt_mcp.prompts.parsing import parse_reply
 from skillopt_mcp.prompts.rendering import (
@@ -113,19 +116,6 @@ def test_the_target_never_reads_the_judge() -> None:
         assert answers == {ask(backend, SKILL, task, "d").text}
 
 
-def test_equal_calls_are_answered_equally_and_other_draws_versions_and_seeds_are_not() -> None:
-    tasks = stored(make_tasks(40, seed=7))
-
-    def answers(spec: str, files: SkillFiles, draw: str) -> list[str]:
-        return [ask(open_simulated(spec), files, task, draw).text for task in tasks]
-
-    first = answers("placebo,seed=7", SKILL, "a")
-    assert answers("placebo,seed=7,latency_ms=0.01", SKILL, "a") == first
-    assert answers("placebo,seed=7", SKILL, "b") != first
-    assert answers("placebo,seed=7", with_lines(SKILL, "A line."), "a") != first
-    assert answers("placebo,seed=8", SKILL, "a") != first
-
-
 def test_name_and_fingerprint_say_that_it_is_a_simulation_and_latency_changes_neither() -> None:
     backend = open_simulated("honest,seed=7,latency_ms=20")
     full = "simulated:honest,seed=7,noise=0.1,helpful=0.6,harmful=0.1,trajectory_bytes=0"
@@ -197,3 +187,27 @@ def test_every_question_of_the_optimizer_has_an_answer(schema: str) -> None:
     }  # fmt: skip
     evidence = render_evidence(SKILL.text, lists[schema]) if schema in lists else evidence_of(PROMPTS)
     answered(backend, schema, evidence)
+
+
+def test_a_lesson_teaches_its_topic_until_its_harmful_line_spoils_it() -> None:
+    for topic in TOPICS:
+        assert taught_by(f"- {topic.lesson}") == {topic.name}
+        assert taught_by(f"- {topic.lesson}\n- {topic.harmful}") == frozenset()
+    assert taught_by("\n".join(PLACEBOS)) == frozenset()
+
+
+def test_made_tasks_are_judged_by_the_right_answer_of_their_seed() -> None:
+    for task in make_tasks(50, seed=3):
+        answer = right_answer(3, task.prompt)
+        assert isinstance(task.judge, Exact | Numeric)
+        assert task.judge.expected == (answer if isinstance(task.judge, Exact) else float(answer))
+
+
+def test_the_true_score_is_the_mean_pass_rate() -> None:
+    skill, tasks = make_skill(3), make_tasks(40, seed=3)
+    share = sum(topics_of(task.prompt) <= taught_by(skill.text) for task in tasks) / 40
+    assert true_score(skill, tasks) == pytest.approx(0.9 * share + 0.1 * (1 - share))
+    assert true_score(skill, tasks, World(noise=0)) == pytest.approx(share)
+    assert true_score(skill, tasks, World("placebo")) == 0.5
+    other = [replace(task, judge=Contains(expected="x")) for task in tasks]
+    assert true_score(skill, other) == true_score(skill, tasks)

@@ -55,7 +55,7 @@ class Logging:
         os.write(line, f"{call.draw} {prompt(call)}\n".encode())
         os.close(line)
         if self._parent:
-            self._parent.say("sent", prompt(call))
+            self._parent.send("sent", prompt(call))
         is_stuck = int(prompt(call).removeprefix("what is ").removesuffix("?")) >= self._stuck_from
         await asyncio.sleep(3600 if is_stuck else self._latency_s)
         return Reply(f"{call.draw} {prompt(call)} 42")
@@ -74,12 +74,12 @@ def ask_all(parent: Parent, path: Path, log: Path, n: int, draw: str, *backend: 
     """
 
     def told(call: Call, _: Reply) -> None:
-        parent.say("answered", prompt(call))
+        parent.send("answered", prompt(call))
 
     target = Logging(log, *backend, parent=parent)
     with Store(path) as store, Asker(store, {"target": target}, draw.partition("/")[0], on_reply=told) as ask:
-        parent.await_cue()
+        parent.wait_for_start()
         try:
-            parent.say("all", texts(ask(rollouts(n, draw))))
+            parent.send("all", texts(ask(rollouts(n, draw))))
         except KeyboardInterrupt:
-            parent.say("interrupted")
+            parent.send("interrupted")

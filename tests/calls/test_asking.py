@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 
 import pytest
 from asked import question, rollouts, texts
@@ -120,39 +119,6 @@ def test_no_more_than_the_slots_are_sent_and_not_yet_stored(store: Store, concur
     with Asker(store, {"target": backend}, "r-1", concurrency=concurrency) as ask:
         ask(calls)
     assert backend.most_running == backend.most_uncommitted == min(concurrency, n_calls)
-
-
-def test_a_reply_is_told_of_once_it_is_stored(store: Store) -> None:
-    told: list[tuple[Call, Reply]] = []
-
-    def on_reply(call: Call, reply: Reply) -> None:
-        assert store.calls.get_replies([call.key("scripted")]) == {call.key("scripted"): reply}
-        told.append((call, reply))
-
-    with Asker(store, {"target": Scripted(answer)}, "r-1", on_reply=on_reply) as ask:
-        replies = ask(rollouts(20))
-        assert sorted(told, key=lambda each: each[1].id) == list(zip(rollouts(20), replies, strict=True))
-        ask(rollouts(20))
-        assert len(told) == 20
-
-
-def test_the_ledger_tells_what_each_role_and_stage_used(store: Store) -> None:
-    usage = Usage(10, 5, 0.5)
-    backends = {
-        "target": Scripted(lambda _: Reply("42", usage=usage)),
-        "optimizer": Scripted(lambda _: Reply("{}", usage=usage._replace(usd=None))),
-    }
-    with Asker(store, backends, "r-1") as ask:  # type: ignore[arg-type]
-        ask([*rollouts(4), question(), question("other")])
-    with Asker(store, backends, "r-2") as ask:  # type: ignore[arg-type]
-        ask(rollouts(1, "r-2/e1s1"))
-    rows = [replace(row, latency_ms=0.0) for row in store.ledger.list_rows("r-1")]
-    assert [(row.role, row.stage, row.n_calls, row.n_missing, row.n_repeated) for row in rows] == [
-        ("optimizer", "reflect", 2, 0, 0),
-        ("target", "rollout", 4, 0, 0),
-    ]
-    assert [(row.tokens_in, row.tokens_out, row.usd) for row in rows] == [(20, 10, None), (40, 20, 2.0)]
-    assert store.ledger.list_rows("r-3") == []
 
 
 def test_a_ctrl_c_that_the_loop_takes_for_a_cancellation_is_a_ctrl_c(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
-from asked import prompt, question, rollouts
+from asked import prompt, rollouts
 
 from skillopt_mcp.backends.base import Backend, BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
@@ -69,17 +68,6 @@ def test_a_send_that_may_have_been_paid_is_of_unknown_price_though_the_next_was_
     assert (row.tokens_in, row.tokens_out, row.usd_known, row.usd) == (360, 240, 1.5, None if n_unpriced else 1.5)
 
 
-@pytest.mark.parametrize("fault", ["timeout", "malformed"])
-def test_a_question_that_is_asked_again_leaves_what_it_was_asked_first_of_unknown_price(
-    store: Store, fault: Fault
-) -> None:
-    outcomes: list[Answer] = [BackendFault(fault, "no"), Reply("{}", usage=USED)]
-    with Asker(store, {"optimizer": Scripted(lambda _: outcomes.pop(0))}, "r-1") as ask:
-        ask([question()])
-    row = told(store)
-    assert (row.n_calls, row.n_missing, row.n_failed, row.n_unpriced, row.usd_known) == (1, 0, 1, 1, 0.25)
-
-
 @pytest.mark.parametrize(
     ("fault", "n_unpriced", "n_tokens", "usd"),
     [
@@ -134,26 +122,3 @@ def test_nothing_that_failed_is_told_as_lost_with_a_process_when_it_is_sent_agai
         stopped(store, Scripted(answer), calls, why)
     assert told(store).n_failed >= 3
     assert resumed(store, calls).n_repeated == 0
-
-
-def test_what_was_under_way_at_its_second_attempt_is_told_as_lost(store: Store) -> None:
-    class Hanging(Scripted):
-        async def complete(self, call: Call) -> Reply:
-            reply = await super().complete(call)
-            if number(call) == 1:
-                raise ZeroDivisionError("a bug that ends the process")
-            await asyncio.sleep(3600)
-            return reply
-
-    seen: set[int] = set()
-
-    def answer(call: Call) -> Answer:
-        if number(call) in seen:
-            return "42"
-        seen.add(number(call))
-        return BackendFault("server", "500") if number(call) == 0 else "42"
-
-    calls = rollouts(2)
-    with Asker(store, {"target": Hanging(answer)}, "r-1", concurrency=1) as ask, pytest.raises(ZeroDivisionError):
-        ask(calls)
-    assert resumed(store, calls).n_repeated == 1

@@ -9,7 +9,6 @@ from skillopt_mcp.backends.base import BackendFault
 from skillopt_mcp.backends.scripted import Answer, Scripted
 from skillopt_mcp.calls import spending as retrying
 from skillopt_mcp.calls.asking import Asker
-from skillopt_mcp.calls.rounds import MOST_WAITING
 from skillopt_mcp.calls.spending import POLICIES
 from skillopt_mcp.errors import Outage
 from skillopt_mcp.records.calls import Call, Fault, Reply
@@ -26,32 +25,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def number(call: Call) -> int:
     return int(prompt(call).removeprefix("what is ").removesuffix("?"))
-
-
-def test_a_backend_that_is_down_stops_the_run_with_the_fix_and_nothing_is_missing(store: Store) -> None:
-    backend = Scripted(lambda _: DOWN)
-    with (
-        Asker(store, {"target": backend}, "r-1", concurrency=4) as ask,
-        pytest.raises(Outage, match=r"20 of the last 20 calls failed \(20 connection\).* check the network"),
-    ):
-        ask(rollouts(1000))
-    assert backend.n_calls <= 5 * (MOST_WAITING + 4)
-    assert [row.n_calls for row in store.ledger.list_rows("r-1")] == [0]
-    with Asker(store, {"target": Scripted(lambda _: "42")}, "r-1") as ask:
-        assert texts(ask(rollouts(1000))) == ["42"] * 1000
-
-
-def test_what_was_answered_before_an_outage_is_kept(store: Store) -> None:
-    calls = rollouts(100)
-    with (
-        Asker(store, {"target": Scripted(lambda call: "42" if number(call) < 40 else DOWN)}, "r-1") as ask,
-        pytest.raises(Outage),
-    ):
-        ask(calls)
-    again = Scripted(lambda _: "42")
-    with Asker(store, {"target": again}, "r-1") as ask:
-        assert texts(ask(calls)) == ["42"] * 100
-    assert sorted(map(number, again.calls)) == list(range(40, 100))
 
 
 def test_few_faults_at_the_start_do_not_stop_a_run(store: Store) -> None:

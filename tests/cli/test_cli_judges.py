@@ -55,7 +55,7 @@ def script(place: Place, name: str, replies: dict[str, list[object]]) -> str:
 
 
 def target(place: Place) -> str:
-    """Return a target that answers right, by way of a tool, when the skill tells it to."""
+    """Return a target that answers right, by way of a tool, when the skill asks for it."""
     called = {"role": "tool_call", "name": "look_up", "content": '{"what": "word"}'}
     taught = {"match": RULE, "reply": "the right word", "messages": [called, {"role": "tool", "content": "right"}]}
     untaught = {"reply": "look_up: some word", "messages": [{"role": "assistant", "content": "look_up: some word"}]}
@@ -192,6 +192,6 @@ def test_a_program_that_can_pass_nothing_is_registered_with_a_warning(
 ) -> None:
     line = ["tasks", "judges", "add", "x", "--time", "0.3", "--yes", "--", "/bin/sh", "-c", program]
     assert main(["--store", str(place.store_path), *line]) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"warning: on an empty answer it {what}" in told
-    assert "passes none of them" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert f"warning: on an empty answer it {what}" in reported
+    assert "passes none of them" in reported

@@ -8,7 +8,7 @@ import pytest
 
 from skillopt_mcp.environments.qa import open_qa
 from skillopt_mcp.environments.registry import accepted, parse_options, plain_value
-from skillopt_mcp.environments.rows import Repeated, question_task, read_rows, read_splits, split_named
+from skillopt_mcp.environments.rows import Repeated, question_task, read_rows, read_splits
 from skillopt_mcp.errors import BadInput
 from skillopt_mcp.judges.kinds.overlap import F1
 from skillopt_mcp.records.tasks import SPLITS
@@ -48,13 +48,6 @@ def test_a_folder_of_splits_is_read_whatever_its_formats(splits: Path) -> None:
     ]
 
 
-def test_the_splits_may_have_the_names_that_skillopt_gives_them(tmp_path: Path) -> None:
-    for name in ("train", "valid_seen", "valid_unseen"):
-        put(tmp_path / name / "items.json", rows(1, name))
-    assert [len(each) for each in read_splits(tmp_path).values()] == [1, 1, 1]
-    assert [split_named(name) for name in ("selection", "valid_unseen", "val")] == ["val", "test", "val"]
-
-
 @pytest.mark.parametrize(("name", "near"), [("dev", "val"), ("Train", "train"), ("vall", "val"), ("testing", "test")])
 def test_an_unknown_split_is_an_error_that_names_the_nearest(splits: Path, name: str, near: str) -> None:
     put(splits / name / "x.json", "[]")
@@ -81,11 +74,8 @@ def test_a_split_that_is_missing_or_there_twice_is_an_error(splits: Path, tmp_pa
     ("text", "message"),
     [
         ("a,b\n1,2\n3\n", "row 3 has not as many cells as the header"),
-        ("a,b\n1,2,3\n", "row 2 has not as many cells as the header"),
         ('a\n"x\n', "is not CSV"),
-        ('a\n"x"y\n', "is not CSV"),
         ('prompt;judge\n"a";b\n', "separates its columns by semicolons: save it with commas"),
-        ('prompt\tjudge\n"a"\tb\n', "separates its columns by tabs: save it with commas"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -121,10 +111,8 @@ def test_a_question_becomes_a_task_that_never_shows_its_answers() -> None:
     ("item", "message"),
     [
         ({"question": "q?"}, "has no answers"),
-        ({"question": "q?", "answers": []}, "has no answers"),
         ({"question": "q?", "answers": [{"a": 1}]}, "has no answers"),
         ({"question": " ", "answers": ["a"]}, "the question is empty"),
-        ({"question": ["q"], "answers": ["a"]}, "question must be a text"),
         ({"question": "q?", "answers": ["a"], "anwser": "b"}, 'unknown field "anwser"'),
         ({"question": "q?", "answers": [""]}, "f1 judge"),
     ],
@@ -215,11 +203,3 @@ def test_a_key_that_comes_twice_anywhere_in_a_row_makes_it_none(tmp_path: Path, 
         first, found, last = read_rows(tmp_path / "tasks.json")
         assert found == Repeated(key)
         assert first == last == json.loads(sound)
-
-
-def test_a_cell_that_nests_deep_is_read_as_what_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text(f"id,prompt,judge\nq1,what,{'[' * 700}{']' * 700}\n")
-    [row] = read_rows(path)
-    assert isinstance(row, dict)
-    assert isinstance(row["judge"], list)

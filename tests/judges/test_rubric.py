@@ -60,15 +60,6 @@ def test_asking_a_majority_first_changes_no_score_and_asks_the_others_only_where
         assert sum(draw.startswith(f"draw/{n}/") for draw in asked) == (n_first if is_settled else len(votes))
 
 
-def test_votes_that_are_still_open_are_asked_together() -> None:
-    ask = ScriptedJudge(lambda call: grade("all" if call.draw.endswith(("vote0", "vote3")) else "none"))
-    judge_all(ask, [attempted("x", judge(3), 1), attempted("y", judge(5), 2), attempted("z", judge(1), 3)])
-    assert [[call.draw for call in batch] for batch in ask.batches] == [
-        ["draw/1/vote0", "draw/1/vote1", "draw/2/vote0", "draw/2/vote1", "draw/2/vote2", "draw/3/vote0"],
-        ["draw/1/vote2", "draw/2/vote3", "draw/2/vote4"],
-    ]
-
-
 def test_the_question_holds_task_files_rubric_and_answer_and_is_cold() -> None:
     ask = ScriptedJudge(lambda call: grade("all"))
     judge_all(ask, [attempted("It rained.", judge(), files=(TaskFile("log.txt", "wet"),))])

@@ -93,7 +93,7 @@ def test_twins_within_a_split_and_leaks_between_splits_are_distinguished() -> No
         ("t2", "duplicate", "t1"),
         ("t3", "leak", "t1"),
         ("t4", "leak", "t1"),
-        ("t5", "near-duplicate", "t1"),
+        ("t5", "near_duplicate", "t1"),
     ]
     assert found[0] == TaskFinding("t2", "duplicate", "the same prompt as 't1': it counts twice", "t1")
     assert "which is in train" in found[1].text
@@ -156,16 +156,6 @@ def test_two_wordings_of_a_question_are_one_though_most_of_their_words_are_a_for
     assert asked_in_train(tasks) == set(range(1, 12, 2))
 
 
-def test_a_few_of_the_tasks_are_judged_as_all_of_them_are() -> None:
-    tasks = [
-        task(n, f"{FORM} {said} ({n})", SPLITS[n % 3], ("cards", "fees")[n % 2]) for n, said in enumerate(MESSAGES)
-    ]
-    tasks += [task(20 + n, f"{FORM} {said}", "val", "cards") for n, said in enumerate(("my card", "the fee"))]
-    found = check_tasks(tasks)
-    assert {each.problem for each in found} == {"alike"}
-    assert check_tasks(tasks, {"t20", "t21"}) == [each for each in found if each.task in ("t20", "t21")]
-
-
 def test_one_prompt_with_other_files_is_another_task() -> None:
     tests = {"kind": "command", "name": "tests"}
     sources = [
@@ -194,17 +184,6 @@ def question(n: int, asked: str, split: Split, context: str = "") -> Task:
     """Return the task of a row of a data set."""
     made = question_task({"question": asked, "answers": ["x"], "context": context})
     return Task(n, 1, f"t{n}", made.prompt, made.judge, split, f"d{n}")
-
-
-def test_two_questions_about_one_text_are_two_tasks_and_one_question_in_other_words_is_not() -> None:
-    text = " ".join(f"{LONG} {word}" for word in ("harbour", "weather", "cargo", "crew", "captain"))
-    first = "Who signed the letter that the captain of the ship sent home before she sailed from the harbour?"
-    tasks = [
-        question(1, first, "train", text),
-        question(2, "In which month does the report count the invoices?", "val", text),
-        question(3, f"{first} Please.", "test", text),
-    ]
-    assert [(each.task, each.problem, each.other) for each in check_tasks(tasks)] == [("t3", "leak", "t1")]
 
 
 def plain(words: list[frozenset[str]]) -> set[int]:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from skillopt_mcp.maintenance.verify import verify_store
 from skillopt_mcp.promotions.consent import permit
 from skillopt_mcp.store import copying, driver
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.pool import Pool
 from skillopt_mcp.workspace import Workspace
 
 
@@ -38,26 +35,6 @@ def backup(place: Place, workspace: Workspace, tmp_path: Path) -> Path:
     made = back_up(place.store_path, tmp_path / "copy.db")
     assert (made.file, made.head) == (str(tmp_path / "copy.db"), verify_store(place.store_path).head)
     return tmp_path / "copy.db"
-
-
-def test_a_backup_is_one_file_of_the_users_own_with_all_rows(place: Place, backup: Path) -> None:
-    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-    assert [path.name for path in backup.parent.glob("*copy.db*")] == ["copy.db"]
-    tables = Pool(place.store_path)
-    copied = Pool(backup)
-    for [table] in tables.rows("select name from sqlite_schema where type = 'table'"):
-        assert copied.rows(f"select * from {table}") == tables.rows(f"select * from {table}")  # type: ignore[str-bytes-safe]
-    copied.close()
-    tables.close()
-
-
-def test_skills_of_one_name_are_told_apart_by_their_paths(place: Place, workspace: Workspace, tmp_path: Path) -> None:
-    twin = tmp_path / "elsewhere" / "ledger-clerk"
-    shutil.copytree(place.skill, twin)
-    permit(workspace, str(twin), simulated=False)
-    back_up(place.store_path, tmp_path / "copy.db")
-    found = review_backup(place.store_path, tmp_path / "copy.db")
-    assert {each.path: each.is_permitted for each in found.skills} == {str(twin): True, str(place.skill): False}
 
 
 def test_a_backup_tells_how_far_it_is_and_is_of_one_moment_whoever_writes_meanwhile(
@@ -98,13 +75,6 @@ def test_a_backup_overwrites_nothing(place: Place, backup: Path) -> None:
         back_up(place.store_path.with_name("none.db"), backup.with_name("new.db"))
 
 
-def test_a_store_that_is_not_sound_makes_no_backup(place: Place, workspace: Workspace, tmp_path: Path) -> None:
-    run_sql(place.store_path, "update task set digest = 'x' where id = 1")
-    with pytest.raises(Refused, match="is not sound"):
-        back_up(place.store_path, tmp_path / "copy.db")
-    assert list(tmp_path.glob("*copy*")) == []
-
-
 def test_a_restored_store_is_the_backup_and_the_other_is_kept(place: Place, backup: Path) -> None:
     with place.open() as later:
         later.store.permissions.add_root("/later")
@@ -128,12 +98,6 @@ def test_a_review_says_which_promotion_tests_a_backup_does_not_know(place: Place
         place.accepted(later)
     [lost] = review_backup(place.store_path, backup).lost_tests
     assert (lost.skill, lost.n, round(lost.alpha, 3)) == ("ledger-clerk", 1, 0.03)
-
-
-def test_a_review_says_what_a_backup_allows_again(place: Place, backup: Path) -> None:
-    found = review_backup(place.store_path, backup)
-    assert [(each.name, each.is_permitted) for each in found.skills] == [("ledger-clerk", True)]
-    assert found.roots == [str(place.root)]
 
 
 def test_nothing_is_restored_while_another_has_the_store_open(place: Place, backup: Path) -> None:
@@ -205,23 +169,6 @@ def test_what_is_no_backup_is_named_as_that_and_nothing_is_made_for_it(tmp_path:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_backup_that_cannot_be_made_is_named_as_it_was_given(place: Place, workspace: Workspace) -> None:
-    workspace.skill("ledger-clerk")
-    with pytest.raises(BadInput) as told:
-        back_up(place.store_path, place.folder / "nowhere" / "copy.db")
-    assert str(told.value).startswith(f"'{place.folder / 'nowhere' / 'copy.db'}' cannot be made (No such file")
-
-
-def test_a_backup_is_the_users_alone_and_open_to_them_whatever_the_umask(place: Place, workspace: Workspace) -> None:
-    workspace.skill("ledger-clerk")
-    before = os.umask(0o777)
-    try:
-        back_up(place.store_path, place.folder / "copy.db")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((place.folder / "copy.db").stat().st_mode) == 0o600
-
-
 def test_a_store_that_is_not_sound_can_be_kept_and_put_back_as_it_is(
     place: Place, workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -265,14 +212,3 @@ def test_what_lies_beside_a_store_that_was_removed_is_not_taken_for_the_restored
     assert restored.kept == ""
     assert not journal.exists()
     assert [file.read_bytes() for file in journal.parent.glob("*.replaced-*-wal")] == [b"of another"]
-
-
-def test_a_restore_without_room_names_the_store_and_no_hidden_file(
-    place: Place, backup: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(source: object, path: Path, target: Path, advance: object) -> None:
-        raise driver.explained(driver.sqlite().OperationalError("database or disk is full"), target)
-
-    monkeypatch.setattr("skillopt_mcp.store.copying.copy_into", full)
-    with pytest.raises(StoreError, match=f"the store '{place.store_path}' cannot be written, for the disk of"):
-        review_backup(place.store_path, backup)

@@ -29,12 +29,6 @@ def test_what_is_there_and_can_be_no_store_is_a_problem(tmp_path: Path, home: Pa
                 assert workspace.store
 
 
-def test_looking_whether_a_store_can_be_made_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
-    with Workspace(tmp_path / "new" / "store.db") as workspace:
-        assert diagnose(workspace).problems == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_store_that_cannot_be_written_any_more_is_a_problem(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,25 +40,6 @@ def test_a_store_that_cannot_be_written_any_more_is_a_problem(
     with Workspace(path) as workspace:
         [problem] = diagnose(workspace).problems
     assert problem.startswith(f"the store '{path}' cannot be written: chmod 600 it")
-
-
-def test_a_tracked_skill_outside_of_every_root_is_one_that_can_be_trained(tmp_path: Path, home: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "SKILL.md").write_text("# Mine\n")
-    with Workspace(tmp_path / "store.db") as workspace:
-        assert any("no skill is in any" in each for each in diagnose(workspace).lacking)
-        workspace.skill(str(tmp_path / "mine"))
-        assert not any("no skill is in any" in each for each in diagnose(workspace).lacking)
-
-
-def test_the_key_of_a_vendor_is_somebody_who_could_do_the_work(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(home))
-    with Workspace(tmp_path / "store.db") as workspace:
-        assert any("no backend was found" in each for each in diagnose(workspace).lacking)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-        assert not any("no backend was found" in each for each in diagnose(workspace).lacking)
 
 
 def test_a_skill_in_a_root_that_cannot_be_read_is_told_of(tmp_path: Path, home: Path) -> None:
@@ -92,17 +67,6 @@ def test_damaged_pages_are_a_problem(tmp_path: Path, home: Path) -> None:
         found = diagnose(workspace)
     assert found.store.pages == "damaged"
     assert any("is damaged" in each and "skillopt-mcp store restore FILE" in each for each in found.problems)
-
-
-def test_whatever_is_kept_beside_a_store_is_named_with_its_size(tmp_path: Path, home: Path) -> None:
-    path, stamp = tmp_path / "store.db", "20260101-000000"
-    for end, n_bytes in ((f".replaced-{stamp}", 2_000_000), (f".replaced-{stamp}-wal", 7)):
-        (tmp_path / f"store.db{end}").write_bytes(bytes(n_bytes))
-    with Workspace(path) as workspace:
-        assert workspace.store
-        found = diagnose(workspace)
-    assert found.store.kept == [f"{path}.replaced-{stamp}"]
-    assert found.store.kept_bytes == [2_000_000]
 
 
 def test_a_log_that_a_reader_keeps_from_being_brought_in_is_a_problem(

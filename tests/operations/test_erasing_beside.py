@@ -125,12 +125,3 @@ def test_an_erasure_that_is_killed_on_the_way_is_completed_by_the_same_command(
     erased(person, "ledger-clerk", containing=CANARY)
     assert found_in(place) == []
     assert is_sound(place)
-
-
-def test_two_erasures_at_once_take_each_attempt_out_once(place: Place, workspace: Workspace) -> None:
-    recorded(workspace, place)
-    other = place.open()
-    meant = erasing.FoundAttempts([1, 2, 3, 4])  # type: ignore[attr-defined]
-    done = erasing.erase(workspace, meant, lambda _: erasing.erase(other, meant) and None)
-    assert (done.n, workspace.store.table(Erasing).list_erased()) == (4, [1, 2, 3, 4])
-    assert is_sound(place)

@@ -165,14 +165,6 @@ def test_what_cannot_be_done_with_a_copy_does_not_track_it(
     assert opened(place, place.folder).skill(NAME).path == str(place.skill)
 
 
-def test_a_name_is_found_however_its_letters_are_composed(place: Place, workspace: Workspace) -> None:
-    composed, apart = "caf\u00e9", "cafe\u0301"
-    folder = shutil.copytree(place.skill, place.root / apart)
-    assert workspace.skill(composed).path == workspace.skill(apart).path == str(folder)
-    later = opened(place, place.folder / "elsewhere")
-    assert later.skill(composed).path == str(folder)
-
-
 def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_no_other_is(
     place: Place, workspace: Workspace
 ) -> None:
@@ -184,16 +176,6 @@ def test_the_skill_of_a_checkout_is_listed_and_promoted_from_its_subfolders_and_
     assert aside.root_of(aside.skill(str(copy))) is None
     assert aside.locked(aside.skill(str(copy))).endswith(f"skillopt-mcp skills add-root {copy.parent}")
     assert below.locked(below.skill(str(copy))) == ""
-
-
-def test_a_linked_skill_is_promotable_neither_before_nor_after_it_is_tracked(place: Place) -> None:
-    source = shutil.copytree(place.skill, place.folder / "dotfiles" / "source")
-    (place.root / "linked").symlink_to(source)
-    workspace = opened(place, place.folder)
-    promotable = [row.promotable for row in list_skills(workspace).skills if row.path == str(source)]
-    workspace.skill("linked")
-    promotable += [row.promotable for row in list_skills(workspace).skills if row.path == str(source)]
-    assert promotable == [False, False]
 
 
 def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_allows_it(
@@ -210,17 +192,6 @@ def test_the_first_answer_of_a_test_says_that_nothing_may_be_promoted_and_what_a
     assert "outside_skill_roots" in [note.code for note in tested.notes]
     host.store.permissions.add_root(str(apart.parent))
     assert "outside_skill_roots" not in [note.code for note in evaluate_candidate(host, candidate).notes]
-
-
-def test_a_main_file_that_hosts_do_not_look_for_is_named(place: Place, workspace: Workspace) -> None:
-    odd = place.root / "odd"
-    odd.mkdir()
-    (odd / "skill.md").write_text("---\nname: odd\ndescription: Does it.\n---\n")
-    with pytest.raises(NotFound, match=f'hosts look for SKILL.md alone: rename "{odd}/skill.md"$'):
-        workspace.skill("odd")
-    with pytest.raises(NotFound) as other:
-        workspace.skill("other")
-    assert "rename" not in str(other.value)
 
 
 def test_a_root_that_is_itself_a_skill_is_refused_and_so_opens_nothing(place: Place) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from workshop import Place, use
+from workshop import Place
 
-from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput
-from skillopt_mcp.hook_events import HookEvent, may_record, parse_event
+from skillopt_mcp.hook_events import HookEvent, parse_event
 from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.proposals import propose_from_evidence
 from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.sessions import (
     Harvested,
@@ -33,7 +31,6 @@ from tests.session_lines import (
     codex_meta,
     codex_said,
     codex_shell,
-    codex_tool,
     codex_user,
     joined,
 )
@@ -99,17 +96,6 @@ def test_what_a_person_says_when_a_session_is_taken_up_again_comes_to_the_attemp
         assert counted(hooked(place, path, "SessionEnd")) == (0, 1, 0)
     assert trajectory(tracked, 1).messages == (*same, said)
     assert verify_store(place.store_path).problems == []
-
-
-def test_what_a_run_has_learned_from_gets_no_later_word(tracked: Workspace, place: Place) -> None:
-    hooked(place, written(place, used(place)), "SessionEnd")
-    score = Recording(task="trajectory:1", hard=False, reason="wrong")
-    record_trajectory(tracked, str(place.skill), score)
-    use(tracked, Scripted(lambda _: json.dumps({"reasoning": "fine", "edits": []})), "optimizer")
-    propose_from_evidence(tracked, str(place.skill))
-    before = trajectory(tracked, 1)
-    harvest(tracked, [written(place, [*used(place), claude_user("No")])])
-    assert trajectory(tracked, 1) == before
 
 
 def test_sessions_of_codex_are_read_plain_and_packed(tracked: Workspace, place: Place) -> None:
@@ -184,17 +170,6 @@ def test_a_turn_that_may_go_on_is_recorded_at_the_next_one_or_at_the_end(tracked
     assert [trajectory(tracked, n).prompt for n in (1, 2)] == ["Close March", "Close April"]
 
 
-def test_a_session_without_a_mark_of_a_skill_is_not_worth_recording(tracked: Workspace, place: Place) -> None:
-    assert tracked.store.skills.list_skills()
-    path = written(place, [claude_user("Delegate"), claude_said("done")])
-    stopped, ended = HookEvent(str(path), "", "Stop"), HookEvent(str(path), "", "SessionEnd")
-    written(place, used(place), f"{SESSION}/subagents/agent-1.jsonl")
-    assert [may_record(place.store_path, event) for event in (stopped, ended)] == [False, True]
-    written(place, used(place))
-    assert may_record(place.store_path, stopped)
-    assert not may_record(place.folder / "no-store.db", stopped)
-
-
 def test_without_a_store_a_hook_makes_none(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(claude_user("Hello"))
@@ -244,15 +219,3 @@ def test_secrets_are_taken_out_of_what_is_attached(tracked: Workspace, place: Pl
     harvest(tracked, [written(place, [*lines, *recorded_itself(tracked, place)])])
     assert trajectory(tracked, 1).messages
     assert secret.encode() not in place.store_path.read_bytes()
-
-
-def test_codex_shows_its_own_record_too(tracked: Workspace, place: Place) -> None:
-    recording = Recording(task="Close", hard=True, session_id=SESSION)
-    event_of = record_trajectory(tracked, str(place.skill), recording).model_dump_json()
-    lines = joined(
-        codex_meta(), codex_user("Close"), codex_shell(f"cat {place.main}", "x"),
-        codex_tool("mcp__skillopt", "record_trajectory", {"task": "Close"}, event_of), codex_said("42"),
-    )  # fmt: skip
-    path = written(place, lines, f"rollout-2026-11-21T23-31-30-{SESSION}.jsonl")
-    assert counted(harvest(tracked, [path])) == (0, 1, 0)
-    assert trajectory(tracked, 1).answer == "42"

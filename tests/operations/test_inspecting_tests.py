@@ -15,12 +15,12 @@ from skillopt_mcp.workspace import Workspace
 
 
 def named(workspace: Workspace, candidate_id: str) -> str:
-    """Return the id of a candidate's promotion test, as the candidate tells it."""
+    """Return the id of a candidate's promotion test, as the candidate shows it."""
     [line] = [line for line in inspect(workspace, candidate_id).text.splitlines() if line.startswith("promotion test ")]
     return line.split()[2].rstrip(":")
 
 
-def test_a_decided_test_tells_what_its_verdict_rests_on(place: Place, workspace: Workspace) -> None:
+def test_a_decided_test_shows_what_its_verdict_rests_on(place: Place, workspace: Workspace) -> None:
     candidate = place.propose(workspace)
     while (verdict := evaluate_candidate(workspace, candidate)).verdict == "undecided":
         pass
@@ -59,18 +59,18 @@ def test_the_second_test_of_a_skill_is_its_second_and_stricter(place: Place, wor
     assert (step.action, step.arguments) == ("evaluate_candidate", {"candidate_id": second})
 
 
-def test_a_test_that_a_host_works_on_tells_how_far_it_is_and_no_mean(place: Place, host: Workspace) -> None:
+def test_a_test_that_a_host_works_on_shows_how_far_it_is_and_no_mean(place: Place, host: Workspace) -> None:
     agent, standing = Agent(SEED), begun(host, place.propose(host))
-    id, n_told = standing.job_id, 0
+    id, n_shown = standing.job_id, 0
     while standing.status == "work":
         test = promotion_test(host, id)
         assert (test.verdict, test.base.mean, test.candidate.mean) == (None, None, None)
         assert "; base no mean yet, candidate no mean yet\n" in inspect(host, id).text
-        n_told += test.pairs_done > 0
+        n_shown += test.pairs_done > 0
         for item in standing.work:
             agent.do(item.folder)
         standing = submit_work(host, [{"work_id": item.work_id} for item in standing.work])
-    assert n_told
+    assert n_shown
     assert standing.evaluated
     test = promotion_test(host, id)
     assert (test.verdict, test.base, test.candidate) == (
@@ -94,9 +94,9 @@ def test_the_tests_with_a_simulation_and_with_real_models_have_error_rates_apart
         alpha = evaluate_candidate(workspace, candidate, rule=ConfirmRule(max_pairs=2)).alpha
         text = inspect(workspace, named(workspace, candidate)).text
         shown += [line.replace(f"{alpha:g}", "...") for line in text.splitlines() if " in the skill's life" in line]
-    told = "test {} in the skill's life{}, at an error rate (alpha) of ..."
+    reported = "test {} in the skill's life{}, at an error rate (alpha) of ..."
     assert shown == [
-        told.format(1, ""),
-        told.format(2, " (1 before it with a simulation, at error rates apart)"),
-        told.format(3, " (1 before it with real models, at error rates apart)"),
+        reported.format(1, ""),
+        reported.format(2, " (1 before it with a simulation, at error rates apart)"),
+        reported.format(3, " (1 before it with real models, at error rates apart)"),
     ]

@@ -141,7 +141,7 @@ def test_a_run_is_frozen_with_its_judge_and_says_so(place: Place) -> None:
     # Of three votes on each answer, the two that agree; equal answers to one task on one draw are one question.
     asked = "select distinct t.task_id, c.draw, r.text from trial t"
     asked += " join call c on c.id = t.call_id join reply r on r.call_id = c.id"
-    answers = workspace.store._pool.rows(f"{asked} where t.scope = ?", [run.id])
+    answers = workspace.store._pool.rows(f"{asked} where c.scope = ?", [run.id])
     assert len(answers) > rows["target", "rollout"].n_calls / 2
     assert rows["judge", "judge"].n_calls == 2 * len(answers)
     assert "judge scripted-judge" in inspect(workspace, run.id).text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,9 @@ from skillopt_mcp.candidates import propose_edits
 from skillopt_mcp.errors import Refused
 from skillopt_mcp.gates.confirm import ConfirmRule, alpha_for
 from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import evaluate_candidate, foreseen_test
+from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.records.calls import Call, Rollout
 from skillopt_mcp.records.results import Evaluated
-from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.splits import EQUAL_SHARES
 from skillopt_mcp.tasks import add_tasks, remove_tasks
 from skillopt_mcp.training.confirmation import upcoming_alpha
@@ -65,11 +63,6 @@ def next_alpha(workspace: Workspace, folder: Path) -> float:
     return upcoming_alpha(workspace.store, workspace.skill(str(folder)).id, REAL, LIFE)
 
 
-def edited(folder: Path, old: str, new: str) -> None:
-    main = folder / "SKILL.md"
-    main.write_text(main.read_text().replace(old, new))
-
-
 @pytest.fixture
 def unlucky(workspace: Workspace) -> Workspace:
     """Return a workspace whose target fails everything, as if it were a real model: no test comes to a verdict."""
@@ -104,89 +97,12 @@ def test_a_copy_of_a_skill_shares_its_error_rate_and_neither_is_held_up(place: P
     assert next_alpha(unlucky, copy) == next_alpha(unlucky, place.skill) == pytest.approx(alpha_for(3, LIFE))
 
 
-def test_a_skill_shares_with_those_that_its_kin_share_with(place: Place, unlucky: Workspace) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    edited(place.skill, "# ", "# My ")
-    unlucky.skill(str(place.skill))
-    first = copied(place, "first")
-    unlucky.skill(str(first))
-    edited(first, "# My ", "# Our ")
-    unlucky.skill(str(first))
-    second = place.root / "second"
-    shutil.copytree(first, second)
-    shutil.rmtree(first)
-    with_tasks(unlucky, second)
-    assert next_alpha(unlucky, second) == pytest.approx(alpha_for(2, LIFE))
-
-
-def test_a_skill_of_its_own_has_an_error_rate_of_its_own(place: Place, unlucky: Workspace) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    other = copied(place, "other")
-    edited(other, "# ", "# Another ")
-    with_tasks(unlucky, other)
-    assert next_alpha(unlucky, other) == pytest.approx(alpha_for(1, LIFE))
-    assert next_alpha(unlucky, place.skill) == pytest.approx(alpha_for(2, LIFE))
-
-
-def test_what_is_foreseen_and_what_is_shown_are_the_numbers_of_the_test(place: Place, unlucky: Workspace) -> None:
-    verdict_on(unlucky, place.skill, "1")
-    verdict_on(unlucky, place.skill, "2")
-    copy = copied(place, "copy")
-    with_tasks(unlucky, copy)
-    proposed = propose_edits(unlucky, str(copy), [{"op": "append", "content": PLACEBO}])
-    candidate = unlucky.store.candidates.get_candidate(proposed.candidate_id or "")
-    foreseen = foreseen_test(unlucky, candidate, TWO_PAIRS).row
-    found = evaluate_candidate(unlucky, candidate.id, rule=TWO_PAIRS)
-    [row] = unlucky.store.decisions.list_tests(candidate.skill_id)
-    assert (row.j, row.alpha) == (foreseen.j, foreseen.alpha) == (3, pytest.approx(alpha_for(3, LIFE)))
-    assert found.alpha == round(row.alpha, 6)
-    said = "test 3 in the skill's life (2 before it in other folders that have held one version with it)"
-    assert said in inspect(unlucky, row.id).text
-    assert (
-        "test 2 in the skill's life, at"
-        in inspect(unlucky, unlucky.store.decisions.list_tests(unlucky.skill(str(place.skill)).id)[1].id).text
-    )
-
-
-def test_what_a_rejection_left_unspent_serves_every_folder_of_the_skill(place: Place, workspace: Workspace) -> None:
-    def worse(call: Call) -> str:
-        assert isinstance(call.request, Rollout)
-        judge = call.request.task.judge.model_dump()
-        return "no" if PLACEBO in call.request.files.text else str(judge["expected"])
-
-    use(workspace, Scripted(worse, name=REAL))
-    assert verdict_on(workspace, place.skill, "1", ConfirmRule()).verdict == "reject"
-    copy = copied(place, "copy")
-    assert next_alpha(workspace, copy) == next_alpha(workspace, place.skill) > alpha_for(2, LIFE)
-
-
 def test_what_a_test_has_drawn_is_not_fresh_again_in_another_folder(place: Place, unlucky: Workspace) -> None:
     verdict_on(unlucky, place.skill, "1", replace(LIKE_THESE, max_pairs=28))
     new = place.skill.rename(place.root / "bookkeeper")
     with_tasks(unlucky, new)
     with pytest.raises(Refused, match=r"there are 2 \(28 more ask nearly what a retired task asked, or one of another"):
         verdict_on(unlucky, new, "2", LIKE_THESE)
-
-
-def test_what_a_test_has_drawn_is_not_fresh_again_in_other_words(place: Place, unlucky: Workspace) -> None:
-    tasks = {task.name: task for task in unlucky.store.tasks.list_in_use(1)}
-    old = [
-        {
-            "prompt": f"Please describe {' '.join(random.Random(n).sample(re.findall('[a-z]{5}', WORDS), 8))} in order",
-            "judge": {"kind": "exact", "expected": "ok"},
-            "split": "test",
-        }
-        for n in range(40)
-    ]
-    remove_tasks(unlucky, str(place.skill), [name for name, task in tasks.items() if task.split == "test"])
-    assert add_tasks(unlucky, str(place.skill), old).splits.test == 40
-    assert verdict_on(unlucky, place.skill, "1", replace(LIKE_THESE, max_pairs=36)).pairs_done == 36
-    names = [task.name for task in unlucky.store.tasks.list_in_use(1) if task.split == "test"]
-    remove_tasks(unlucky, str(place.skill), names)
-    again = [{**task, "prompt": f"{task['prompt']} of size"} for task in old]
-    assert add_tasks(unlucky, str(place.skill), again).splits.test == 40
-    with pytest.raises(Refused, match=r"there are 4 \(36 more ask nearly what a retired task asked"):
-        verdict_on(unlucky, place.skill, "2", LIKE_THESE)
 
 
 def test_a_retirement_is_before_or_after_a_test_whatever_was_tested_in_other_folders(
@@ -206,9 +122,3 @@ def test_a_retirement_is_before_or_after_a_test_whatever_was_tested_in_other_fol
     assert "before this test began" not in again.reason
     assert "; 1 of its tasks was retired since it began, and stays in it" in again.reason
     assert "2 held-out tasks were retired" in verdict_on(unlucky, copy, "5").reason
-
-
-WORDS = (
-    "apple river stone cloud table grass peach amber cedar ocean bread chair daisy eagle flute grape honey ivory"
-    " jelly koala lemon mango night olive pearl quilt robin sugar tiger ultra viola whale xenon yacht zebra"
-)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from skillopt_mcp.promotions.consent import Consent, permit
 from skillopt_mcp.promotions.promoting import promote_skill, rollback_skill
 from skillopt_mcp.records.results import SkillRow
 from skillopt_mcp.runs import list_runs
-from skillopt_mcp.show.export import export_version
 from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import diff_versions, history, list_skills
 from skillopt_mcp.skill_folders import lock_name
@@ -103,19 +100,6 @@ def test_a_process_that_goes_on_sees_what_another_moved_or_hid(
     assert rows(workspace)["twin"].tracked
 
 
-def test_the_files_of_a_skill_that_was_lost_are_had_back_as_the_message_says(
-    place: Place, workspace: Workspace
-) -> None:
-    before, live = place.main.read_bytes(), workspace.skill("ledger-clerk").live_version
-    shutil.rmtree(place.skill)
-    way = f"skillopt-mcp show {place.skill}@{live[:12]} --out {place.skill}"
-    assert way in rows(workspace)["ledger-clerk"].next_step.why
-    with pytest.raises(BadSkill, match=re.escape(way)):
-        workspace.skill("ledger-clerk")
-    export_version(workspace, str(place.skill), live[:12], place.skill)
-    assert (place.main.read_bytes(), workspace.skill("ledger-clerk").live_version) == (before, live)
-
-
 def test_a_skill_that_is_where_it_was_is_not_moved_away(place: Place, workspace: Workspace) -> None:
     twin = place.root / "twin"
     twin.mkdir()
@@ -170,23 +154,6 @@ def test_a_forgotten_skill_is_hidden_and_loses_its_permission_and_nothing_else(
     assert workspace.skill("ledger-clerk").id == skill.id
     assert rows(workspace)["ledger-clerk"].splits.train == 30
     assert_sound(place)
-
-
-def test_a_forgotten_skill_leaves_its_name_to_the_one_that_is_listed(place: Place, workspace: Workspace) -> None:
-    second = place.folder / "second" / "ledger-clerk"
-    shutil.copytree(place.skill, second)
-    workspace.skill(str(second))
-    with pytest.raises(NotFound, match="2 skills are named"):
-        workspace.skill("ledger-clerk")
-    forget_skill(workspace, str(second))
-    assert workspace.skill("ledger-clerk").path == str(place.skill)
-    assert (found := workspace.store.skills.find_skill("ledger-clerk")) is not None
-    assert found.path == str(place.skill)
-    place.skill.rename(place.root / "bookkeeper")
-    with pytest.raises(BadSkill, match="skills move"):
-        workspace.skill("ledger-clerk")
-    forget_skill(workspace, "ledger-clerk")
-    assert workspace.skill("ledger-clerk").path == str(second)
 
 
 def test_what_was_recorded_of_the_new_folder_is_set_aside_and_the_same_move_swaps_it_back(

@@ -119,13 +119,6 @@ def test_no_canary_of_a_session_is_kept_logged_shown_or_told(
     assert {where for where, raw in places if ENVIRONMENT.encode() in raw} == set()
 
 
-def test_a_recorded_task_is_still_known_as_the_one_it_is(place: Place, workspace: Workspace) -> None:
-    tracked = workspace.skill(str(place.skill))
-    task = workspace.store.tasks.list_tasks(tracked.id)[0]
-    made = record_trajectory(workspace, str(place.skill), Recording(task=task.prompt, hard=True))
-    assert task.prompt in inspect(workspace, made.trajectory_id).model_dump_json().replace("\\n", "\n")
-
-
 def test_the_salt_of_a_store_is_made_once_and_for_its_user_alone(tmp_path: Path) -> None:
     first, second = (open_redactor(tmp_path / "s.db", known_here({})) for _ in range(2))
     other = open_redactor(tmp_path / "t.db", known_here({}))

@@ -10,7 +10,7 @@ from skillopt_mcp.backends.scripted import Scripted
 from skillopt_mcp.errors import BadInput, Busy, NotFound
 from skillopt_mcp.gates.confirm import ConfirmRule
 from skillopt_mcp.maintenance.verify import verify_store
-from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, most_pairs, promotion_tasks
+from skillopt_mcp.promotion_tests import chosen_tasks, evaluate_candidate, promotion_tasks
 from skillopt_mcp.records.results import Evaluated
 from skillopt_mcp.records.tasks import Task
 from skillopt_mcp.runs import ALL_RETIRED, planned, replay, start_run
@@ -92,49 +92,6 @@ def test_a_test_that_is_under_way_keeps_its_tasks_and_its_verdicts_recompute(
     assert verify_store(workspace.store.path).problems == []
 
 
-def test_a_test_is_not_begun_again_where_only_retired_tasks_asked_a_judge(place: Place, workspace: Workspace) -> None:
-    rubric = {"kind": "rubric", "rubric": "Is it kind?"}
-    add_tasks(workspace, SKILL, [{"id": "asks", "prompt": "Greet me.", "judge": rubric, "split": "test"}])
-    use(workspace, undecided(), "target")
-    use(workspace, Scripted(lambda call: "no", name="scripted:none"), "judge")
-    rule = ConfirmRule(max_pairs=8)
-    first = evaluate_candidate(workspace, place.propose(workspace), rule=rule)
-    assert "judged by" in first.backend
-    remove_tasks(workspace, SKILL, ["asks"])
-    again = evaluate_candidate(workspace, first.candidate_id, rule=rule)
-    assert (again.pairs_done, again.backend) == (16, first.backend)
-    assert len(workspace.store.decisions.list_tests(1)) == 1
-
-
-def test_a_later_verdict_shows_what_was_retired_before_it(place: Place, workspace: Workspace) -> None:
-    begun(place, workspace, pairs=30)
-    looks = workspace.store.tasks.list_looks(1)
-    names = {task.id: task.name for task in workspace.store.tasks.list_in_use(1)}
-    drawn = next(names[task_id] for task_id, n in looks.items() if n)
-    fresh = next(names[task_id] for task_id, n in looks.items() if not n)
-    remove_tasks(workspace, SKILL, [drawn, fresh, of_split(workspace, "train")[0].name])
-    later = begun(place, workspace, "- Other.")
-    assert "; 2 held-out tasks were retired since 2" in later.reason
-    assert ", before this test began, 1 of them after promotion tests had drawn them" in later.reason
-    decision = workspace.store.decisions.latest_in(workspace.store.decisions.list_tests(1)[1].id)
-    assert decision is not None
-    assert "2 held-out tasks were retired" in decision.reason
-    assert [row.j for row in workspace.store.decisions.list_tests(1)] == [1, 2]
-
-
-def test_what_a_test_has_drawn_is_not_fresh_again_under_a_corrected_key(place: Place, workspace: Workspace) -> None:
-    begun(place, workspace, pairs=30)
-    looks = workspace.store.tasks.list_looks(1)
-    drawn = next(task for task in of_split(workspace, "test") if looks[task.id])
-    remove_tasks(workspace, SKILL, [drawn.name])
-    add_tasks(workspace, SKILL, [{"prompt": drawn.prompt, "judge": RIGHT}])
-    corrected = of_split(workspace, "test")[-1]
-    assert workspace.store.tasks.list_looks(1)[corrected.id] == looks[drawn.id]
-    candidate = place.propose(workspace, "- Third.")
-    n_fresh = sum(not n for n in workspace.store.tasks.list_looks(1).values())
-    assert most_pairs(workspace, candidate, ConfirmRule(claim="like_these")) == n_fresh
-
-
 def test_a_run_that_is_under_way_trains_on_its_tasks_and_tests_on_those_in_use(workspace: Workspace) -> None:
     run = start_run(workspace, SKILL, Config(epochs=1, batch=10, max_pairs=20))
     gone = [of_split(workspace, split)[0] for split in ("train", "val", "test")]
@@ -194,12 +151,3 @@ def test_a_reason_holds_no_secret(workspace: Workspace) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     remove_tasks(workspace, SKILL, [wrong.name], f"it held {secret}")
     assert secret not in workspace.store.retirements.list_retired(1)[wrong.id].reason
-
-
-def test_who_knew_the_retired_task_knows_the_corrected_one(place: Place, workspace: Workspace) -> None:
-    add_tasks(workspace, SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT, "split": "test"}])
-    remove_tasks(workspace, SKILL, ["mine"])
-    add_tasks(place.open(), SKILL, [{"id": "mine", "prompt": "what?", "judge": RIGHT | {"expected": "else"}}])
-    [corrected] = [task for task in of_split(workspace, "test") if task.name == "mine"]
-    sql = "select count(*) from exposure where task_id = ? and session = ?"
-    assert workspace.store.tasks._pool.row(sql, [corrected.id, workspace.session]) == (1,)

@@ -14,29 +14,29 @@ from skillopt_mcp.training.confirmation import drawn_pairs
 from skillopt_mcp.workspace import Workspace
 
 
-def told(workspace: Workspace) -> list[str]:
+def reported(workspace: Workspace) -> list[str]:
     """Return what a skill says of its candidates, the oldest first."""
     lines = inspect(workspace, "ledger-clerk").text.splitlines()
     return [line.partition(": ")[2] for line in lines if line.startswith("candidate ")]
 
 
-def test_a_skill_tells_which_of_its_candidates_still_can_be_promoted(place: Place, workspace: Workspace) -> None:
+def test_a_skill_shows_which_of_its_candidates_still_can_be_promoted(place: Place, workspace: Workspace) -> None:
     first = place.accepted(workspace)
     place.propose(workspace, PLACEBO)
-    assert told(workspace) == ["accept", "not evaluated"]
+    assert reported(workspace) == ["accept", "not evaluated"]
     promote_skill(workspace, first, Consent.PERSON_SIMULATED)
     stale = "stale: the file has changed since"
-    assert told(workspace) == ["accept, live", f"not evaluated, {stale}"]
+    assert reported(workspace) == ["accept, live", f"not evaluated, {stale}"]
     rollback_skill(workspace, "ledger-clerk", None, Consent.PERSON)
-    assert told(workspace) == ["accept, rolled back", "not evaluated"]
+    assert reported(workspace) == ["accept, rolled back", "not evaluated"]
     place.main.write_text("# Mine\n")
-    assert told(workspace) == ["accept, rolled back", f"not evaluated, {stale}"]
+    assert reported(workspace) == ["accept, rolled back", f"not evaluated, {stale}"]
 
 
 def test_a_candidate_that_another_followed_is_live_no_more(place: Place, workspace: Workspace) -> None:
     promote_skill(workspace, place.accepted(workspace), Consent.PERSON_SIMULATED)
     place.main.write_text("# Mine\n")
-    assert told(workspace) == ["accept, live before"]
+    assert reported(workspace) == ["accept, live before"]
 
 
 def test_the_evidence_counts_the_tasks_that_were_drawn_and_not_all_that_could_be(

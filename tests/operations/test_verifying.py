@@ -72,7 +72,7 @@ def test_a_hash_that_was_kept_shows_whether_history_was_removed(place: Place, pr
     with place.open() as workspace:
         workspace.store.permissions.add_root("/elsewhere")
     assert problems(place.store_path, head) == []
-    with pytest.raises(BadInput, match="is no hash of an event"):
+    with pytest.raises(BadInput, match="is not a hash of an event"):
         verify_store(place.store_path, head[:12])
     [problem] = verify_store(place.store_path, "0" * 64).problems
     assert (problem.code, problem.where) == ("head", "0" * 64)

@@ -49,23 +49,6 @@ def test_work_is_made_though_the_folder_around_it_is_being_removed(
         here.make("w-1", WORK)
 
 
-def test_work_is_made_though_the_folder_around_it_goes_before_it_was_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here, looked, removals = places(tmp_path), os.lstat, [1, 1]
-
-    def lstat(path: Path) -> os.stat_result:
-        if path == here.root and removals:
-            removals.pop()
-            here.root.rmdir()
-        return looked(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("skillopt_mcp.work_folders.os.lstat", lstat)
-        folder = here.make("w-1", WORK)
-    assert (folder / "WORK.md").read_text() == "# Work\n"
-
-
 def test_what_is_older_than_a_day_is_swept_up_of_every_store_and_nothing_else_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

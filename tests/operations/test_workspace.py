@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 from workshop import Place
 
-from skillopt_mcp.errors import BackendError, BadSkill, NotFound
+from skillopt_mcp.errors import BadSkill, NotFound
 from skillopt_mcp.estimates import estimate_run
 from skillopt_mcp.records.evidence import Confirmation
 from skillopt_mcp.runs import list_runs
@@ -15,8 +14,8 @@ from skillopt_mcp.show.inspecting import inspect
 from skillopt_mcp.show.listing import list_skills
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training.config import Config
-from skillopt_mcp.training.progress import Notify, Progress
-from skillopt_mcp.workspace import Jobs, Workspace
+from skillopt_mcp.training.progress import Notify
+from skillopt_mcp.workspace import Jobs
 
 VERDICT = Confirmation("accept", "", 1, 0, 0.05, 20.0, 0.0, 1.0)
 
@@ -70,13 +69,6 @@ def test_a_link_that_took_the_place_of_a_registered_root_is_no_root(place: Place
     assert workspace.roots() == []
 
 
-def test_the_hosts_own_folders_are_roots_with_their_links_resolved(place: Place, home: Path) -> None:
-    (place.folder / "dotfiles").mkdir()
-    (home / ".claude").mkdir()
-    (home / ".claude" / "skills").symlink_to(place.folder / "dotfiles")
-    assert place.open().roots() == [place.folder / "dotfiles", place.root]
-
-
 def test_a_skill_inside_a_root_that_a_link_leads_out_of_has_no_root(place: Place) -> None:
     (place.folder / "outside").mkdir()
     (place.folder / "outside" / "SKILL.md").write_text("x")
@@ -84,13 +76,6 @@ def test_a_skill_inside_a_root_that_a_link_leads_out_of_has_no_root(place: Place
     workspace = place.open()
     assert workspace.root_of(workspace.skill("link")) is None
     assert workspace.root_of(workspace.skill("ledger-clerk")) == place.root
-
-
-def test_a_backend_is_opened_once_and_an_unknown_one_is_named(place: Place) -> None:
-    workspace = place.open()
-    assert workspace.backend("target") is workspace.backend("target")
-    with pytest.raises(BackendError, match="'nonsense'"):
-        place.open(target="nonsense:x").backend("target")
 
 
 def _work(_: Notify) -> Confirmation:
@@ -107,23 +92,3 @@ def test_a_finished_job_is_handed_out_once_more_and_then_made_anew() -> None:
     assert newer is not job
     jobs.drop("t", job)
     assert jobs.attach("t", _work) is newer
-
-
-def test_a_watcher_hears_of_progress_from_then_on() -> None:
-    started, heard = threading.Event(), list[Progress]()
-    progress = Progress("confirm", 0, 8, 200)
-
-    def work(notify: Notify) -> Confirmation:
-        assert started.wait(30)
-        notify(progress)
-        return VERDICT
-
-    job = Jobs().attach("t", work)
-    job.watch(heard.append)
-    started.set()
-    job.result.result(30)
-    assert (heard, job.progress) == ([progress], progress)
-
-
-def test_names_are_paths_only_when_they_look_like_one(place: Place, workspace: Workspace) -> None:
-    assert workspace.skill("ledger-clerk") == workspace.skill(str(place.main))

@@ -294,7 +294,7 @@ def evidence(bench: Bench) -> tuple[object, ...]:
         bench.rows("select confirmation_id, n, task_id, base, candidate from pair order by 1, 2"),
         bench.rows("select gate, scope, verdict, reason, inputs from decision order by id"),
         bench.rows(
-            "select t.scope, version_id, task_id, draw, hard, soft from trial t"
+            "select call.scope, version_id, task_id, draw, hard, soft from trial t"
             " join call on call.id = call_id order by 1, 4, 2"
         ),
         bench.rows("select key from call order by key"),

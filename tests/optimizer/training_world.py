@@ -215,7 +215,7 @@ def right(call: Call) -> str:
 def outcome_of(bench: Bench, state: State) -> tuple[object, ...]:
     """Return all that a run came to, but for times, sequence numbers and attempts."""
     trials = bench.rows(
-        "select t.scope, version_id, task_id, draw, hard, soft, reason from trial t"
+        "select call.scope, version_id, task_id, draw, hard, soft, reason from trial t"
         " join call on call.id = call_id order by 2, 3, 4"
     )
     decisions = bench.rows(

@@ -1,4 +1,4 @@
-"""Intended: the written list of what our edit engine does otherwise than the published ones, each told by a predicate.
+"""Intended: what our edit engine does differently from the published ones, each case as a predicate.
 
 Where nothing of the list holds for an edit, both engines put the same words in the same places: only white space may
 differ, for the published ones strip content, take blank lines off the end of a document and add some around it.
@@ -93,7 +93,7 @@ def marker_in_code(seen: Seen) -> bool:
     return seen.package == "skillopt" and within
 
 
-def append_beside_region(seen: Seen) -> bool:
+def append_next_to_region(seen: Seen) -> bool:
     """Appended text goes above the regions at the end: skillrl puts it below them, and skillopt above the first marker
     anywhere, be it in the middle of the text."""
     if seen.op != "append" or "<!-- " not in seen.document or not (seen.content or "").strip():
@@ -151,7 +151,7 @@ INTENDED: tuple[tuple[str, Callable[[Seen], bool], str], ...] = (
     ("protected span", protected_span, EITHER),
     ("marker in code", marker_in_code, EITHER),
     ("twin", twin, UNMATCHED),
-    ("append beside a region", append_beside_region, APPLIED),
+    ("append next to a region", append_next_to_region, APPLIED),
     ("anchor with its line ending", anchor_with_its_ending, EITHER),
     ("anchors of the parent", against_the_parent, EITHER),
     ("overlapping edits", overlapping_edits, EITHER),

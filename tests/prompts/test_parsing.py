@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skillopt_mcp.documents.edits import apply_patch
 from skillopt_mcp.prompts.parsing import MAX_BYTES, parse_reply
 from skillopt_mcp.records.edits import Edit, Patch
-from skillopt_mcp.records.replies import EditReply, MergedEdit, MergeReply, PatchReply, RankReply
+from skillopt_mcp.records.replies import EditReply, MergeReply, PatchReply, RankReply
 from skillopt_mcp.records.skills import SkillFile, SkillFiles
 
 ONE = PatchReply(reasoning="r", edits=[EditReply(op="append", content="{x} `y`\n")])
@@ -99,18 +99,6 @@ def test_a_slip_costs_an_edit_and_not_the_reply(slip: object) -> None:
     assert [(each.status, each.reason) for each in applied.reports] == [("unmatched", "invalid"), ("applied", None)]
 
 
-def test_claims_of_a_merge_that_are_no_numbers_are_left_out() -> None:
-    text = json.dumps({"edits": [{"op": "append", "content": "a"}], "merged_from": [None, [1, "2"], 3]})
-    assert parse_reply(text, MergeReply) == MergeReply(
-        edits=[MergedEdit(op="append", content="a")], merged_from=[[], [1], []]
-    )
-
-
-def test_raw_line_breaks_inside_strings_are_forgiven() -> None:
-    reply = parse_reply('{"edits": [{"op": "append", "content": "a\n\tb"}]}', PatchReply)
-    assert reply == PatchReply(edits=[EditReply(op="append", content="a\n\tb")])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -137,11 +125,6 @@ def test_a_hostile_reply_is_one_short_line(text: str) -> None:
     assert isinstance(reason, str)
     assert len(reason.splitlines()) == 1
     assert len(reason) < 300
-
-
-def test_oversized_numbers_in_unknown_fields_do_no_harm() -> None:
-    text = '{"ranking": [2, 1], "batch_size": ' + "9" * 5_000 + ', "score": NaN}'
-    assert parse_reply(text, RankReply) == RankReply(ranking=[2, 1])
 
 
 @given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=12).map("".join), st.sampled_from([PatchReply, RankReply]))

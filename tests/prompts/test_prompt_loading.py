@@ -98,12 +98,6 @@ def test_overriding_the_edit_rules_changes_every_prompt_that_has_them(tmp_path: 
         assert "Only {{budget}} appends." in text
 
 
-def test_the_budget_may_come_with_the_rules_and_earlier_steps_may_be_left_out(tmp_path: Path) -> None:
-    (tmp_path / "edit_rules.md").write_text("At most {{budget}}.")
-    (tmp_path / "analyst_failure.md").write_text("Read them. {{edit_rules}}")
-    assert load_prompts(tmp_path).analyst_failure == "Read them. At most {{budget}}."
-
-
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
@@ -146,11 +140,6 @@ def test_a_missing_prompts_folder_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "rank.md").mkdir()
     with pytest.raises(BadInput, match=r"rank\.md' cannot be read"):
         load_prompts(tmp_path)
-
-
-def test_the_prompts_of_a_run_are_those_that_it_was_begun_with() -> None:
-    prompts = load_prompts()
-    assert stored_prompts(json.dumps(asdict(prompts))) == prompts
 
 
 def test_prompts_of_another_release_are_refused_by_name() -> None:

@@ -113,7 +113,7 @@ def test_a_host_that_cannot_ask_gets_the_command_for_the_person(world: World, er
 
 
 @ERAS
-def test_nobody_is_asked_where_the_gate_does_not_allow_it(world: World, era: str) -> None:
+def test_no_one_is_asked_where_the_gate_does_not_allow_it(world: World, era: str) -> None:
     candidate_id, person = world.propose(), Person(YES)
     refused = call(world.server(), "promote_skill", {"candidate_id": candidate_id}, era, person)
     assert (refused["status"], person.asked) == ("refused", [])

@@ -38,36 +38,20 @@ def test_a_yaml_text_is_read_as_plain_values() -> None:
     assert parse_yaml("", "f") == parse_yaml("# nothing\n", "f") == parse_yaml("~", "f") == {}
 
 
-def test_toml_says_the_same() -> None:
-    text = 'epochs = 4\n[train]\nbatch_size = 40\nfailure_only = true\n[optimizer]\nlr_scheduler = "cosine"\n'
-    tree = {"epochs": 4, "train": {"batch_size": 40, "failure_only": True}, "optimizer": {"lr_scheduler": "cosine"}}
-    assert parse_toml(text, "f") == tree
-    assert (
-        parse_yaml("epochs: 4\ntrain: {batch_size: 40, failure_only: true}\noptimizer: {lr_scheduler: cosine}", "f")
-        == tree
-    )
-
-
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
     f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = {
     "a bomb of aliases": (BOMB, "line 1 has an anchor or alias"),
-    "an alias": ("a: *b", "anchor or alias"),
-    "a merge": ("a: 1\n<<: {b: 2}", "merges: name it once"),
     "a tag": ("a: !!python/object/apply:os.system [ls]", "has a tag"),
     "a key twice": ("a: 1\na: 2", 'has the key "a" twice'),
     "depth": ("a: " + "[" * 30_000, "is nested too deep"),
-    "depth in blocks": ("".join(f"{' ' * n}a:\n" for n in range(300)), "is nested too deep"),
     "many keys": ("".join(f"k{n}: {n}\n" for n in range(5_000)), "more than 2,000 values"),
-    "many items": ("a: [" + "1," * 20_000 + "]", "more than 2,000 values"),
     "a mebibyte": ("".join(f"key{n}: 1\n" for n in range(100_000)), f"{MAX_BYTES:,} are allowed"),
     "two documents": ("a: 1\n---\nb: 2\n", "more than one document"),
     "a list": ("- a\n- b\n", "is not a mapping"),
     "a key that is a list": ("? [a]\n: 1\n", "a key that is not a text"),
-    "broken": ("a: [1, 2\nb: 3", "is not YAML"),
     "a bad escape": ('a: "\\Uffffffff"', "is not YAML"),
-    "tabs": ("a:\n\t- 1", "is not YAML"),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_ask import BRIEF, SKILL, MemoryAsk, adds, patch_json, question, silent
+from memory_ask import BRIEF, SKILL, MemoryAsk, adds, patch_json, question
 
 from skillopt_mcp.prompts.loading import load_prompts
 from skillopt_mcp.records.calls import Call, Reply
@@ -48,11 +48,6 @@ def all_of_them(call: Call) -> str:
 def contents(patch: Patch) -> list[str | None]:
     """Return the contents of a patch's edits."""
     return [edit.content for edit in patch.edits]
-
-
-def test_a_single_patch_passes_through_without_a_call() -> None:
-    [patch] = failures(1)
-    assert aggregate(MemoryAsk(silent), SKILL, [patch], BRIEF, FAN_IN).patch is patch
 
 
 def test_failures_and_successes_are_merged_apart_level_by_level_and_then_together() -> None:

@@ -75,13 +75,6 @@ def test_a_task_with_a_missing_reply_gives_no_pair() -> None:
     assert {pair.before.task_id for pair in compared(ask, tasks(*CHANGES)).pairs} == {0, 2, 3}
 
 
-def test_equal_versions_are_rolled_out_once() -> None:
-    ask = MemoryAsk(target)
-    found = compare_versions(ask, (OLD, OLD), tasks(*CHANGES), "mixed", n=4, draw="r/e2slow")
-    assert len(ask.sent) == 4
-    assert {pair.change for pair in found.pairs} == {"persistent_fail", "stable_success"}
-
-
 def test_the_worst_comes_first_and_stable_successes_show_their_task_alone() -> None:
     found = compared(MemoryAsk(target), tasks(*CHANGES))
     ask = MemoryAsk(lambda call: '{"guidance": "- Mind it."}')
@@ -96,15 +89,6 @@ def test_the_worst_comes_first_and_stable_successes_show_their_task_alone() -> N
     [edit] = made.patch.edits
     assert set(edit.sources) == {each.id for pair in found.pairs for each in (pair.before, pair.after)}
     assert set(question(ask.sent[0]).refs) == set(edit.sources)
-
-
-def test_a_pair_is_shown_in_as_much_text_as_one_attempt_may_take() -> None:
-    long = [
-        Task(1, 1, "t", f"{'x' * 9000} persistent_fail", Exact(expected="yes"), "train", "d1"),
-    ]
-    ask = MemoryAsk(lambda call: target(call) if call.role == "target" else '{"guidance": ""}')
-    slow_update(ask, compared(ask, long), BRIEF, 2000)
-    assert len(question(ask.sent[-1]).evidence) < 3000
 
 
 def test_without_a_pair_nothing_is_asked_and_the_skill_stays() -> None:

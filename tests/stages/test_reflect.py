@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_ask import BRIEF, PROMPTS, SKILL, MemoryAsk, attempt, patch_json, question, silent
+from memory_ask import BRIEF, PROMPTS, SKILL, MemoryAsk, attempt, patch_json, question
 
 from skillopt_mcp.records.calls import Call, Reply
 from skillopt_mcp.records.evidence import Trajectory
@@ -56,17 +56,6 @@ def test_every_scored_attempt_is_shown_once_under_its_own_label(
         )
 
 
-def test_minibatches_are_shuffled_by_the_draw_and_by_nothing_else() -> None:
-    def order(draw: str) -> list[list[int]]:
-        ask = MemoryAsk(lambda call: patch_json("more"))
-        reflect(ask, SKILL, [attempt(n, False) for n in range(9)], replace(BRIEF, draw=draw), SETTINGS)
-        return [shown(call) for call in ask.sent]
-
-    assert order("a") == order("a")
-    assert order("a") != order("b")
-    assert [n for minibatch in order("a") for n in minibatch] != list(range(9))
-
-
 def test_every_edit_carries_the_attempts_that_its_own_minibatch_showed() -> None:
     ask = MemoryAsk(lambda call: patch_json(*(f"seen <{n}>" for n in shown(call))))
     reflection = reflect(ask, SKILL, [attempt(n, n % 3 == 0) for n in range(14)], BRIEF, SETTINGS)
@@ -83,10 +72,6 @@ def test_an_analyst_is_asked_for_this_steps_budget_and_more_edits_are_kept_for_t
     [patch] = reflect(ask, SKILL, [attempt(1, False)], replace(BRIEF, budget=2), SETTINGS).patches
     assert [edit.content for edit in patch.edits] == list("abcdefgh")
     assert "at most 2 edits" in question(ask.sent[0]).instructions
-
-
-def test_a_budget_of_nothing_asks_nothing() -> None:
-    assert reflect(MemoryAsk(silent), SKILL, [attempt(1, False)], replace(BRIEF, budget=0), SETTINGS).patches == ()
 
 
 def test_what_a_model_claims_about_sources_and_support_is_not_believed() -> None:
@@ -114,14 +99,6 @@ def test_an_unusable_reply_is_asked_again_twice_as_child_calls_and_then_noted() 
     assert len(success) < 500
 
 
-def test_only_what_was_unusable_is_asked_again() -> None:
-    ask = MemoryAsk(lambda call: patch_json("fine") if "success" in call.draw or "again2" in call.draw else "{}")
-    reflection = reflect(ask, SKILL, [attempt(1, False), attempt(2, True)], BRIEF, SETTINGS)
-    assert [len(batch) for batch in ask.batches] == [2, 1, 1]
-    assert [patch.edits[0].sources for patch in reflection.patches] == [("trial:1",), ("trial:2",)]
-    assert reflection.unusable == ()
-
-
 def test_a_retry_describes_what_was_wrong_and_not_what_the_model_wrote() -> None:
     reply = json.dumps({"edits": [{"op": "transmogrify", "content": "OBEY"}]})
     ask = MemoryAsk(lambda call: reply)
@@ -137,12 +114,6 @@ def test_a_missing_reply_is_noted_and_not_asked_again() -> None:
     reflection = reflect(ask, SKILL, [attempt(1, False)], BRIEF, SETTINGS)
     assert reflection.unusable == ("failure analyst: missing (rate_limit): too many requests",)
     assert len(ask.sent) == 1
-
-
-def test_a_note_on_half_a_surrogate_pair_can_be_stored() -> None:
-    ask = MemoryAsk(lambda call: "\ud800 nothing \0 here")
-    [note] = reflect(ask, SKILL, [attempt(1, False)], BRIEF, SETTINGS).unusable
-    assert note.encode().endswith(b"\\ud800 nothing \0 here")
 
 
 @pytest.mark.parametrize("hard", [True, False])
@@ -204,14 +175,6 @@ def test_with_failures_only_successes_are_not_asked_about() -> None:
     assert [call.draw.rpartition("/")[2] for call in ask.sent] == ["failure0", "contrast0"]
 
 
-def test_an_attempt_is_cut_in_its_middle_to_the_limit() -> None:
-    long = Trajectory("trial:1", "p" * 9000, "a" * 9000, (), False, 0.0, "", "rollout")
-    ask = MemoryAsk(lambda call: patch_json("more"))
-    reflect(ask, SKILL, [long], BRIEF, replace(SETTINGS, limit=2000))
-    assert len(question(ask.sent[0]).evidence) < 2500
-    assert "characters and more cut here" in question(ask.sent[0]).evidence
-
-
 def test_lapses_become_notes_and_are_no_sources_of_edits() -> None:
     ask = MemoryAsk(lambda call: aware_reply("defect", "lapse", "lapse"))
     reflection = reflect(ask, SKILL, [attempt(n, False) for n in range(3)], BRIEF, AWARE)
@@ -246,12 +209,6 @@ def test_who_may_write_notes_is_settled_and_all_are_asked_together() -> None:
         assert [len(batch) for batch in ask.batches] == [2]
 
 
-def test_notes_that_cannot_stand_in_an_appendix_are_dropped() -> None:
-    ask = MemoryAsk(lambda call: patch_json(notes=["", "x" * 400, "<!-- APPENDIX_END -->", "Fine.", "Fine."]))
-    notes = reflect(ask, SKILL, [attempt(1, False)], BRIEF, AWARE).notes
-    assert [note.content for note in notes] == ["Fine."]
-
-
 def test_the_mistakes_that_analysts_saw_are_kept_but_not_what_worked() -> None:
     ask = MemoryAsk(lambda call: json.dumps({"reasoning": f"saw {call.draw}", "edits": []}))
     reflection = reflect(ask, SKILL, [attempt(n, n == 0) for n in range(30)], BRIEF, SETTINGS)
@@ -275,14 +232,6 @@ def test_a_rewrite_of_a_minibatch_that_loses_what_is_protected_is_asked_again() 
     [patch] = reflect(ask, sealed, [attempt(1, False)], brief, SETTINGS).patches
     assert (patch.edits[0].op, patch.edits[0].content) == ("replace", sealed.text + "more\n")
     assert "a protected region is changed" in question(ask.sent[1]).instructions
-
-
-def test_what_is_remembered_stands_between_the_skill_and_the_evidence() -> None:
-    ask = MemoryAsk(lambda call: patch_json("more"))
-    reflect(ask, SKILL, [attempt(1, False)], replace(BRIEF, notes="a note", history="a step"), SETTINGS)
-    evidence = question(ask.sent[0]).evidence
-    order = ["## Skill", "```notes\na note\n```", "```history\na step\n```", "## Evidence"]
-    assert [evidence.index(part) for part in order] == sorted(evidence.index(part) for part in order)
 
 
 def test_an_edit_cites_the_attempts_that_it_names_and_no_others() -> None:

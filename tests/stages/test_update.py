@@ -29,13 +29,6 @@ def rewriting(text: str) -> MemoryAsk:
     return MemoryAsk(lambda call: json.dumps({"reasoning": "done", "skill": text}))
 
 
-def test_the_candidate_is_the_current_version_with_the_edits_made() -> None:
-    patch = Patch((Edit("replace", "- Answer.", "- Answer with a number."),))
-    made = update(MemoryAsk(silent), SKILL, patch, ONE)
-    assert made.applied.files.main == SKILL.main.replace(b"- Answer.", b"- Answer with a number.")
-    assert made.patch is patch
-
-
 @pytest.mark.parametrize("patch", [Patch(()), Patch((Edit("delete", "not there"),))])
 def test_a_patch_that_changes_nothing_gives_the_parent(patch: Patch) -> None:
     assert update(MemoryAsk(silent), SKILL, patch, ONE).applied.files == SKILL
@@ -67,11 +60,6 @@ def test_a_rewrite_of_what_is_protected_is_asked_again_and_then_leaves_the_paren
     assert len(ask.sent) == 3
     assert problem in question(ask.sent[1]).instructions
     assert made.unusable[0].startswith("rewrite: ")
-
-
-def test_an_empty_rewrite_leaves_the_parent_and_says_so() -> None:
-    made = update(rewriting(" "), WHOLE, SUGGESTIONS, BY_SUGGESTIONS)
-    assert (made.applied.files, made.unusable) == (WHOLE, ("rewrite: the new text is empty",))
 
 
 def test_the_text_of_a_minibatch_is_taken_without_a_call() -> None:

@@ -101,43 +101,6 @@ def test_a_file_system_that_is_not_known_to_be_local_is_not_trusted(kind: str) -
     assert files.is_untrusted(kind)
 
 
-@pytest.mark.parametrize(
-    "kind", ["fuseblk", "fuse.gocryptfs", "fuse.encfs", "fuse.mergerfs", "fuse.bindfs", "fuse.fuse-overlayfs",
-             "fuse.portal", "ext4", "overlay", "tmpfs", "zfs", ""],
-)  # fmt: skip
-def test_a_local_file_system_is_trusted_though_another_program_serves_it(kind: str) -> None:
-    assert not files.is_untrusted(kind)
-
-
-def test_a_file_system_of_another_program_is_refused_by_name_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, shared = tmp_path / "mountinfo", tmp_path / "shared"
-    table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - fuse.cloudfs cloudfs rw\n")
-    monkeypatch.setattr(files, "MOUNT_TABLE", table)
-    with pytest.raises(
-        UnsafeStore, match=r"another program \('fuse\.cloudfs'\).*a folder on a local disk with --store"
-    ):
-        Pool(shared / "skillopt.db")
-    assert not shared.exists()
-
-
-def test_each_network_file_system_of_the_table_is_refused_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, shared = tmp_path / "mountinfo", tmp_path / "shared"
-    monkeypatch.setattr(files, "MOUNT_TABLE", table)
-    for kind in sorted(files.NETWORK_FILE_SYSTEMS):
-        table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {shared.resolve()} rw - {kind} there rw\n")
-        with pytest.raises(UnsafeStore, match=rf"a network file system \('{kind}'\)"):
-            Pool(shared / "skillopt.db")
-    assert not shared.exists()
-
-
-def test_without_a_mount_table_no_file_system_is_named() -> None:
-    assert files.file_system_in("", "/home/ann/skillopt.db") == ""
-
-
 def test_a_network_file_system_is_refused_by_name_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,11 +196,6 @@ def test_a_disk_without_room_is_told_as_what_it_is(name: str, tmp_path: Path, mo
     assert refused(name, tmp_path / "s.db").endswith(f"cannot be written, for {why}")
 
 
-def test_a_full_disk_is_told_of_a_copy_too_which_has_no_name_for_it(tmp_path: Path) -> None:
-    error = driver.sqlite().OperationalError("database or disk is full")
-    assert f"the disk of '{tmp_path}' is full: free" in str(driver.explained(error, tmp_path / "s.db"))
-
-
 def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
@@ -248,16 +206,3 @@ def test_a_limit_to_the_length_of_files_is_told_as_what_it_is(pool: Pool) -> Non
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert pool.rows("select * from event") == []
-
-
-def test_another_fault_of_the_disk_is_told_as_it_comes(tmp_path: Path) -> None:
-    assert refused("SQLITE_IOERR_READ", tmp_path / "s.db").endswith("failed: unable")
-
-
-def test_a_limit_that_is_far_away_is_not_blamed(pool: Pool) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, before[1]))
-    try:
-        assert refused("SQLITE_IOERR_WRITE", pool.path).endswith("failed: unable")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -18,7 +18,7 @@ def test_no_acknowledged_trajectory_is_lost_to_forty_kills(store: Store, spawn: 
         writers = [spawn(record, store.path, f"s{n}.{i}", 1_000_000) for i in range(WRITERS)]
         start(writers)
         for writer in chance.sample(writers, WRITERS):  # the others write on beside the dead, and recover what it left
-            told = [writer.hear() for _ in range(chance.randint(1, 20))]
+            told = [writer.receive() for _ in range(chance.randint(1, 20))]
             acknowledged |= {each[2]: each[:2] for each in [*told, *writer.kill()]}
     assert len(acknowledged) > ROUNDS * WRITERS
     pool = Pool(store.path)

@@ -38,7 +38,7 @@ def work(parent: Parent, folder: Path) -> None:
             add_tasks(workspace, str(skill), tasks)
             propose_edits(workspace, str(skill), [{"op": "append", "content": "- Check twice."}])
             replay(workspace, start_run(workspace, str(skill), Config(epochs=1, batch=3, max_pairs=8)))
-    parent.say(opened)
+    parent.send(opened)
 
 
 def test_the_server_process_opens_the_store_only_to_make_it(tmp_path: Path, spawn: Spawn) -> None:

@@ -40,7 +40,7 @@ def test_sixteen_processes_open_one_new_store_at_once(tmp_path: Path, spawn: Spa
     children = [spawn(open_each, paths) for _ in range(16)]
     for _ in range(ROUNDS):
         start(children)
-        assert [child.hear() for child in children] == [[]] * 16
+        assert [child.receive() for child in children] == [[]] * 16
     for child in children:
         child.rest()
     alone = Pool(tmp_path / "alone.db")
@@ -99,33 +99,6 @@ def test_a_database_of_another_program_is_refused_with_every_byte_as_it_was(path
     with pytest.raises(StoreError, match=f"'{path}' is a database of another program"):
         Store(path)
     assert fingerprint(path) == before
-
-
-def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.parent.mkdir()
-    path.touch()
-    with Store(path) as store:
-        assert store.skills.list_skills() == []
-
-
-@pytest.mark.parametrize("content", [b"no database, but as long as one\n" * 100, b"SQLite format 3\0"])
-def test_a_file_that_is_no_database_is_refused_with_every_byte_as_it_was(path: Path, content: bytes) -> None:
-    path.parent.mkdir()
-    path.write_bytes(content)
-    with pytest.raises(UnsafeStore, match=f"'{path}' is damaged or no store: nothing was changed"):
-        Store(path)
-    assert path.read_bytes() == content
-
-
-def test_a_folder_is_refused_as_a_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=f"'{tmp_path}' is a folder: name a file with --store"):
-        Store(tmp_path)
-
-
-@pytest.mark.parametrize("place", ["/dev/full", "/proc/skillopt.db", "/proc/self/x/s.db", "/dev/null/skillopt.db"])
-def test_a_place_that_holds_no_files_is_refused_by_name(place: str) -> None:
-    with pytest.raises(StoreError, match=f"'{place}'"):
-        Store(Path(place))
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux capabilities")

@@ -1,7 +1,6 @@
 """The pool: every write is one immediate transaction, on a connection with every setting."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
@@ -13,28 +12,6 @@ from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.pool import Pool
 from tests.processes import Spawn, together
 
-PRAGMAS = {
-    "synchronous": 2,
-    "foreign_keys": 1,
-    "busy_timeout": 30_000,
-    "trusted_schema": 0,
-    "cell_size_check": 1,
-    "mmap_size": 0,
-    "secure_delete": 1,
-    "journal_size_limit": 64 << 20,
-    "page_size": 1024,
-    "wal_autocheckpoint": 8000,
-}
-
-
-def test_every_lent_connection_has_every_setting(pool: Pool) -> None:
-    lent = []
-    with pool.write() as first, pool._lent() as second, pool._lent() as third:
-        for connection in (first, second, third):
-            lent.append({name: connection.execute(f"pragma {name}").fetchone()[0] for name in PRAGMAS})
-        assert len({id(connection) for connection in (first, second, third)}) == 3
-    assert lent == [PRAGMAS] * 3
-
 
 def test_read_then_write_loses_no_update_among_eight_processes(store: Store, spawn: Spawn) -> None:
     store.skills.track("s", "/s", SKILL)
@@ -42,20 +19,6 @@ def test_read_then_write_loses_no_update_among_eight_processes(store: Store, spa
     pool = Pool(store.path)
     assert pool.row("select n_seen from skill where id = 1") == (8 * 200,)
     pool.close()
-
-
-def test_read_then_write_loses_no_update_among_threads(pool: Pool) -> None:
-    with pool.write() as connection:
-        connection.execute("insert into skill(id, name, path, live_version) values (1, 's', '/s', '')")
-
-    def add(_: int) -> None:
-        with pool.write() as connection:
-            value = connection.execute("select n_seen from skill").fetchone()[0]
-            connection.execute("update skill set n_seen = ?", [value + 1])
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(add, range(200)))
-    assert pool.row("select n_seen from skill") == (200,)
 
 
 def test_a_write_that_raises_leaves_nothing_behind(pool: Pool) -> None:
@@ -77,15 +40,6 @@ def test_a_reader_sees_what_was_committed_while_a_writer_is_busy(pool: Pool) -> 
         connection.execute("insert into skill_root(path) values ('new')")
         assert pool.rows("select * from skill_root") == []
     assert pool.rows("select path from skill_root") == [("new",)]
-
-
-def test_a_closed_pool_is_refused_and_closing_again_does_nothing(pool: Pool) -> None:
-    pool.close()
-    pool.close()
-    with pytest.raises(StoreError, match=f"the store '{pool.path}' is closed"):
-        pool.rows("select 1")
-    with pytest.raises(StoreError, match=f"the store '{pool.path}' is closed"), pool.write():
-        raise AssertionError("lent by a closed pool")
 
 
 def test_a_connection_that_is_lent_while_the_pool_closes_can_still_commit(pool: Pool) -> None:

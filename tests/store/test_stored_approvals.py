@@ -10,7 +10,6 @@ from children import SKILL
 
 from skillopt_mcp.records.candidates import Approval
 from skillopt_mcp.records.skills import Skill
-from skillopt_mcp.store.driver import connect
 from skillopt_mcp.store.opening import Store
 
 SHOWN = [each for n in range(4) for each in itertools.combinations(("a secret", "a host", "a script"), n)]
@@ -27,15 +26,3 @@ def test_an_approval_covers_what_it_was_shown_with_and_less(store: Store, skill:
         covered = store.approvals.find_unused(given(skill, *found)) == (added, "me")
         assert covered is (set(found) <= set(shown))
     assert store.approvals.find_unused(replace(given(skill), evidence="t-2")) is None
-
-
-def test_an_approval_of_an_older_release_covers_what_it_was_shown_with(store: Store, skill: Skill) -> None:
-    shown = ("a secret", "a host")
-    added = store.approvals.add_approval(given(skill, *shown))
-    connection = connect(store.path)
-    connection.execute("update approval set findings = ?", [given(skill, *shown).findings_digest])
-    connection.commit()  # type: ignore[attr-defined]
-    connection.close()
-    assert store.approvals.find_unused(given(skill, *shown)) == (added, "me")
-    assert store.approvals.find_unused(given(skill, "a secret")) is None
-    assert store.approvals.find_unused(given(skill, *shown, "a script")) is None

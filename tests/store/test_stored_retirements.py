@@ -23,13 +23,6 @@ def test_a_retired_task_keeps_its_name_though_another_takes_it(store: Store, ski
     assert store.tasks.count_tasks(skill.id) == {"train": 0, "val": 1, "test": 1}
 
 
-def test_a_name_that_was_given_twice_is_retired_twice(store: Store, skill: Skill) -> None:
-    for prompt in ("one", "uno", "eins"):
-        assert add(store, skill, NewTask(prompt, JUDGE, "a", "test")) == ["added"]
-        store.retirements.retire(skill.id, [task.id for task in store.tasks.list_in_use(skill.id)], "")
-    assert [each.name for each in store.retirements.list_retired(skill.id).values()] == ["a"] * 3
-
-
 def test_tasks_are_retired_once_and_only_by_their_own_skill(store: Store, skill: Skill) -> None:
     other = store.skills.track("t", "/t", SKILL)
     add(store, skill, NewTask("one", JUDGE, "a"), NewTask("two", JUDGE, "b"))

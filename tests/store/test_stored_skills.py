@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from skillopt_mcp.errors import NotFound, UnsafeStore
 from skillopt_mcp.records.skills import MAIN_FILE, SkillFile, SkillFiles
 from skillopt_mcp.store.opening import Store
-from skillopt_mcp.store.permissions import Permission
 from skillopt_mcp.store.pool import Pool
 
 NAMES = st.text("abc/é.", min_size=1, max_size=8)
@@ -33,15 +32,6 @@ def test_a_large_file_is_kept_small_and_a_dense_one_as_it_is(store: Store) -> No
     assert rows == [(1000, "raw", 0), (5000, "zlib", 1)]
 
 
-def test_the_same_content_is_stored_once(store: Store) -> None:
-    twice = SkillFiles((SkillFile(MAIN_FILE, b"same"), SkillFile("copy.md", b"same")))
-    for path in ("/a", "/b"):
-        store.skills.track("s", path, twice)
-    pool = Pool(store.path)
-    assert pool.rows("select content from blob") == [(b"same",)]
-    pool.close()
-
-
 def test_tracking_again_notes_the_new_live_version_and_its_parent(store: Store) -> None:
     first = store.skills.track("s", "/s", SKILL)
     edited = SKILL.replaced(SkillFile(MAIN_FILE, b"# Other\n"))
@@ -57,25 +47,6 @@ def test_a_version_is_found_by_its_beginning(store: Store) -> None:
     skill = store.skills.track("s", "/s", SKILL)
     for length in (8, 12, 64):
         assert store.skills.get_version(skill.id, SKILL.digest[:length]).id == SKILL.digest
-
-
-@pytest.mark.parametrize("beginning", ["", SKILL.digest[:7], "0" * 8, "%", SKILL.digest + "0"])
-def test_too_short_or_unknown_a_beginning_names_no_version(store: Store, beginning: str) -> None:
-    skill = store.skills.track("s", "/s", SKILL)
-    with pytest.raises(NotFound, match=f"no single version '{beginning}'"):
-        store.skills.get_version(skill.id, beginning)
-
-
-def test_too_short_a_beginning_is_told_how_long_it_has_to_be(store: Store) -> None:
-    skill = store.skills.track("s", "/s", SKILL)
-    with pytest.raises(NotFound, match="give 8 characters of it or more"):
-        store.skills.get_version(skill.id, SKILL.digest[:7])
-
-
-def test_who_names_no_version_is_told_the_commands_that_tell_of_them(store: Store) -> None:
-    skill = store.skills.track("s", "/my skills/s", SKILL)
-    with pytest.raises(NotFound, match="skillopt-mcp show '/my skills/s' lists"):
-        store.skills.get_version(skill.id, "0" * 8)
 
 
 def test_a_beginning_that_two_versions_share_names_neither(store: Store) -> None:
@@ -103,12 +74,6 @@ def test_damaged_bytes_are_never_handed_out(store: Store) -> None:
         store.skills.get_files(skill.id, SKILL.digest)
 
 
-def test_a_version_that_is_not_there_is_not_found(store: Store) -> None:
-    skill = store.skills.track("s", "/s", SKILL)
-    with pytest.raises(NotFound, match="no version 'x'"):
-        store.skills.get_files(skill.id, "x")
-
-
 def test_two_skills_of_one_name_are_told_apart_by_path(store: Store) -> None:
     one, two = (store.skills.track("same", path, SKILL) for path in ("/a/same", "/b/same"))
     assert store.skills.find_skill("/b/same") == two
@@ -116,20 +81,3 @@ def test_two_skills_of_one_name_are_told_apart_by_path(store: Store) -> None:
     assert store.skills.find_skill("other") is None
     with pytest.raises(NotFound, match="2 tracked skills are named 'same': use the path, one of '/a/same', '/b/same'"):
         store.skills.find_skill("same")
-
-
-def test_a_permission_lasts_until_it_is_taken_back(store: Store) -> None:
-    skill = store.skills.track("s", "/s", SKILL)
-    assert store.permissions.get(skill.id) is None
-    store.permissions.grant(skill.id, "ann")
-    assert store.permissions.get(skill.id) == Permission("ann", simulated=False)
-    store.permissions.grant(skill.id, "ann", simulated=True)
-    assert store.permissions.get(skill.id) == Permission("ann", simulated=True)
-    store.permissions.revoke(skill.id)
-    assert store.permissions.get(skill.id) is None
-
-
-def test_a_skill_root_is_registered_once(store: Store) -> None:
-    for path in ("/b", "/a", "/b"):
-        store.permissions.add_root(path)
-    assert store.permissions.list_roots() == ["/a", "/b"]

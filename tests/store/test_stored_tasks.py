@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from children import SKILL
 from filling import JUDGE, add, record
 
 from skillopt_mcp.records.skills import Skill
@@ -14,33 +13,12 @@ from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.reads import noted, plans
 
 
-def test_a_task_comes_back_as_it_was_given(store: Store, skill: Skill) -> None:
-    new = NewTask("what?\né", JUDGE, "mine", "val", ("easy", "short"), (TaskFile("in/a.txt", "text\0"),))
-    assert add(store, skill, new) == ["added"]
-    [task] = store.tasks.list_tasks(skill.id)
-    assert (task.prompt, task.judge, task.name, task.split, task.tags, task.files, task.digest) == (
-        new.prompt, JUDGE, "mine", "val", ("easy", "short"), new.files, new.digest,
-    )  # fmt: skip
-
-
 def test_every_task_says_what_became_of_it(store: Store, skill: Skill) -> None:
     one = NewTask("one", JUDGE, "a")
     outcomes = add(store, skill, one, one, replace(one, name="b"), NewTask("two", JUDGE, "a"), NewTask("three", JUDGE))
     assert outcomes == ["added", "duplicate", "duplicate", "rejected", "added"]
     assert add(store, skill, NewTask("three", JUDGE), NewTask("four", JUDGE, "a")) == ["duplicate", "rejected"]
     assert [task.prompt for task in store.tasks.list_tasks(skill.id)] == ["one", "three"]
-
-
-def test_the_same_task_may_belong_to_two_skills(store: Store, skill: Skill) -> None:
-    other = store.skills.track("t", "/t", SKILL)
-    task = NewTask("one", JUDGE, "a")
-    assert [add(store, skill, task), add(store, other, task)] == [["added"], ["added"]]
-
-
-def test_tasks_join_the_split_furthest_below_its_share(store: Store, skill: Skill) -> None:
-    add(store, skill, *(NewTask(f"given {n}", JUDGE, split="test") for n in range(3)))
-    add(store, skill, *(NewTask(f"free {n}", JUDGE) for n in range(6)))
-    assert store.tasks.count_tasks(skill.id) == {"train": 3, "val": 3, "test": 3}
 
 
 def test_hostile_texts_are_values_and_never_schema(store: Store, skill: Skill) -> None:

@@ -6,27 +6,11 @@ from children import SKILL, attempt
 from children import record as record_attempts
 from filling import JUDGE, add, record
 
-from skillopt_mcp.records.calls import Message, messages_json
-from skillopt_mcp.records.evidence import Trajectory
 from skillopt_mcp.records.skills import Skill
 from skillopt_mcp.records.tasks import NewTask
 from skillopt_mcp.store.opening import Store
 from skillopt_mcp.store.trajectories import NewTrajectory
 from tests.processes import Spawn, together
-
-
-def test_a_trajectory_comes_back_as_it_was_recorded(store: Store, skill: Skill) -> None:
-    messages = (Message("user", "what?"), Message("tool", "é\0", "grep"), Message("tool", "", ""))
-    new = NewTrajectory("what?", "42", False, 0.5, "close", messages_json(messages), "s1", 0)
-    trajectory_id, added, n_new = record(store, skill, new)
-    assert (added, n_new) == (True, 1)
-    assert store.trajectories.get_trajectory(trajectory_id) == (
-        skill.id,
-        Trajectory(
-            f"trajectory:{trajectory_id}", "what?", "42", messages, False, 0.5, "close", "session", session="s1"
-        ),
-    )
-    assert store.trajectories.get_trajectory(trajectory_id + 1) is None
 
 
 def test_the_same_session_and_index_are_one_trajectory_and_the_first_stays(store: Store, skill: Skill) -> None:
@@ -37,12 +21,6 @@ def test_the_same_session_and_index_are_one_trajectory_and_the_first_stays(store
     found = store.trajectories.get_trajectory(first[0])
     assert found
     assert found[1].answer == attempt("s1", 0).answer
-
-
-def test_attempts_without_a_session_or_index_are_all_kept(store: Store, skill: Skill) -> None:
-    for new in [replace(attempt("s1", 0), session_id=None), replace(attempt("s1", 0), position=None)] * 2:
-        assert record(store, skill, new)[1]
-    assert store.trajectories.count_trajectories(skill.id) == (4, 4)
 
 
 def test_eight_processes_recording_the_same_hundred_attempts_leave_a_hundred_rows(
@@ -77,16 +55,6 @@ def test_what_is_new_is_counted_on_whoever_recorded_or_proposed_meanwhile(store:
         other.trajectories.mark_seen(skill.id)
         counts += [record(who, skill, new)[2] for who in (store, other, other, store)]
     assert counts == [1, 2, 3, 4, 5, 1, 2, 3, 4]
-
-
-def test_a_repeated_record_counts_nothing_and_one_of_another_skill_neither(store: Store, skill: Skill) -> None:
-    other = store.skills.track("other", "/other", SKILL)
-    new = NewTrajectory("p", "a", True, 1.0, "", "[]", "session")
-    first, second = replace(new, position=0), replace(new, position=1)
-    told = [
-        record(store, to, each)[1:] for to, each in ((skill, first), (other, first), (skill, first), (skill, second))
-    ]
-    assert told == [(True, 1), (True, 1), (False, 1), (True, 2)]
 
 
 def test_reflection_sees_the_newest_scored_attempts_but_none_of_a_held_out_task(store: Store, skill: Skill) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillopt_mcp.limits import MIB
 from skillopt_mcp.records.calls import Message
-from skillopt_mcp.transcripts.attempts import PART_BYTES, Attempt, Use, attempts
+from skillopt_mcp.transcripts import PART_BYTES, Attempt, Use, attempts
 from tests.session_lines import (
     FOLDER,
     claude_call,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from skillopt_mcp.records.calls import TOOL_CALL, Message
-from skillopt_mcp.transcripts.dialects import NOTHING, SelfRecorded, self_recorded
+from skillopt_mcp.transcripts import NOTHING, SelfRecorded, self_recorded
 
 RECORD = "mcp__skillopt__record_trajectory"
 

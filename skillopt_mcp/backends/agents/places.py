@@ -12,7 +12,6 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -20,46 +19,17 @@ from pydantic import JsonValue
 PREFIX = "skillopt-agent-"
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
-    """The paths in a private folder: `work` is where the command line runs, `home` and `tmp` are its own."""
+    """The paths in a private folder.
 
-    folder: Path
+    `work`, where the command line runs, lies in what looks like a `repository`: hosts look for instructions and skills
+    no higher up. `home` is for settings and state; `prompt`, `output` and `errors` are its standard streams.
+    """
 
-    @property
-    def repository(self) -> Path:
-        """Return the folder that looks like a repository's: hosts look for instructions and skills no higher up."""
-        return self.folder / "repository"
-
-    @property
-    def work(self) -> Path:
-        """Return the working copy."""
-        return self.repository / "work"
-
-    @property
-    def home(self) -> Path:
-        """Return the folder for settings and state."""
-        return self.folder / "home"
-
-    @property
-    def tmp(self) -> Path:
-        """Return the folder for temporary files."""
-        return self.folder / "tmp"
-
-    @property
-    def prompt(self) -> Path:
-        """Return the file of its standard input."""
-        return self.folder / "prompt.txt"
-
-    @property
-    def output(self) -> Path:
-        """Return the file of its standard output."""
-        return self.folder / "output.jsonl"
-
-    @property
-    def errors(self) -> Path:
-        """Return the file of its standard error."""
-        return self.folder / "errors.txt"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.repository = folder, folder / "repository"
+        self.work, self.home, self.tmp = self.repository / "work", folder / "home", folder / "tmp"
+        self.prompt, self.output, self.errors = folder / "prompt.txt", folder / "output.jsonl", folder / "errors.txt"
 
 
 @contextmanager
@@ -71,15 +41,10 @@ def private_place() -> Iterator[Place]:
         lock = _lock(folder)
     try:
         place = Place(folder)
-        for path in (
-            place.work,
-            place.home,
-            place.tmp,
-            place.repository / ".git/objects",
-            place.repository / ".git/refs",
-        ):
+        git = place.repository / ".git"
+        for path in (place.work, place.home, place.tmp, git / "objects", git / "refs"):
             path.mkdir(parents=True)
-        (place.repository / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        (git / "HEAD").write_text("ref: refs/heads/main\n")
         yield place
     finally:
         _remove(folder)

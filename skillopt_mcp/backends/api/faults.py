@@ -128,20 +128,10 @@ _SETTING = re.compile(
     re.I,
 )
 _KINDS: dict[int, Fault] = {
-    401: "auth",
-    402: "auth",
-    403: "auth",
-    404: "model_not_found",
-    405: "model_not_found",
-    408: "connection",
-    409: "server",
-    413: "context_too_long",
-    425: "server",
-    499: "server",
-    501: "model_not_found",
-    503: "overloaded",
+    401: "auth", 402: "auth", 403: "auth", 404: "model_not_found", 405: "model_not_found", 408: "connection",
+    409: "server", 413: "context_too_long", 425: "server", 499: "server", 501: "model_not_found", 503: "overloaded",
     529: "overloaded",
-}
+}  # fmt: skip
 FIXES: dict[Fault, str] = {
     "rate_limit": "it is asked again later; raise the account's limits, or send less at once",
     "overloaded": "it is asked again later",

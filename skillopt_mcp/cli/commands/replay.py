@@ -25,7 +25,7 @@ from skillopt_mcp.answering import (
 )
 from skillopt_mcp.backends.batches import Patience
 from skillopt_mcp.cli.command import OPTIMIZER, TARGET, Arg, Flag, WrongUsage, command
-from skillopt_mcp.cli.preparing import Prepared, Sources, added_notes, flag_of, prepare
+from skillopt_mcp.cli.preparing import Prepared, added_notes, flag_of, prepare
 from skillopt_mcp.cli.spending import (
     BrokenOff,
     Planned,
@@ -139,7 +139,7 @@ class Replay(Sending):
         return {**self.given, **{name: value for name, value in around.items() if value is not None}}
 
     def _prepare(self, terminal: Terminal) -> Prepared:
-        ready = prepare(Sources(self.config, self.set, self._settings), self.skill)
+        ready = prepare(self.config, self.set, self._settings, self.skill)
         for note in ready.notes:
             terminal.note(f"note: {note}")
         return ready
@@ -286,7 +286,7 @@ class Replay(Sending):
         arguments: dict[str, JsonValue] = {
             "skill": self.skill, "resume": True, "concurrency": concurrency, "out": str(out) if out else None,
             "batch_api": self.batch_api,
-            # Whoever sits at a terminal is asked again.
+            # A person at a terminal is asked again.
             "yes": not terminal.is_interactive and asks_real_models(workspace, _roles(run)),
         }  # fmt: skip
         waiting = [batch.vendor_id or batch.id for batch in waiting_batches(workspace, run.id)]

@@ -18,6 +18,29 @@ from skillopt_mcp.maintenance.verify import Verified, verify_store
 from skillopt_mcp.show.notes import describe_note
 from skillopt_mcp.trajectories import AttemptQuery, find_attempts
 
+_STAYS = "It stays in this store. A new one (--store FILE) is without it, once this one is removed."
+# What an erasure leaves, by its kind, and what a person can do about it.
+_ELSEWHERE = {
+    "version": ("versions of skills", f"If one is live, correct the file. {_STAYS}"),
+    "version_file": ("names of files in versions", _STAYS),
+    "task": ("tasks", f"Remove them, so that nothing draws them (skillopt-mcp tasks remove). {_STAYS}"),
+    "retirement": ("removed tasks", _STAYS),
+    "candidate": ("reasons of candidates", f"Promote none that you would not show. {_STAYS}"),
+    "edit": ("edits of candidates", f"Promote none that you would not show. {_STAYS}"),
+    "run": ("runs (their settings, notes or results)", _STAYS),
+    "step": ("steps of runs", _STAYS),
+    "trial": ("reasons of scores in runs and tests", _STAYS),
+    "attempt": ("errors of backends", _STAYS),
+    "other_attempts": ("other attempts", "Erase them, too: skillopt-mcp store erase trajectory:N"),
+    "session_ids": ("session ids of erased attempts", _STAYS),
+    "open_answers": ("answers of the optimizer in unfinished runs", "Finish the run, then repeat this command."),
+    "answers": ("answers in runs and tests", f"Verdicts rest on them. {_STAYS}"),
+    "host_work": ("work that is out with a host", "It is removed when that work is done, or after a day."),
+    "made_from": ("candidates with edits from these attempts", f"Look at each (skillopt-mcp show). {_STAYS}"),
+    "copies": ("older copies of this store", "Remove these files."),
+    "transcripts": ("transcripts of the hosts", "Remove these files; nothing reads these attempts from them again."),
+}
+
 
 @command("store verify", example="store verify", needs_store=True)
 class Verify(Command):
@@ -190,9 +213,10 @@ class Erase(Command):
         for run in planned.runs:
             terminal.say(f"{run} is not finished: it continues without them.")
         for each in planned.elsewhere:
-            terminal.say(f"Not erased: {each.what} ({each.n:,}):")
+            what, step = _ELSEWHERE.get(each.kind, (f"rows of table {each.kind}", _STAYS))
+            terminal.say(f"Not erased: {what} ({each.n:,}):")
             for where in each.where:
                 terminal.say(f"  {where}")
             if each.n > len(each.where):
                 terminal.say(f"  and {each.n - len(each.where):,} more")
-            terminal.say(f"  {each.step}")
+            terminal.say(f"  {step}")
