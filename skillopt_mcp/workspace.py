@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import os
 import secrets
 import stat
@@ -174,7 +173,6 @@ def _credential_files(home: Path) -> Iterator[str]:
 
 
 LEASE_S = 900.0
-_LOG = logging.getLogger(__name__)
 
 
 class Workspace:
