@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import random
-import threading
 from pathlib import Path
 
 import pytest
@@ -57,47 +56,6 @@ def test_all_work_of_a_batch_is_done_with_one_version(place: Place, host: Worksp
     skills = [{Path(item.folder, "skill/ledger-clerk/SKILL.md").read_bytes() for item in work} for work in batches]
     assert [len(each) for each in skills if each] == [1] * len([each for each in skills if each])
     assert len(set().union(*skills)) == 2
-
-
-def test_a_lazy_host_that_drops_half_of_its_work_gets_it_again_and_the_verdict_is_right(
-    place: Place, host: Workspace, clock: Clock
-) -> None:
-    agent, standing = Agent(SEED), begun(host, place.propose(host))
-    while standing.status in ("work", "running"):
-        done = [item for n, item in enumerate(standing.work) if n % 2 == 0]
-        for item in done:
-            agent.do(item.folder)
-        clock.now += 400
-        standing = submit_work(host, [{"work_id": item.work_id} for item in done], standing.job_id)
-    assert standing.evaluated
-    assert standing.evaluated.verdict == "accept"
-
-
-def test_several_agents_at_once_share_the_work_and_no_reply_counts_twice(place: Place, host: Workspace) -> None:
-    standing = begun(host, place.propose(host))
-    outcomes: list[Submitted] = []
-
-    def work(seed: int) -> None:
-        agent = Agent(SEED)
-        mine = submit_work(host, [], standing.job_id)
-        while mine.status in ("work", "running"):
-            for item in mine.work:
-                agent.do(item.folder)
-            mine = submit_work(host, ids(mine), standing.job_id)
-            if not mine.work:
-                host.clock.now += 500  # type: ignore[attr-defined]
-        outcomes.append(mine)
-
-    threads = [threading.Thread(target=work, args=[seed]) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    verdicts = {each.evaluated.verdict if each.evaluated else each.reason for each in outcomes}
-    assert verdicts == {"accept"}
-    leases = host.store.leases.list_of(standing.job_id)
-    answered = [lease.call_id for lease in leases if lease.state == "answered"]
-    assert len(answered) == len(set(answered))
 
 
 def test_work_of_others_cannot_be_guessed(place: Place, host: Workspace) -> None:

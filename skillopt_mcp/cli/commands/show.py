@@ -84,7 +84,7 @@ class Show(Command):
                 self._show_runs(self._runs, terminal)
             terminal.next(result["next_step"])
             if result["kind"] == "run" and self._test:
-                terminal.note(f"Or test its best version: {self._test}")
+                terminal.note(f"Or test its best version: {self._test.as_command(terminal.store)}")
 
     def _show_runs(self, found: RunList, terminal: Terminal) -> None:
         rows = found.runs if self.all else found.runs[:_N_RUNS]
