@@ -599,12 +599,12 @@ def resume_step(workspace: Workspace, run: Run) -> NextStep | None:
     return NextStep(action="submit_work", arguments={"job_id": run.id}, why=why)
 
 
-def test_command(workspace: Workspace, run: Run) -> str:
-    """Return how to test the best version of an unfinished run; empty where it has none that is better."""
+def evaluation_step(workspace: Workspace, run: Run) -> NextStep | None:
+    """Return how to test the best version of an unfinished run; None where it has none that is better."""
     steps = workspace.store.runs.list_steps(run.id)
     if run.kind != "replay" or run.status == "finished" or not steps or steps[-1].best_version == run.base_version:
-        return ""
-    return f"skillopt-mcp evaluate {run.id}"
+        return None
+    return NextStep(action="evaluate_candidate", arguments={"candidate_id": run.id})
 
 
 def _more(workspace: Workspace, run: Run) -> str:

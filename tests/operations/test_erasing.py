@@ -40,12 +40,12 @@ LEARNED = json.dumps({
 
 
 def recorded(workspace: Workspace, place: Place, n: int = 6, **fields: object) -> list[int]:
-    """Return failed attempts, the third of which tells the canary in all its texts."""
+    """Return failed attempts, the third with the canary in all its texts."""
     ids = []
     for k in range(n):
         text = CANARY if k == 2 else f"word {k}"
-        told = {"answer": f"was {text}", "messages": [f"[{text}]"], "reason": text, "hard": False} | fields
-        done = record_trajectory(workspace, str(place.skill), Recording(task=f"{k}: book {text}", **told))  # type: ignore[arg-type]
+        reported = {"answer": f"was {text}", "messages": [f"[{text}]"], "reason": text, "hard": False} | fields
+        done = record_trajectory(workspace, str(place.skill), Recording(task=f"{k}: book {text}", **reported))  # type: ignore[arg-type]
         ids.append(int(done.trajectory_id.partition(":")[2]))
     return ids
 
@@ -169,7 +169,7 @@ def test_no_reading_of_its_session_brings_an_attempt_back(place: Place, workspac
     assert found_in(place) == []
 
 
-def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_told(
+def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_reported(
     place: Place, workspace: Workspace
 ) -> None:
     recorded(workspace, place)
@@ -210,22 +210,22 @@ def test_a_note_for_the_optimizer_loses_the_text_and_keeps_the_rest(place: Place
     assert found_in(place) == []
 
 
-def test_the_copies_beside_the_store_and_the_hosts_transcripts_are_named(
+def test_the_copies_next_to_the_store_and_the_hosts_transcripts_are_named(
     place: Place, workspace: Workspace, home: Path
 ) -> None:
     record_trajectory(workspace, str(place.skill), Recording(task=CANARY, session_id="0a7e", index=0))
-    beside = [
+    copies_there = [
         place.store_path.with_name(f"skillopt.db{end}")
         for end in (".replaced-20260101-000000", ".replaced-20260102-000000")
     ]
-    for path in beside:
+    for path in copies_there:
         path.write_bytes(b"old")
     transcript = home / ".claude" / "projects" / "p" / "0a7e.jsonl"
     transcript.parent.mkdir(parents=True)
     transcript.write_bytes(b"{}\n")
     left = {each.kind: each for each in erased(workspace, "trajectory:1").elsewhere}
     copies = left["copies"]
-    assert copies.where == [str(path) for path in beside]
+    assert copies.where == [str(path) for path in copies_there]
     assert left["transcripts"].where == [str(transcript)]
 
 
@@ -314,9 +314,9 @@ def test_work_with_a_host_is_taken_back_and_handed_out_without_it(place: Place, 
     late = submit_work(host, [{"work_id": item.work_id, "reply": LEARNED}])
     assert late.receipts[0].status == "withdrawn"
     [fresh] = propose_from_evidence(host, str(place.skill)).work or submit_work(host, [], standing.job_id).work
-    told = given_to(fresh.folder)
-    assert "book word 1" in told
-    assert CANARY not in told
+    reported = given_to(fresh.folder)
+    assert "book word 1" in reported
+    assert CANARY not in reported
     handed = submit_work(host, [{"work_id": fresh.work_id, "reply": LEARNED.replace(CANARY, "nothing")}])
     assert handed.receipts[0].status == "accepted", handed
     assert found_in(place) == []

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
 from skillopt_mcp.documents.text import counted
@@ -97,7 +97,7 @@ class Restore(Command):
 
     file: Annotated[str, Arg("a backup; first stop all that has the store open (hosts, replays)")]
     unsound: Annotated[bool, Flag("put it in place though the check finds faults in it")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Restored:
         """Show what the backup holds, ask a person, and put it in place."""
@@ -155,7 +155,7 @@ class Erase(Command):
     ] = None
     all: Annotated[bool, Flag("all attempts of the skill")] = False
     dry_run: Annotated[bool, Flag("show what would be erased and what would stay, and stop")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Erasure:
         """Show what would go and stay, ask a person, and erase it."""
