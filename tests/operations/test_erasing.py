@@ -26,7 +26,7 @@ from skillopt_mcp.submitting import submit_work
 from skillopt_mcp.tasks import add_tasks
 from skillopt_mcp.training.config import Config
 from skillopt_mcp.training.progress import Notify
-from skillopt_mcp.trajectories import Recording, Wanted, attempts_meant, record_trajectory
+from skillopt_mcp.trajectories import AttemptQuery, Recording, find_attempts, record_trajectory
 from skillopt_mcp.workspace import Workspace
 from tests.session_lines import claude_said, claude_skill, claude_user, joined
 
@@ -51,7 +51,7 @@ def recorded(workspace: Workspace, place: Place, n: int = 6, **fields: object) -
 
 
 def erased(workspace: Workspace, *names: str, **wanted: object) -> Erasure:
-    return erase(workspace, attempts_meant(workspace, Wanted(names, **wanted)))  # type: ignore[arg-type]
+    return erase(workspace, find_attempts(workspace, AttemptQuery(names, **wanted)))  # type: ignore[arg-type]
 
 
 def found_in(place: Place, text: str = CANARY) -> list[str]:
@@ -99,7 +99,7 @@ def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
     record_trajectory(workspace, str(place.skill), Recording(task="other", answer=CANARY))
     record_trajectory(workspace, str(place.skill), Recording(task="last word"))
     workspace.clock = lambda: 4e9 if wanted.get("before") == "0d" else 1.7e9  # type: ignore[method-assign]
-    assert set(attempts_meant(workspace, Wanted(("ledger-clerk",), **wanted)).ids) == gone  # type: ignore[arg-type]
+    assert set(find_attempts(workspace, AttemptQuery(("ledger-clerk",), **wanted)).ids) == gone  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_the_attempts_of_a_skill_are_meant_that_meet_all_that_is_said(
         (("ledger-clerk", "other"), {"everything": True}, "2 skills are named"),
         (("trajectory:1",), {"session": "s"}, "name attempts alone"),
         (("trajectory:1", "ledger-clerk"), {}, "name attempts alone"),
-        (("ledger-clerk",), {"before": "soon"}, '"soon" is no day'),
-        (("ledger-clerk",), {"before": "999999d"}, "is no day"),
+        (("ledger-clerk",), {"before": "soon"}, '"soon" is not a date'),
+        (("ledger-clerk",), {"before": "999999d"}, "is not a date"),
         (("ledger-clerk",), {"containing": " \n"}, "is empty"),
     ],
 )
@@ -177,7 +177,7 @@ def test_the_answers_to_what_showed_it_go_too_and_what_was_made_of_it_is_reporte
     made = propose_from_evidence(workspace, str(place.skill))
     assert made.candidate_id
     spent = workspace.store.ledger.list_rows(made.job_id)
-    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
+    planned = review_erasure(workspace, find_attempts(workspace, AttemptQuery(("ledger-clerk",), containing=CANARY)))
     assert (planned.status, planned.n, planned.answers) == ("planned", 1, 1)
     assert found_in(place)
     done = erased(workspace, "ledger-clerk", containing=CANARY)
@@ -354,7 +354,7 @@ def test_what_is_shown_beforehand_has_neither_the_text_nor_a_secret_nor_a_held_o
     ])  # fmt: skip
     for task in (f"a b {CANARY} c", f"held {CANARY}", "x " * 35 + CANARY):
         record_trajectory(workspace, str(place.skill), Recording(task=task))
-    planned = review_erasure(workspace, attempts_meant(workspace, Wanted(("ledger-clerk",), containing=CANARY)))
+    planned = review_erasure(workspace, find_attempts(workspace, AttemptQuery(("ledger-clerk",), containing=CANARY)))
     assert [row.words for row in planned.attempts][:2] == ["a b ... c", "(a held-out task)"]
     assert CANARY[:6] not in planned.model_dump_json(exclude={"elsewhere"})
 

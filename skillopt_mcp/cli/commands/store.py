@@ -16,7 +16,7 @@ from skillopt_mcp.maintenance.backup import BackedUp, Backup, Restored, back_up,
 from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
 from skillopt_mcp.maintenance.verify import Verified, verify_store
 from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.trajectories import Wanted, attempts_meant
+from skillopt_mcp.trajectories import AttemptQuery, find_attempts
 
 _STAYS = "It stays in this store. A new one (--store FILE) is without it, once this one is removed."
 # What an erasure leaves, by its kind, and what a person can do about it.
@@ -160,9 +160,9 @@ class Erase(Command):
     def run(self, terminal: Terminal) -> Erasure:
         """Show what would go and stay, ask a person, and erase it."""
         terminal.require_person("store erase")
-        wanted = Wanted(self.what, self.session, self.before, self._text(), self.all)
+        wanted = AttemptQuery(self.what, self.session, self.before, self._text(), self.all)
         with terminal.workspace() as workspace:
-            meant = attempts_meant(workspace, wanted)
+            meant = find_attempts(workspace, wanted)
             if self.dry_run or not (self.yes and terminal.is_json):
                 planned = review_erasure(workspace, meant)
                 if self.dry_run:
