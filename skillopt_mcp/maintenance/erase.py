@@ -20,7 +20,7 @@ from skillopt_mcp.records.next_step import NextStep
 from skillopt_mcp.records.results import Result
 from skillopt_mcp.sessions import session_files, session_folders, session_id
 from skillopt_mcp.store.erasing import Doomed, Erasing, FoundReply, Searching, Shown
-from skillopt_mcp.trajectories import Meant
+from skillopt_mcp.trajectories import FoundAttempts
 from skillopt_mcp.workspace import Workspace
 
 SHOWN = 20
@@ -38,7 +38,7 @@ class Elsewhere(BaseModel):
     where: list[str]
 
 
-def elsewhere(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> list[Elsewhere]:
+def elsewhere(workspace: Workspace, meant: FoundAttempts, doomed: Sequence[Doomed]) -> list[Elsewhere]:
     """Return what an erasure of these attempts leaves: in the store, next to it, and where the hosts keep theirs."""
     sessions = {each.session_id for each in doomed if each.session_id}
     found = {
@@ -52,7 +52,7 @@ def elsewhere(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> l
     return [Elsewhere(kind=kind, n=len(names), where=names[:SHOWN]) for kind, names in unique.items() if names]
 
 
-def _in_store(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> dict[str, list[str]]:
+def _in_store(workspace: Workspace, meant: FoundAttempts, doomed: Sequence[Doomed]) -> dict[str, list[str]]:
     """Return where the text is in the store, except in what is erased."""
     if not meant.needles:
         return {}
@@ -72,7 +72,7 @@ def _in_store(workspace: Workspace, meant: Meant, doomed: Sequence[Doomed]) -> d
     }
 
 
-def _in_work(workspace: Workspace, meant: Meant) -> list[str]:
+def _in_work(workspace: Workspace, meant: FoundAttempts) -> list[str]:
     """Return the files of work that is out with hosts which hold the text."""
     paths = sorted(workspace.work_folders.root.rglob("*")) if meant.needles else []
     return [str(path) for path in paths if _holds(path, meant.needles)]
@@ -140,7 +140,7 @@ class Erasure(Result):
     log_emptied: bool = True
 
 
-def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
+def review_erasure(workspace: Workspace, meant: FoundAttempts) -> Erasure:
     """Return what `erase` would take out, and what it would leave; nothing is changed."""
     doomed = list(workspace.store.table(Erasing).walk_doomed(meant.ids))
     over = [each.call_id for each in _answers(workspace, meant) if each.is_over]
@@ -156,7 +156,7 @@ def review_erasure(workspace: Workspace, meant: Meant) -> Erasure:
     )
 
 
-def erase(workspace: Workspace, meant: Meant, advance: Callable[[int], None] = lambda _: None) -> Erasure:
+def erase(workspace: Workspace, meant: FoundAttempts, advance: Callable[[int], None] = lambda _: None) -> Erasure:
     """Take attempts out, a few hundred per transaction; killed anywhere, it goes on when it is asked for again.
 
     `advance` is called with how many are done. Raises Busy where another process works with one of them; those that
@@ -253,7 +253,7 @@ def _going_on(workspace: Workspace, ids: Sequence[int]) -> list[str]:
     return [run for run, goes_on in workspace.store.table(Erasing).list_holding(ids).items() if goes_on]
 
 
-def _answers(workspace: Workspace, meant: Meant) -> list[FoundReply]:
+def _answers(workspace: Workspace, meant: FoundAttempts) -> list[FoundReply]:
     """Return the answers of optimizers that hold the text that is looked for."""
     if not meant.needles:
         return []
@@ -275,7 +275,7 @@ def _batches(doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
         yield some
 
 
-def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: Meant) -> list[ErasedRow]:
+def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: FoundAttempts) -> list[ErasedRow]:
     skills = workspace.store.skills
     return [
         ErasedRow(
@@ -286,7 +286,7 @@ def _rows(workspace: Workspace, doomed: Sequence[Doomed], meant: Meant) -> list[
     ]  # fmt: skip
 
 
-def _words(workspace: Workspace, doomed: Doomed, meant: Meant) -> str:
+def _words(workspace: Workspace, doomed: Doomed, meant: FoundAttempts) -> str:
     """Return how an attempt's task begins, without what is looked for and without secrets."""
     found = workspace.store.trajectories.get_trajectory(doomed.id)
     if found is None:

@@ -26,7 +26,7 @@ from skillopt_mcp.store import driver
 from skillopt_mcp.workspace import ANSWER_BYTES, Workspace
 
 HOST = "host"
-# Below what a call may take, so that a host hears why before it gives up.
+# Below what a call may take, so that a host gets the reason before it gives up.
 BUSY_S = 22
 
 

@@ -10,7 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field, WithJsonSchema
 
 from skillopt_mcp.candidates import propose_edits
-from skillopt_mcp.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Room
+from skillopt_mcp.host_work import DEFAULT_CHARS, DEFAULT_ITEMS, Capacity
 from skillopt_mcp.judges.judging import usage
 from skillopt_mcp.promotion_tests import evaluate_candidate
 from skillopt_mcp.promotions.consent import Consent
@@ -153,8 +153,8 @@ class Tools:
     ) -> Submitted:
         """Hand in finished work and take more, or take work without handing in. Each item is for one fresh agent that
         knows nothing else. Submitting twice does no harm."""
-        room = Room(max_items, max_chars)
-        return submit_work(self._workspace, replies or [], job_id, room, CALL_WAIT_S, watcher())
+        capacity = Capacity(max_items, max_chars)
+        return submit_work(self._workspace, replies or [], job_id, capacity, CALL_WAIT_S, watcher())
 
     def promote_skill(self, candidate_id: CandidateId) -> Promoted:
         """Write an accepted candidate to the live skill file. Needs an accepting verdict and the user's permission

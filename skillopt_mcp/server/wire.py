@@ -166,7 +166,7 @@ def _fault_of(value: dict[str, object] | list[object]) -> str | None:
 
 
 def _refuse_value(value: object, line: bytes) -> Refusal | None:
-    """Return the refusal of decoded JSON that is no message of this protocol, or None when it asks for no answer."""
+    """Return the refusal of decoded JSON that is not a message of this protocol, or None when it asks for no answer."""
     if isinstance(value, list):
         asks = any(isinstance(item, dict) and "id" in item for item in value)
         return Refusal(None, INVALID_REQUEST, "Batches are not served; send one message per line.") if asks else None

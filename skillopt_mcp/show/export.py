@@ -58,7 +58,7 @@ def export_run(workspace: Workspace, run_id: str, folder: Path) -> Exported:
     best = _files(workspace, run, steps[-1].best_version if steps else run.base_version)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # First of all the file that says whose folder this is.
+        # The file that names the run comes first.
         contents = {RUN_FILE: _json(_frozen(workspace, run)), **dict(_contents(workspace, run, steps, best))}
         written = [path for path, content in contents.items() if _put(folder / path, content)]
         _put_folder(folder / BEST, best)

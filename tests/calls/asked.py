@@ -68,16 +68,16 @@ def sent(log: Path, draw: str) -> list[str]:
 
 
 def ask_all(parent: Parent, path: Path, log: Path, n: int, draw: str, *backend: float) -> None:
-    """Ask for `n` rollouts, telling of everything sent and everything answered, and in the end of all replies.
+    """Ask for `n` rollouts, reporting everything sent and everything answered, and in the end of all replies.
 
     `backend` is the latency in seconds and the first task that is never answered.
     """
 
-    def told(call: Call, _: Reply) -> None:
+    def reported(call: Call, _: Reply) -> None:
         parent.send("answered", prompt(call))
 
     target = Logging(log, *backend, parent=parent)
-    with Store(path) as store, Asker(store, {"target": target}, draw.partition("/")[0], on_reply=told) as ask:
+    with Store(path) as store, Asker(store, {"target": target}, draw.partition("/")[0], on_reply=reported) as ask:
         parent.wait_for_start()
         try:
             parent.send("all", texts(ask(rollouts(n, draw))))

@@ -1,4 +1,4 @@
-"""Budgets: no call is sent that could go above a cap, whoever sends it, and a run goes on under a higher one."""
+"""Budgets: no call is sent that could go above a cap, by any process, and a run goes on under a higher one."""
 
 import math
 from dataclasses import replace

@@ -36,15 +36,6 @@ def test_install_shows_the_change_and_asks_before_it_writes(quick: Cli, home: Pa
     assert not (home / ".claude.json").exists()
 
 
-def test_a_dry_run_shows_the_change_and_succeeds(quick: Cli, home: Path) -> None:
-    shown = parsed(quick("install", "codex", "--hooks", "--dry-run", "--json"))
-    assert shown["status"] == "shown"
-    files = shown["files"]
-    assert isinstance(files, list)
-    assert [Path(file["path"]).name for file in files] == ["config.toml", "hooks.json"]
-    assert not (home / ".codex").exists()
-
-
 def test_install_keeps_the_store_and_the_backends_that_were_named(cli: Cli, home: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     installed = parsed(

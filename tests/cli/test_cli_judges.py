@@ -85,38 +85,6 @@ def stored(place: Place, sql: str) -> list[tuple[object, ...]]:
         pool.close()
 
 
-def test_a_registered_command_decides_a_promotion_test_from_the_terminal_to_the_file(cli: Cli, place: Place) -> None:
-    added = parsed(
-        cli("tasks", "judges", "add", "says-right", "--yes", "--json", "--", GREP, "-q", "right", "answer.txt",
-            store=place.store_path)
-    )  # fmt: skip
-    assert (added["exit"], added["limit"], added["replaced"]) == (1, None, False)
-    tasks = tasks_with(place, {"kind": "command", "name": "says-right"})
-    assert parsed(cli("tasks", "add", place.skill_path, tasks, "--json", store=place.store_path))["added"] == N_TASKS
-    candidate = candidate_of(place)
-    result = parsed(cli("evaluate", candidate, "--target", target(place), "--json", store=place.store_path))
-    assert result["verdict"] == "accept"
-    reasons = stored(place, "select hard, reason from trial")
-    assert {hard for hard, _ in reasons} == {0, 1}
-    level = f"[confined: {added['confined']}]"
-    assert all(level in str(reason) and "'says-right'" in str(reason) for _, reason in reasons)
-    promoted = cli("promote", candidate, "--yes", "--simulated", "--json", store=place.store_path)
-    assert parsed(promoted)["status"] == "promoted"
-    assert RULE in place.main.read_text()
-
-
-def test_a_task_that_names_an_unregistered_command_is_rejected_with_the_way_to_register_it(
-    cli: Cli, place: Place
-) -> None:
-    tasks = tasks_with(place, {"kind": "all", "judges": [{"kind": "command", "name": "unit-tests"}]})
-    for action in ("add", "check"):
-        done = cli("tasks", action, place.skill_path, tasks, store=place.store_path)
-        assert done.returncode == 1
-        assert f'error: tasks 1-{N_TASKS}: judge program "unit-tests" is not registered: ' in done.stderr
-        assert "tasks judges add unit-tests -- PROGRAM" in done.stderr
-    assert stored(place, "select count(*) from task") == [(0,)]
-
-
 def test_tasks_check_runs_the_commands_and_names_those_that_pass_whatever_is_said(cli: Cli, place: Place) -> None:
     names = ("anything", "parrot", "strict")
     register(place, "anything", shutil.which("true"))
@@ -162,13 +130,6 @@ def test_a_rubric_is_judged_by_the_named_judge_and_asks_for_one_before_anything_
     assert stored(place, "select distinct role, stage from call order by role") == [
         ("judge", "judge"), ("target", "rollout"),
     ]  # fmt: skip
-
-
-def test_only_recorded_calls_of_a_tool_count_never_what_the_answer_says_of_them(cli: Cli, place: Place) -> None:
-    tasks = tasks_with(place, {"kind": "tool_called", "name": "look_up", "arguments": {"what": "word"}})
-    candidate = candidate_of(place, tasks)
-    result = parsed(cli("evaluate", candidate, "--target", target(place), "--json", store=place.store_path))
-    assert (result["verdict"], result["base"]["mean"], result["candidate"]["mean"]) == ("accept", 0.0, 1.0)  # type: ignore[index]
 
 
 def test_tasks_that_judge_the_form_alone_are_not_tested_and_the_error_says_why(cli: Cli, place: Place) -> None:

@@ -104,8 +104,8 @@ def test_a_second_run_of_a_skill_is_reported_the_first(cli, make_place) -> None:
         reported = cli(*second, store=place.store_path)
         lock.release()
     assert reported.returncode == 0
-    assert reported.stderr.startswith(f"warning: run {run.id} of this skill is under way since ")
-    assert "under way" not in cli(*second, store=place.store_path).stderr
+    assert reported.stderr.startswith(f"warning: run {run.id} of this skill is running since ")
+    assert "running since" not in cli(*second, store=place.store_path).stderr
 
 
 def test_a_run_of_a_program_with_a_backend_of_its_own_is_not_resumed_here(cli, make_place) -> None:

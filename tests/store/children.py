@@ -48,7 +48,7 @@ def count(parent: Parent, path: Path, n: int) -> None:
 
 
 def record(parent: Parent, path: Path, session: str, n: int) -> None:
-    """Record `n` attempts of one session, telling of each once it is stored."""
+    """Record `n` attempts of one session, reporting each once it is stored."""
     with Store(path) as store:
         skill = store.skills.track("s", "/s", SKILL)
         parent.wait_for_start()

@@ -15,7 +15,7 @@ from tests.processes import Parent, Spawn
 
 
 def work(parent: Parent, folder: Path) -> None:
-    """Record, propose and replay, telling of every Python open of the store's files as (name, flags)."""
+    """Record, propose and replay, returning every Python open of the store's files as (name, flags)."""
     store_path = folder / "kept" / "skillopt.db"
     files = [f"{store_path}{end}" for end in ("", "-wal", "-shm", "-journal")]
     opened: list[tuple[str, int]] = []

@@ -194,7 +194,7 @@ class Replay(Sending):
             begin(workspace, new)
             return self._train(terminal, workspace, new, ready.concurrency, ready.out)
 
-    # A run that goes on
+    # A resumed run
 
     def _resumed(self, terminal: Terminal) -> Replayed | Planned | BrokenOff:
         frozen = [name for name in self._settings if name not in _FREE]
@@ -270,7 +270,9 @@ class Replay(Sending):
             return self._broken_off(terminal, workspace, run, stop, concurrency, out)
         except Busy as error:
             why = str(error).partition(":")[0]
-            raise Busy(f"{why}; afterwards go on with skillopt-mcp replay {shlex.quote(self.skill)} --resume") from None
+            raise Busy(
+                f"{why}; afterwards continue it with: skillopt-mcp replay {shlex.quote(self.skill)} --resume"
+            ) from None
         _export(terminal, workspace, run, out)
         result = _for_simulation(advised(workspace, run.skill_id, result), label)
         used, config = account(workspace.store, run.id).summary, Config.of_run(run.config)

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from skillopt_mcp.cli.command import Arg, Command, Flag, command
+from skillopt_mcp.cli.command import YES, Arg, Command, Flag, command
 from skillopt_mcp.cli.terminal import Terminal
 from skillopt_mcp.cli.watching import working
 from skillopt_mcp.documents.text import counted
@@ -16,7 +16,7 @@ from skillopt_mcp.maintenance.backup import BackedUp, Backup, Restored, back_up,
 from skillopt_mcp.maintenance.erase import Erasure, erase, review_erasure
 from skillopt_mcp.maintenance.verify import Verified, verify_store
 from skillopt_mcp.show.notes import describe_note
-from skillopt_mcp.trajectories import Wanted, attempts_meant
+from skillopt_mcp.trajectories import AttemptQuery, find_attempts
 
 _STAYS = "It stays in this store. A new one (--store FILE) is without it, once this one is removed."
 # What an erasure leaves, by its kind, and what a person can do about it.
@@ -97,7 +97,7 @@ class Restore(Command):
 
     file: Annotated[str, Arg("a backup; first stop all that has the store open (hosts, replays)")]
     unsound: Annotated[bool, Flag("put it in place though the check finds faults in it")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Restored:
         """Show what the backup holds, ask a person, and put it in place."""
@@ -155,14 +155,14 @@ class Erase(Command):
     ] = None
     all: Annotated[bool, Flag("all attempts of the skill")] = False
     dry_run: Annotated[bool, Flag("show what would be erased and what would stay, and stop")] = False
-    yes: Annotated[bool, Flag("do not ask (needed where there is no terminal)")] = False
+    yes: Annotated[bool, YES] = False
 
     def run(self, terminal: Terminal) -> Erasure:
         """Show what would go and stay, ask a person, and erase it."""
         terminal.require_person("store erase")
-        wanted = Wanted(self.what, self.session, self.before, self._text(), self.all)
+        wanted = AttemptQuery(self.what, self.session, self.before, self._text(), self.all)
         with terminal.workspace() as workspace:
-            meant = attempts_meant(workspace, wanted)
+            meant = find_attempts(workspace, wanted)
             if self.dry_run or not (self.yes and terminal.is_json):
                 planned = review_erasure(workspace, meant)
                 if self.dry_run:
